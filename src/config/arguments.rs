@@ -1,0 +1,405 @@
+//! From arguments and environment to a [`Command`].
+//!
+//! An option is given at most once, unless it is one that may be repeated. A variable counts where its option
+//! is not given; those that may be repeated take a list with commas there. What neither gives has its default.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Display, Formatter};
+
+use lexopt::{Arg, Parser};
+
+use super::options::{Asked, Fallback, OPTIONS, Row, Takes};
+use super::{BuffersConfig, Command, Config, GateConfig, LimitsConfig, OperationConfig};
+use super::{ScaleConfig, TimesConfig};
+use crate::gate::Excerpt;
+
+/// What the names of our variables begin with.
+const VARIABLE_PREFIX: &str = "TOLLGATE_";
+
+/// The values of each option, by its name; those without a value have an empty list.
+type Given = BTreeMap<&'static str, Vec<OsString>>;
+
+/// Takes the arguments behind the program's name, and the environment.
+pub fn parse(
+    arguments: impl IntoIterator<Item = impl Into<OsString>>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Command, BadArgument> {
+    let (given, asked) = match read_arguments(Parser::from_args(arguments))? {
+        (_, Some(Asked::Help)) => return Ok(Command::Help),
+        (_, Some(Asked::Version)) => return Ok(Command::Version),
+        read => read,
+    };
+    let (variables, unknown_variables) = read_environment(environment);
+    let mut config = Config {
+        unknown_variables,
+        ..blank()
+    };
+    for row in OPTIONS {
+        if let Some(values) = given.get(row.name) {
+            set_from_arguments(&mut config, row, values)?;
+        } else if let Some(value) = variables.get(row.name) {
+            set_from_variable(&mut config, row, value)?;
+        } else {
+            set_default(&mut config, row);
+        }
+    }
+    check_together(&config)?;
+    Ok(match asked {
+        Some(Asked::Check) => Command::Check(config),
+        Some(Asked::Help | Asked::Version) | None => Command::Run(config),
+    })
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let mut config = blank();
+        for row in OPTIONS {
+            set_default(&mut config, row);
+        }
+        config
+    }
+}
+
+/// A `Config` that nothing has been written to yet: every row of the table writes its own.
+fn blank() -> Config {
+    Config {
+        listen: Vec::new(),
+        rtp: None,
+        gate: GateConfig::default(),
+        limits: LimitsConfig::default(),
+        times: TimesConfig::default(),
+        buffers: BuffersConfig::default(),
+        operation: OperationConfig::default(),
+        scale: ScaleConfig::default(),
+        unknown_variables: Vec::new(),
+    }
+}
+
+/// Reads all arguments, or up to the first that asks for something else than to run.
+fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgument> {
+    let mut given = Given::new();
+    let mut checks = None;
+    // The parser itself only fails over values that were not fetched, and all are.
+    while let Ok(Some(argument)) = parser.next() {
+        let row = match argument {
+            Arg::Long(name) => row_named(name).ok_or_else(|| BadArgument::unknown(name))?,
+            Arg::Short(letter) => return Err(BadArgument::Short { letter }),
+            Arg::Value(value) => return Err(BadArgument::Stray { value }),
+        };
+        let value = match row.takes {
+            Takes::Nothing(_) | Takes::Asked(_) => match parser.optional_value() {
+                Some(value) => {
+                    return Err(BadArgument::Unwanted {
+                        name: row.name,
+                        value,
+                    });
+                }
+                None => None,
+            },
+            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => {
+                let missing = BadArgument::Missing {
+                    name: row.name,
+                    placeholder,
+                };
+                Some(next_value(&mut parser).ok_or(missing)?)
+            }
+        };
+        if given.contains_key(row.name) && !matches!(row.takes, Takes::Many(..)) {
+            return Err(BadArgument::Repeated { name: row.name });
+        }
+        given.entry(row.name).or_default().extend(value);
+        match row.takes {
+            Takes::Asked(asked @ (Asked::Help | Asked::Version)) => {
+                return Ok((given, Some(asked)));
+            }
+            Takes::Asked(asked @ Asked::Check) => checks = Some(asked),
+            Takes::Nothing(_) | Takes::One(..) | Takes::Many(..) => {}
+        }
+    }
+    Ok((given, checks))
+}
+
+fn row_named(name: &str) -> Option<&'static Row> {
+    OPTIONS.iter().find(|row| row.name == name)
+}
+
+/// The value behind `=`, or the next argument unless that is an option itself.
+fn next_value(parser: &mut Parser) -> Option<OsString> {
+    let attached = parser.optional_value();
+    attached.or_else(|| {
+        let mut rest = parser.raw_args().ok()?;
+        rest.next_if(|next| !next.as_encoded_bytes().starts_with(b"--"))
+    })
+}
+
+/// The variables of options, by the option's name, and the names of those that only look like one.
+fn read_environment(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> (BTreeMap<&'static str, OsString>, Vec<String>) {
+    let mut variables = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for (name, value) in environment {
+        if !name
+            .as_encoded_bytes()
+            .starts_with(VARIABLE_PREFIX.as_bytes())
+        {
+            continue;
+        }
+        let named = |row: &&Row| row.has_variable() && name == *variable(row.name);
+        match OPTIONS.iter().find(named) {
+            Some(row) => drop(variables.insert(row.name, value)),
+            None => unknown.push(Excerpt(name.as_encoded_bytes()).to_string()),
+        }
+    }
+    unknown.sort_unstable();
+    (variables, unknown)
+}
+
+/// The name of an option's variable: `TOLLGATE_HEAD_BYTES` for `head-bytes`.
+pub(super) fn variable(name: &str) -> String {
+    let upper = name.to_ascii_uppercase().replace('-', "_");
+    format!("{VARIABLE_PREFIX}{upper}")
+}
+
+fn set_from_arguments(
+    config: &mut Config,
+    row: &'static Row,
+    values: &[OsString],
+) -> Result<(), BadArgument> {
+    let origin = || format!("--{}", row.name);
+    match row.takes {
+        Takes::Nothing(set) => set(config),
+        Takes::Asked(_) => {}
+        Takes::One(_, read) | Takes::Many(_, read) => {
+            for value in values {
+                let text = text_of(value).map_err(|why| BadArgument::value(origin(), why))?;
+                read(config, text).map_err(|why| BadArgument::value(origin(), why))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_from_variable(
+    config: &mut Config,
+    row: &'static Row,
+    value: &OsStr,
+) -> Result<(), BadArgument> {
+    let bad = |why: String| BadArgument::value(variable(row.name), why);
+    let text = text_of(value).map_err(bad)?;
+    match row.takes {
+        Takes::Nothing(set) => match text {
+            "1" | "true" => set(config),
+            "0" | "false" => {}
+            _ => {
+                return Err(bad(format!(
+                    "{} is wrong; give 1 or 0",
+                    Excerpt(text.as_bytes())
+                )));
+            }
+        },
+        Takes::Asked(_) => {}
+        Takes::One(_, read) => read(config, text).map_err(bad)?,
+        Takes::Many(_, read) => {
+            for part in text.split(',') {
+                read(config, part.trim()).map_err(bad)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text_of(value: &OsStr) -> Result<&str, String> {
+    let shown = Excerpt(value.as_encoded_bytes());
+    value
+        .to_str()
+        .ok_or_else(|| format!("{shown} is not UTF-8; give UTF-8"))
+}
+
+fn set_default(config: &mut Config, row: &Row) {
+    match (&row.fallback, row.takes) {
+        (Fallback::Value(text), Takes::One(_, read) | Takes::Many(_, read)) => {
+            let read = read(config, text);
+            debug_assert_eq!(read, Ok(()), "the default of --{}", row.name);
+        }
+        (Fallback::Made(_, make), _) => make(config),
+        (Fallback::None | Fallback::Shown(_) | Fallback::Value(_), _) => {}
+    }
+}
+
+/// What each option allows and together makes no sense.
+fn check_together(config: &Config) -> Result<(), BadArgument> {
+    let buffers = &config.buffers;
+    let pairs = [
+        (
+            "buffer",
+            buffers.stream_bytes_max,
+            "buffers",
+            buffers.total_bytes_max,
+        ),
+        (
+            "join-back-bytes",
+            buffers.join_back_bytes,
+            "buffer",
+            buffers.stream_bytes_max,
+        ),
+    ];
+    let apart = pairs.into_iter().find(|(_, low, _, high)| low > high);
+    match apart {
+        Some((low, low_value, high, high_value)) => Err(BadArgument::Order {
+            low,
+            low_value,
+            high,
+            high_value,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with the arguments or the environment. Prints as one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadArgument {
+    /// No such option; the nearest is one that was probably meant.
+    Unknown {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    Short {
+        letter: char,
+    },
+    Stray {
+        value: OsString,
+    },
+    Unwanted {
+        name: &'static str,
+        value: OsString,
+    },
+    Missing {
+        name: &'static str,
+        placeholder: &'static str,
+    },
+    Repeated {
+        name: &'static str,
+    },
+    /// `origin` is the option or the variable; `why` says what is wrong with which value.
+    Value {
+        origin: String,
+        why: String,
+    },
+    /// One option has to be at most the other.
+    Order {
+        low: &'static str,
+        low_value: usize,
+        high: &'static str,
+        high_value: usize,
+    },
+}
+
+impl BadArgument {
+    fn unknown(name: &str) -> BadArgument {
+        BadArgument::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name),
+        }
+    }
+
+    fn value(origin: String, why: String) -> BadArgument {
+        BadArgument::Value { origin, why }
+    }
+}
+
+impl Display for BadArgument {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            BadArgument::Unknown { name, nearest } => {
+                let shown = Excerpt(name.as_bytes());
+                write!(formatter, "there is no option {shown}; ")?;
+                match nearest {
+                    Some(nearest) => write!(formatter, "--{nearest} was probably meant"),
+                    None => write!(formatter, "see --help"),
+                }
+            }
+            BadArgument::Short { letter } => {
+                let mut bytes = [0; 4];
+                let shown = Excerpt(letter.encode_utf8(&mut bytes).as_bytes());
+                write!(
+                    formatter,
+                    "there is no option {shown} with one dash; see --help"
+                )
+            }
+            BadArgument::Stray { value } => {
+                let shown = Excerpt(value.as_encoded_bytes());
+                write!(
+                    formatter,
+                    "{shown} is no option; all begin with two dashes, see --help"
+                )
+            }
+            BadArgument::Unwanted { name, value } => {
+                let shown = Excerpt(value.as_encoded_bytes());
+                write!(
+                    formatter,
+                    "--{name}: {shown} is too much; give --{name} alone"
+                )
+            }
+            BadArgument::Missing { name, placeholder } => {
+                write!(
+                    formatter,
+                    "--{name}: it has no value; give --{name}={placeholder}"
+                )
+            }
+            BadArgument::Repeated { name } => {
+                write!(formatter, "--{name}: it is given twice; give it once")
+            }
+            BadArgument::Value { origin, why } => write!(formatter, "{origin}: {why}"),
+            BadArgument::Order {
+                low,
+                low_value,
+                high,
+                high_value,
+            } => write!(
+                formatter,
+                "--{low}: {low_value} is above --{high}, {high_value}; give at most that, or raise \
+                 --{high}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadArgument {}
+
+/// The option that a mistyped name is nearest to, if one is near enough to be meant: one that it begins, or one
+/// that few edits make of it.
+fn nearest(name: &str) -> Option<&'static str> {
+    const NAME_BYTES_MAX: usize = 40;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let typed = name.to_ascii_lowercase().replace('_', "-");
+    let near = |row: &&Row| edits(&typed, row.name) <= 1 + row.name.len() / 4;
+    let by_edits = OPTIONS
+        .iter()
+        .filter(near)
+        .min_by_key(|row| edits(&typed, row.name));
+    let by_beginning = || OPTIONS.iter().find(|row| row.name.starts_with(&typed));
+    by_edits.or_else(by_beginning).map(|row| row.name)
+}
+
+/// How many bytes must be added, taken out or changed to make one text of the other (Levenshtein).
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, byte) in one.bytes().enumerate() {
+        let mut diagonal = index;
+        let mut left = index + 1;
+        for (cell, wanted) in row.iter_mut().skip(1).zip(other.bytes()) {
+            let changed = diagonal + usize::from(byte != wanted);
+            diagonal = *cell;
+            left = changed.min(left + 1).min(*cell + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = index + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

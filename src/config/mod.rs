@@ -1,0 +1,169 @@
+//! The options: what the server can be told at its start, and the [`Config`] that comes of it.
+//!
+//! All about an option stands in its row of the table in `options`; what is written there is what the command
+//! line, the environment, `--help` and the README's list know. Each part of the server is filled from the
+//! fields of its own; nothing here opens, binds or resolves.
+
+mod arguments;
+mod help;
+mod options;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::gate::{Host, HostName, Subnet};
+
+pub use arguments::{BadArgument, parse};
+pub use help::{help, readme_table};
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    Run(Config),
+    /// Say that the options are good, and exit.
+    Check(Config),
+    Help,
+    Version,
+}
+
+/// All options. [`Config::default`] is what an empty command line means; each field's meaning and range
+/// stand at its option.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// At least one.
+    pub listen: Vec<Listen>,
+    pub rtp: Option<Bind>,
+    pub gate: GateConfig,
+    pub limits: LimitsConfig,
+    pub times: TimesConfig,
+    pub buffers: BuffersConfig,
+    pub operation: OperationConfig,
+    pub scale: ScaleConfig,
+    /// Variables that begin with `TOLLGATE_` and are no option: perhaps a slip, so the start warns of them.
+    pub unknown_variables: Vec<String>,
+}
+
+/// Where a socket is to be bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    pub address: SocketAddr,
+    /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound or fails.
+    pub without_ipv6: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(Bind),
+    Unix(PathBuf),
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GateConfig {
+    /// Empty: the token framework is off.
+    pub token_servers: Vec<Subnet>,
+    /// Empty: the API answers to any name.
+    pub hostnames: Vec<HostName>,
+    /// Empty: from anywhere.
+    pub publish_from: Vec<Subnet>,
+    /// Empty: to anywhere.
+    pub rtp_to: Vec<Subnet>,
+    pub token_file: Option<PathBuf>,
+}
+
+/// How many, and how large.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LimitsConfig {
+    /// `None`: what the limit on open files leaves room for.
+    pub connections_max: Option<usize>,
+    /// `None`: half of the connections.
+    pub connections_per_host_max: Option<usize>,
+    pub streams_max: usize,
+    pub tokens_max: usize,
+    pub udp_clients_per_session_max: usize,
+    pub head_bytes_max: usize,
+    pub head_headers_max: usize,
+    pub log_lines_per_second_max: usize,
+}
+
+/// How long.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimesConfig {
+    pub head_time_max: Duration,
+    pub source_idle_time_max: Duration,
+    /// Bytes a second, averaged over `source_idle_time_max`; 0 asks for nothing.
+    pub body_rate_min: usize,
+    pub viewer_stall_time_max: Duration,
+    pub keep_alive_time_max: Duration,
+    /// How long a viewer waits for a stream that may begin; zero: not at all.
+    pub wait_time: Duration,
+    /// How long viewers outlive their source; zero: not at all.
+    pub hold_time: Duration,
+}
+
+/// What a stream keeps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BuffersConfig {
+    pub stream_bytes_max: usize,
+    /// All streams together; not below `stream_bytes_max`.
+    pub total_bytes_max: usize,
+    /// How far behind the live edge a viewer may join; not above `stream_bytes_max`.
+    pub join_back_bytes: usize,
+    pub join_back_time: Duration,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OperationConfig {
+    pub log: LogLevel,
+    pub access_log: Option<AccessLog>,
+    pub close_delimited: bool,
+    pub cors: Vec<CorsOrigin>,
+    pub icecast: bool,
+    pub takeover: bool,
+}
+
+/// From this level up lines are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    StandardOutput,
+    File(PathBuf),
+}
+
+/// Whose pages may read streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CorsOrigin {
+    Any,
+    /// As browsers send it: scheme, host and perhaps port, in lower case.
+    Site(String),
+}
+
+/// Other machines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScaleConfig {
+    pub proxy_protocol: Vec<Subnet>,
+    pub forwarded_from: Vec<Subnet>,
+    /// The first that answers is used.
+    pub origins: Vec<Relay>,
+    pub peers: Vec<Relay>,
+}
+
+/// Another relay, as `http://HOST:PORT` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    pub host: Host,
+    pub port: NonZeroU16,
+}

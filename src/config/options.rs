@@ -1,0 +1,585 @@
+//! The table of options: for each its name, what it takes and where that goes, its group, its default, and what
+//! it says about itself. There is no other list of them.
+//!
+//! A row is taken out by deleting it, and then its field.
+
+use super::values::{self, HOUR, Read};
+use super::{Bind, Config, Listen};
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub(super) struct Row {
+    /// Without the two dashes.
+    pub name: &'static str,
+    pub takes: Takes,
+    pub group: Group,
+    pub fallback: Fallback,
+    /// Its one line in `--help`; the default is put behind it.
+    pub help: &'static str,
+    /// What the README says besides: what happens at it. Sentences, or nothing.
+    pub more: &'static str,
+}
+
+/// Writes a value into the `Config`.
+type Reader = fn(&mut Config, &str) -> Read<()>;
+
+#[derive(Clone, Copy)]
+pub(super) enum Takes {
+    Nothing(fn(&mut Config)),
+    /// Asks for something else than to run.
+    Asked(Asked),
+    /// One value, called so in `--help`.
+    One(&'static str, Reader),
+    /// May be repeated; each value is added.
+    Many(&'static str, Reader),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    Help,
+    Version,
+    Check,
+}
+
+/// What holds when the option is not given, and how that is shown.
+pub(super) enum Fallback {
+    /// Nothing, which needs no word.
+    None,
+    /// Nothing, which this word explains.
+    Shown(&'static str),
+    /// As if this had been given.
+    Value(&'static str),
+    /// Shown so, and made so.
+    Made(&'static str, fn(&mut Config)),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    Main,
+    Gate,
+    Limits,
+    Times,
+    Buffers,
+    Operation,
+    Scale,
+}
+
+impl Group {
+    pub const ALL: [Group; 7] = [
+        Group::Main,
+        Group::Gate,
+        Group::Limits,
+        Group::Times,
+        Group::Buffers,
+        Group::Operation,
+        Group::Scale,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Main => "Main",
+            Group::Gate => "Who may do what",
+            Group::Limits => "How many",
+            Group::Times => "How long",
+            Group::Buffers => "What is buffered",
+            Group::Operation => "Operation",
+            Group::Scale => "Other machines",
+        }
+    }
+}
+
+impl Row {
+    /// Whether it can be given by a variable as well.
+    pub fn has_variable(&self) -> bool {
+        !matches!(self.takes, Takes::Asked(_))
+    }
+
+    /// As it is typed: `--name` or `--name=PLACEHOLDER`.
+    pub fn usage(&self) -> String {
+        match self.takes {
+            Takes::Nothing(_) | Takes::Asked(_) => format!("--{}", self.name),
+            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => {
+                format!("--{}={placeholder}", self.name)
+            }
+        }
+    }
+}
+
+fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
+    *place = value?;
+    Ok(())
+}
+
+fn push<T>(list: &mut Vec<T>, value: Read<T>) -> Read<()> {
+    list.push(value?);
+    Ok(())
+}
+
+const HTTP_PORT: u16 = 8000;
+const RTP_PORT: u16 = 5004;
+
+/// All of IPv6 and, through it, of IPv4; where there is no IPv6, all of IPv4.
+fn everywhere(port: u16) -> Bind {
+    Bind {
+        address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        without_ipv6: Some(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+/// The most of anything that is counted.
+const MANY: usize = 10_000_000;
+/// The shortest time that cuts somebody, in seconds.
+const MOMENT: f64 = 0.01;
+
+pub(super) const OPTIONS: &[Row] = &[
+    Row {
+        name: "token-server",
+        takes: Takes::Many("ADDR/MASK", |config, text| {
+            push(&mut config.gate.token_servers, values::subnet(text))
+        }),
+        group: Group::Main,
+        fallback: Fallback::Shown("off"),
+        help: "turn tokens on; this subnet may call the API",
+        more: "MASK is a prefix length (`10.0.0.0/8`, `fd00::/8`) or a dotted mask \
+               (`10.0.0.0/255.0.0.0`); a bare ADDR is that one host. Without it anyone may stream \
+               and watch, there is no RTP, and API calls get 403.",
+    },
+    Row {
+        name: "listen",
+        takes: Takes::Many("ADDR:PORT", |config, text| {
+            push(&mut config.listen, values::listen(text))
+        }),
+        group: Group::Main,
+        fallback: Fallback::Made("[::]:8000", |config| {
+            config.listen = vec![Listen::Tcp(everywhere(HTTP_PORT))]
+        }),
+        help: "listen for HTTP here",
+        more: "Port 0 picks a free one. `unix:PATH` is a socket for a proxy on the same host. \
+               Without IPv6 the default is `0.0.0.0:8000`.",
+    },
+    Row {
+        name: "rtp",
+        takes: Takes::One("ADDR:PORT", |config, text| {
+            put(&mut config.rtp, values::rtp(text))
+        }),
+        group: Group::Main,
+        fallback: Fallback::Made("[::]:5004", |config| {
+            config.rtp = Some(everywhere(RTP_PORT))
+        }),
+        help: "send and receive RTP here, or off",
+        more: "Bound only with `--token-server`, since RTP needs tokens. Without IPv6 the default \
+               is `0.0.0.0:5004`.",
+    },
+    Row {
+        name: "check",
+        takes: Takes::Asked(Asked::Check),
+        group: Group::Main,
+        fallback: Fallback::None,
+        help: "say whether the options are good, and exit",
+        more: "Exit status 0 or 2.",
+    },
+    Row {
+        name: "help",
+        takes: Takes::Asked(Asked::Help),
+        group: Group::Main,
+        fallback: Fallback::None,
+        help: "print this, and exit",
+        more: "",
+    },
+    Row {
+        name: "version",
+        takes: Takes::Asked(Asked::Version),
+        group: Group::Main,
+        fallback: Fallback::None,
+        help: "print the version, and exit",
+        more: "",
+    },
+    Row {
+        name: "hostname",
+        takes: Takes::Many("NAME", |config, text| {
+            push(&mut config.gate.hostnames, values::hostname(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("any"),
+        help: "answer API calls to this name only",
+        more: "Addresses always count. Against names that a stranger has pointed at the server \
+               (DNS rebinding): any other Host gets 403 from the API.",
+    },
+    Row {
+        name: "publish-from",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.gate.publish_from, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("any"),
+        help: "take streams from this subnet only",
+        more: "On top of the token; PUT and POST from elsewhere get 403.",
+    },
+    Row {
+        name: "rtp-to",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.gate.rtp_to, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("any"),
+        help: "allow UDP clients in this subnet only",
+        more: "Checked after names are resolved: add-token answers 403 for any other client, so \
+               that the relay cannot be turned on a stranger.",
+    },
+    Row {
+        name: "token-file",
+        takes: Takes::One("PATH", |config, text| {
+            put(&mut config.gate.token_file, values::path(text).map(Some))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("none"),
+        help: "keep the tokens here over restarts",
+        more: "add-token and revoke-token answer when the change is on disk. A full disk gets 507 \
+               and changes nothing; a damaged file or another server on it stops the start.",
+    },
+    Row {
+        name: "connections",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.connections_max,
+                values::count(text, 1..=MANY).map(Some),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Shown("by file limit"),
+        help: "clients at once",
+        more: "Past it a newcomer gets 503 with `Retry-After`. Some are kept back for the API's \
+               hosts.",
+    },
+    Row {
+        name: "connections-per-host",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.connections_per_host_max,
+                values::count(text, 1..=MANY).map(Some),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Shown("half of all"),
+        help: "clients at once of one address",
+        more: "Past it a newcomer from there gets 429.",
+    },
+    Row {
+        name: "streams",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.streams_max,
+                values::count(text, 1..=MANY),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("1000"),
+        help: "streams at once",
+        more: "Past it a source gets 503.",
+    },
+    Row {
+        name: "tokens",
+        takes: Takes::One("N", |config, text| {
+            put(&mut config.limits.tokens_max, values::count(text, 1..=MANY))
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("100000"),
+        help: "tuples in the token table",
+        more: "Past it add-token gets 503 and adds nothing.",
+    },
+    Row {
+        name: "udp-clients",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.udp_clients_per_session_max,
+                values::count(text, 1..=65_536),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("256"),
+        help: "UDP clients of a session",
+        more: "Past it add-token gets 503 and adds nothing; a longer `udp-clients` list gets 400.",
+    },
+    Row {
+        name: "head-bytes",
+        takes: Takes::One("SIZE", |config, text| {
+            put(
+                &mut config.limits.head_bytes_max,
+                values::size(text, KIB..=KIB * KIB),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("16K"),
+        help: "length of a request's head",
+        more: "A longer target gets 414, a longer head 431.",
+    },
+    Row {
+        name: "head-headers",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.head_headers_max,
+                values::count(text, 8..=1024),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("64"),
+        help: "fields of a request's head",
+        more: "More get 431.",
+    },
+    Row {
+        name: "log-lines",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.limits.log_lines_per_second_max,
+                values::count(text, 1..=1_000_000),
+            )
+        }),
+        group: Group::Limits,
+        fallback: Fallback::Value("100"),
+        help: "log lines a second",
+        more: "What is left out is counted, and the count logged.",
+    },
+    Row {
+        name: "head-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.head_time_max,
+                values::time(text, MOMENT..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("10"),
+        help: "to send a request's head",
+        more: "Then 408, and the connection is closed.",
+    },
+    Row {
+        name: "source-idle-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.source_idle_time_max,
+                values::time(text, MOMENT..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("15"),
+        help: "a source that sends nothing is lost after",
+        more: "Its viewers' connections are closed without a clean end.",
+    },
+    Row {
+        name: "body-rate",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.times.body_rate_min,
+                values::count(text, 0..=1_000_000_000),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("100"),
+        help: "slowest source, in bytes a second; 0: any",
+        more: "Averaged over `--source-idle-time`. A source below it is lost, as one that sends \
+               nothing.",
+    },
+    Row {
+        name: "viewer-stall-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.viewer_stall_time_max,
+                values::time(text, MOMENT..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("30"),
+        help: "a viewer that takes nothing is cut after",
+        more: "A slow viewer is not cut: it skips.",
+    },
+    Row {
+        name: "keep-alive-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.keep_alive_time_max,
+                values::time(text, MOMENT..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("30"),
+        help: "an idle connection is closed after",
+        more: "",
+    },
+    Row {
+        name: "wait",
+        takes: Takes::One("TIME", |config, text| {
+            put(&mut config.times.wait_time, values::time(text, 0.0..=HOUR))
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("0"),
+        help: "a viewer waits for its stream to begin",
+        more: "For a session that may stream and does not yet; then 404.",
+    },
+    Row {
+        name: "hold",
+        takes: Takes::One("TIME", |config, text| {
+            put(&mut config.times.hold_time, values::time(text, 0.0..=HOUR))
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("0"),
+        help: "viewers outlive a broken source by",
+        more: "A source that comes back goes on for them at its first join point.",
+    },
+    Row {
+        name: "buffer",
+        takes: Takes::One("SIZE", |config, text| {
+            put(
+                &mut config.buffers.stream_bytes_max,
+                values::size(text, 64 * KIB..=64 * GIB),
+            )
+        }),
+        group: Group::Buffers,
+        fallback: Fallback::Value("8M"),
+        help: "what a stream keeps for its viewers",
+        more: "A whole group of pictures should fit. A viewer that falls out of it skips to the \
+               newest join point. Allocated as it fills.",
+    },
+    Row {
+        name: "buffers",
+        takes: Takes::One("SIZE", |config, text| {
+            put(
+                &mut config.buffers.total_bytes_max,
+                values::size(text, 64 * KIB..=KIB * GIB),
+            )
+        }),
+        group: Group::Buffers,
+        fallback: Fallback::Value("1G"),
+        help: "what all streams keep together",
+        more: "Past it a source that would need more gets 503. Not below `--buffer`.",
+    },
+    Row {
+        name: "join-back-bytes",
+        takes: Takes::One("SIZE", |config, text| {
+            put(
+                &mut config.buffers.join_back_bytes,
+                values::size(text, 0..=64 * GIB),
+            )
+        }),
+        group: Group::Buffers,
+        fallback: Fallback::Value("0"),
+        help: "viewers begin at least so far back",
+        more: "At the join point before that, so that a player's buffer fills at once. Not above \
+               `--buffer`.",
+    },
+    Row {
+        name: "join-back-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.buffers.join_back_time,
+                values::time(text, 0.0..=HOUR),
+            )
+        }),
+        group: Group::Buffers,
+        fallback: Fallback::Value("0"),
+        help: "viewers begin at least so long ago",
+        more: "As far as the buffer reaches back.",
+    },
+    Row {
+        name: "log",
+        takes: Takes::One("LEVEL", |config, text| {
+            put(&mut config.operation.log, values::log_level(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("info"),
+        help: "error, warn, info or debug",
+        more: "One line an event on stderr.",
+    },
+    Row {
+        name: "access-log",
+        takes: Takes::One("PATH", |config, text| {
+            put(
+                &mut config.operation.access_log,
+                values::access_log(text).map(Some),
+            )
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Shown("none"),
+        help: "log requests here; - is stdout",
+        more: "The combined format, with sessionids shortened.",
+    },
+    Row {
+        name: "close-delimited",
+        takes: Takes::Nothing(|config| config.operation.close_delimited = true),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "end bodies by closing, not in chunks",
+        more: "For radio receivers that cannot read chunks. A viewer can then not tell a lost \
+               source from a complete one.",
+    },
+    Row {
+        name: "cors",
+        takes: Takes::Many("ORIGIN", |config, text| {
+            push(&mut config.operation.cors, values::cors_origin(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Shown("none"),
+        help: "let this site's pages watch; * is any",
+        more: "For GET of streams only, never for the API.",
+    },
+    Row {
+        name: "icecast",
+        takes: Takes::Nothing(|config| config.operation.icecast = true),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "admit Icecast sources",
+        more: "`SOURCE`, Basic credentials whose password is the sessionid, and bodies without \
+               framing. Not behind a proxy: such a body could swallow another client's request.",
+    },
+    Row {
+        name: "takeover",
+        takes: Takes::Nothing(|config| config.operation.takeover = true),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "a second source replaces the first",
+        more: "Otherwise it gets 409.",
+    },
+    Row {
+        name: "proxy-protocol",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.scale.proxy_protocol, values::subnet(text))
+        }),
+        group: Group::Scale,
+        fallback: Fallback::Shown("none"),
+        help: "proxies that send a PROXY header",
+        more: "Their connections begin with a PROXY protocol header, version 1 or 2; from \
+               elsewhere such a header gets 400.",
+    },
+    Row {
+        name: "forwarded-from",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.scale.forwarded_from, values::subnet(text))
+        }),
+        group: Group::Scale,
+        fallback: Fallback::Shown("none"),
+        help: "proxies whose Forwarded is believed",
+        more: "`Forwarded` or `X-Forwarded-For`, read from the right; from elsewhere they are \
+               ignored.",
+    },
+    Row {
+        name: "origin",
+        takes: Takes::Many("URL", |config, text| {
+            push(&mut config.scale.origins, values::relay(text))
+        }),
+        group: Group::Scale,
+        fallback: Fallback::Shown("none"),
+        help: "fetch streams not running here there",
+        more: "`http://HOST:PORT` of another relay; the first that answers.",
+    },
+    Row {
+        name: "peer",
+        takes: Takes::Many("URL", |config, text| {
+            push(&mut config.scale.peers, values::relay(text))
+        }),
+        group: Group::Scale,
+        fallback: Fallback::Shown("none"),
+        help: "list the streams and tokens of this one too",
+        more: "`http://HOST:PORT` of another relay.",
+    },
+];

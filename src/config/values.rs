@@ -1,0 +1,208 @@
+//! How the values of options are read. Each reader gives the value, or one line that says what is wrong with it
+//! and what would be right.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{AccessLog, Bind, CorsOrigin, Listen, LogLevel, Relay};
+use crate::gate::host::{BadHost, host_and_port};
+use crate::gate::{Excerpt, HostName, Subnet};
+
+/// What is wrong with a value, and what would be right.
+pub(super) type Read<T> = Result<T, String>;
+
+fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
+    let shown = Excerpt(text.as_bytes());
+    Err(match text.is_empty() {
+        true => format!("it is empty; give {right}"),
+        false => format!("{shown} is wrong; give {right}"),
+    })
+}
+
+/// Digits only; `None` for anything else, and for what does not fit.
+fn digits(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+/// A number in `range`.
+pub(super) fn count(text: &str, range: RangeInclusive<usize>) -> Read<usize> {
+    let number = digits(text).and_then(|number| usize::try_from(number).ok());
+    match number.filter(|number| range.contains(number)) {
+        Some(number) => Ok(number),
+        None => wrong(
+            text,
+            format_args!("a number from {} to {}", range.start(), range.end()),
+        ),
+    }
+}
+
+/// Bytes in `range`: a number, or one with K, M or G for 1024, 1024² or 1024³.
+pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Read<usize> {
+    let (number, shift) = match text.as_bytes() {
+        [.., b'K' | b'k'] => (text.split_at(text.len() - 1).0, 10),
+        [.., b'M' | b'm'] => (text.split_at(text.len() - 1).0, 20),
+        [.., b'G' | b'g'] => (text.split_at(text.len() - 1).0, 30),
+        _ => (text, 0),
+    };
+    let bytes = digits(number).and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| range.contains(bytes));
+    match bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
+        Some(bytes) => Ok(bytes),
+        None => {
+            let (least, most) = (size_text(*range.start()), size_text(*range.end()));
+            wrong(
+                text,
+                format_args!("a size from {least} to {most}, in bytes or with K, M or G"),
+            )
+        }
+    }
+}
+
+/// A size in the largest unit that it is a multiple of.
+pub(super) fn size_text(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let whole = |(shift, _): &(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= *shift;
+    match units.into_iter().find(whole) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// The longest time that any option takes, in seconds.
+pub(super) const HOUR: f64 = 3600.0;
+
+/// A time in `range` of seconds: `30`, `0.5`, `30s`, `500ms`, `2m` or `1h`.
+pub(super) fn time(text: &str, range: RangeInclusive<f64>) -> Read<Duration> {
+    match nanoseconds(text).map(Duration::from_nanos) {
+        Some(time) if range.contains(&time.as_secs_f64()) => Ok(time),
+        Some(_) | None => {
+            let (least, most) = (range.start(), range.end());
+            wrong(
+                text,
+                format_args!("{least} to {most} seconds, such as 30, 0.5, 30s or 2m"),
+            )
+        }
+    }
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    let units = [
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+    ];
+    let hour = ("h", 3_600_000_000_000_u64);
+    let mut units = units.into_iter().chain([hour]);
+    let unit = units.find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)));
+    let (number, unit) = unit.unwrap_or((text, 1_000_000_000));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let places = u32::try_from(fraction.len())
+        .ok()
+        .filter(|places| *places <= 9)?;
+    let whole = digits(whole)?.checked_mul(unit)?;
+    // At most 10⁹ times an hour: it fits in 62 bits.
+    let fraction = digits(fraction)?.checked_mul(unit)? / 10_u64.checked_pow(places)?;
+    whole.checked_add(fraction)
+}
+
+/// An address to bind: `192.0.2.1:8000` or `[::]:8000`; port 0 asks for a free one.
+fn bind(text: &str) -> Option<Bind> {
+    let address: SocketAddr = text.parse().ok()?;
+    Some(Bind {
+        address,
+        without_ipv6: None,
+    })
+}
+
+pub(super) fn listen(text: &str) -> Read<Listen> {
+    if let Some(socket) = text.strip_prefix("unix:") {
+        return path(socket).map(Listen::Unix);
+    }
+    let right = "ADDR:PORT, such as 127.0.0.1:8000 or [::]:8000, or unix:PATH";
+    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Listen::Tcp(bind)))
+}
+
+pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let right = "ADDR:PORT, such as 127.0.0.1:5004 or [::]:5004, or off";
+    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
+}
+
+pub(super) fn subnet(text: &str) -> Read<Subnet> {
+    text.parse()
+        .map_err(|bad: crate::gate::subnet::BadSubnet| bad.to_string())
+}
+
+pub(super) fn hostname(text: &str) -> Read<HostName> {
+    HostName::parse(text).map_err(|bad| {
+        let shown = Excerpt(text.as_bytes());
+        match bad {
+            BadHost::BadIpv4 => format!("{shown} is no name; addresses are answered to anyway"),
+            _ => format!("{shown}: {bad}"),
+        }
+    })
+}
+
+pub(super) fn path(text: &str) -> Read<PathBuf> {
+    match text.is_empty() || text.contains('\0') {
+        true => wrong(text, "a path"),
+        false => Ok(PathBuf::from(text)),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Read<LogLevel> {
+    match text {
+        "error" => Ok(LogLevel::Error),
+        "warn" => Ok(LogLevel::Warn),
+        "info" => Ok(LogLevel::Info),
+        "debug" => Ok(LogLevel::Debug),
+        _ => wrong(text, "error, warn, info or debug"),
+    }
+}
+
+pub(super) fn access_log(text: &str) -> Read<AccessLog> {
+    match text {
+        "-" => Ok(AccessLog::StandardOutput),
+        _ => path(text).map(AccessLog::File),
+    }
+}
+
+/// `*`, or an origin as browsers send it (RFC 6454, section 6.1).
+pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
+    if text == "*" {
+        return Ok(CorsOrigin::Any);
+    }
+    let right = "* or an origin, such as https://example.org, without a path and in lower case";
+    let site = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_:[]".contains(&byte);
+    match site {
+        Some(site) if !site.is_empty() && site.bytes().all(plain) => {
+            Ok(CorsOrigin::Site(text.to_owned()))
+        }
+        Some(_) | None => wrong(text, right),
+    }
+}
+
+/// `http://HOST[:PORT]`; the port is 80 unless given.
+pub(super) fn relay(text: &str) -> Read<Relay> {
+    let Some(authority) = text.strip_prefix("http://") else {
+        return wrong(text, "http://HOST:PORT");
+    };
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let parsed = match host_and_port(authority) {
+        Err(BadHost::NoPort) => host_and_port(&format!("{authority}:80")),
+        parsed => parsed,
+    };
+    match parsed {
+        Ok((host, port)) => Ok(Relay { host, port }),
+        Err(bad) => Err(format!("{}: {bad}", Excerpt(text.as_bytes()))),
+    }
+}

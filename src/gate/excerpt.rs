@@ -1,0 +1,79 @@
+//! Text from outside, as it may stand in an error or a log line: quoted, bounded, and on one line.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+/// How many characters of the text are shown.
+const CHARACTERS_MAX: usize = 64;
+
+/// Prints bytes from outside between single quotes: at most 64 characters, whatever could break a line or
+/// disguise it (control characters, line separators, marks that turn the direction of writing) escaped, bytes
+/// that are not UTF-8 as `\xNN`. A text that was cut ends in `…`.
+#[derive(Clone, Copy, Debug)]
+pub struct Excerpt<'a>(pub &'a [u8]);
+
+impl Display for Excerpt<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let mut room = CHARACTERS_MAX;
+        formatter.write_char('\'')?;
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if room == 0 {
+                    return formatter.write_str("…'");
+                }
+                room -= 1;
+                write_escaped(formatter, character)?;
+            }
+            for byte in chunk.invalid() {
+                if room == 0 {
+                    return formatter.write_str("…'");
+                }
+                room -= 1;
+                write!(formatter, "\\x{byte:02x}")?;
+            }
+        }
+        formatter.write_char('\'')
+    }
+}
+
+fn write_escaped(formatter: &mut Formatter<'_>, character: char) -> fmt::Result {
+    match character {
+        '\'' | '\\' => write!(formatter, "\\{character}"),
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            write!(formatter, "{}", character.escape_unicode())
+        }
+        _ if character.is_control() => write!(formatter, "{}", character.escape_unicode()),
+        _ => formatter.write_char(character),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_is_quoted() {
+        assert_eq!(Excerpt(b"10.0.0.1:5004").to_string(), "'10.0.0.1:5004'");
+        assert_eq!(Excerpt("größe".as_bytes()).to_string(), "'größe'");
+        assert_eq!(Excerpt(b"").to_string(), "''");
+    }
+
+    #[test]
+    fn what_breaks_or_disguises_a_line_is_escaped() {
+        let escaped = Excerpt("a\r\n\t\u{1b}\u{85}\u{2028}\u{202e}'\\".as_bytes()).to_string();
+        let expected = "'a\\u{d}\\u{a}\\u{9}\\u{1b}\\u{85}\\u{2028}\\u{202e}\\'\\\\'";
+        assert_eq!(escaped, expected);
+        assert_eq!(Excerpt(b"a\xff\xfe").to_string(), "'a\\xff\\xfe'");
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        let exact = "x".repeat(CHARACTERS_MAX);
+        assert_eq!(Excerpt(exact.as_bytes()).to_string(), format!("'{exact}'"));
+        let longer = "x".repeat(100_000);
+        assert_eq!(
+            Excerpt(longer.as_bytes()).to_string(),
+            format!("'{exact}…'")
+        );
+        assert!(Excerpt(&[0xff; 1000]).to_string().len() < 300);
+    }
+}

@@ -1,0 +1,20 @@
+//! The gate: who may stream, who may watch, and where datagrams may go.
+//!
+//! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a request
+//! ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the subnets that callers
+//! are measured against ([`subnet`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
+//! elsewhere and come back as addresses.
+
+pub mod excerpt;
+pub mod host;
+pub mod session_id;
+pub mod subnet;
+pub mod tokens;
+pub mod udp_clients;
+
+pub use excerpt::Excerpt;
+pub use host::{Host, HostName};
+pub use session_id::SessionId;
+pub use subnet::Subnet;
+pub use tokens::{Direction, Limits, RtpTuple, Tokens, Tuple};
+pub use udp_clients::UdpClient;

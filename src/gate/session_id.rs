@@ -1,0 +1,175 @@
+//! The name of a session.
+//!
+//! Whoever knows a session's name may use its tokens, so it is treated as a secret: it is never printed whole.
+//! There is no `Display`, `Debug` shows the digest, and errors tell lengths and places, never the text. A
+//! sessionid leaves the process only as JSON, to callers who hold the API or named it themselves.
+
+use std::fmt::{self, Debug, Display, Formatter};
+use std::rc::Rc;
+
+use serde::{Serialize, Serializer};
+
+/// A sessionid: 1 to 256 bytes of UTF-8 without control characters. Cloning it costs one counter.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(Rc<str>);
+
+impl SessionId {
+    /// The longest sessionid, in bytes after percent-decoding.
+    pub const BYTES_MAX: usize = 256;
+
+    /// Takes bytes that are already percent-decoded.
+    pub fn parse(bytes: &[u8]) -> Result<SessionId, BadSessionId> {
+        if bytes.is_empty() {
+            return Err(BadSessionId::Empty);
+        }
+        if bytes.len() > Self::BYTES_MAX {
+            return Err(BadSessionId::TooLong { bytes: bytes.len() });
+        }
+        let text = std::str::from_utf8(bytes).map_err(|error| BadSessionId::NotUtf8 {
+            offset: error.valid_up_to(),
+        })?;
+        match text.find(char::is_control) {
+            Some(offset) => Err(BadSessionId::ControlCharacter { offset }),
+            None => Ok(SessionId(Rc::from(text))),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A label for logs: the same for the same sessionid on every start, and too short to tell it.
+    pub fn digest(&self) -> Digest {
+        // FNV-1a, 64 bits, folded to 32. It has no key, so that labels can be compared across restarts and
+        // machines; who guesses a sessionid can check the guess against a label, which is one more reason for
+        // long random ones.
+        let hash = self
+            .0
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        Digest((hash >> 32) as u32 ^ hash as u32)
+    }
+}
+
+impl Debug for SessionId {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SessionId({})", self.digest())
+    }
+}
+
+impl Serialize for SessionId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// A sessionid's label: prints as 8 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digest(u32);
+
+impl Display for Digest {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}", self.0)
+    }
+}
+
+/// What is wrong with a sessionid. Offsets count decoded bytes from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadSessionId {
+    Empty,
+    TooLong { bytes: usize },
+    NotUtf8 { offset: usize },
+    ControlCharacter { offset: usize },
+}
+
+impl Display for BadSessionId {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            BadSessionId::Empty => write!(formatter, "sessionid is empty")?,
+            BadSessionId::TooLong { bytes } => write!(formatter, "sessionid has {bytes} bytes")?,
+            BadSessionId::NotUtf8 { offset } => {
+                write!(formatter, "sessionid is not UTF-8 at byte {offset}")?;
+            }
+            BadSessionId::ControlCharacter { offset } => {
+                write!(
+                    formatter,
+                    "sessionid has a control character at byte {offset}"
+                )?;
+            }
+        }
+        write!(
+            formatter,
+            "; it must be 1 to {} bytes of UTF-8 without control characters",
+            SessionId::BYTES_MAX
+        )
+    }
+}
+
+impl std::error::Error for BadSessionId {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> SessionId {
+        SessionId::parse(text.as_bytes()).expect("a good sessionid")
+    }
+
+    #[test]
+    fn what_is_good_is_kept_as_it_is() {
+        for text in [
+            "a",
+            " ",
+            "demo",
+            "ключ",
+            "a/b?c=d&e#f%2f+\"'\\",
+            "\u{a0}\u{202e}",
+        ] {
+            assert_eq!(parsed(text).as_str(), text);
+        }
+        assert_eq!(parsed(&"x".repeat(256)).as_str().len(), 256);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let long = "é".repeat(129);
+        let cases: [(&[u8], BadSessionId); 8] = [
+            (b"", BadSessionId::Empty),
+            (long.as_bytes(), BadSessionId::TooLong { bytes: 258 }),
+            (&[b'x'; 257], BadSessionId::TooLong { bytes: 257 }),
+            (b"ab\xff", BadSessionId::NotUtf8 { offset: 2 }),
+            (b"\xc3", BadSessionId::NotUtf8 { offset: 0 }),
+            (b"a\0", BadSessionId::ControlCharacter { offset: 1 }),
+            (b"a\x7fb", BadSessionId::ControlCharacter { offset: 1 }),
+            (
+                "aé\u{85}".as_bytes(),
+                BadSessionId::ControlCharacter { offset: 3 },
+            ),
+        ];
+        for (bytes, fault) in cases {
+            assert_eq!(SessionId::parse(bytes), Err(fault));
+            let said = fault.to_string();
+            assert!(said.ends_with("must be 1 to 256 bytes of UTF-8 without control characters"));
+        }
+    }
+
+    #[test]
+    fn logs_get_a_stable_label_only() {
+        let session = parsed("top secret");
+        assert_eq!(session.digest(), parsed("top secret").digest());
+        assert_ne!(session.digest(), parsed("top secret ").digest());
+        // FNV-1a of "a" is af63dc4c8601ec8c.
+        assert_eq!(parsed("a").digest().to_string(), "296230c0");
+        assert_eq!(format!("{:?}", parsed("a")), "SessionId(296230c0)");
+        assert!(!format!("{session:?}").contains("secret"));
+        assert_eq!(session.digest().to_string().len(), 8);
+    }
+
+    #[test]
+    fn json_gets_the_string() {
+        let json = serde_json::to_string(&parsed("a\"é")).expect("JSON");
+        assert_eq!(json, "\"a\\\"é\"");
+    }
+}

@@ -1,0 +1,308 @@
+//! Subnets as an operator writes them: `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `fd00::/8`, or one bare address.
+//!
+//! IPv4-mapped IPv6 addresses count as IPv4, in the subnet and in the address that is measured against it. So
+//! `::/0` is all of IPv6, and no IPv4 host is in it.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+use super::excerpt::Excerpt;
+
+/// The bits of an IPv4-mapped IPv6 address before the IPv4 address (RFC 4291, section 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
+/// A subnet with no bits set beyond its mask, and never an IPv4-mapped one. Prints as `ADDR/LENGTH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subnet(IpNet);
+
+impl Subnet {
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address.to_canonical())
+    }
+}
+
+impl Display for Subnet {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, formatter)
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = BadSubnet;
+
+    fn from_str(text: &str) -> Result<Subnet, BadSubnet> {
+        parse(text).map_err(|fault| BadSubnet {
+            written: Excerpt(text.as_bytes()).to_string().into(),
+            fault,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Subnet, Fault> {
+    let (address, mask) = match text.split_once('/') {
+        Some((address, mask)) => (address, Some(mask)),
+        None => (text, None),
+    };
+    if address.starts_with('[') {
+        return Err(Fault::Brackets);
+    }
+    let written: IpAddr = address.parse().map_err(|_| Fault::Address)?;
+    let address = written.to_canonical();
+    let mapped_bits = if address == written { 0 } else { MAPPED_BITS };
+    let length = match mask {
+        None => length_max(address),
+        Some(mask) => mask_length(mask, written)?
+            .checked_sub(mapped_bits)
+            .ok_or(Fault::MappedLength { address })?,
+    };
+    let subnet = IpNet::new(address, length).map_err(|_| Fault::length_of(written))?;
+    let meant = subnet.trunc();
+    match meant == subnet {
+        true => Ok(Subnet(subnet)),
+        false => Err(Fault::BeyondMask { meant, address }),
+    }
+}
+
+const fn length_max(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// Takes a prefix length or, for an IPv4 address, a dotted mask.
+fn mask_length(mask: &str, address: IpAddr) -> Result<u8, Fault> {
+    match (mask.parse::<Ipv4Addr>(), address) {
+        (Ok(mask), IpAddr::V4(_)) => dotted_mask_length(mask),
+        (Ok(_), IpAddr::V6(_)) => Err(Fault::DottedMaskOfIpv6),
+        (Err(_), _) => match prefix_length(mask) {
+            Some(length) if length <= length_max(address) => Ok(length),
+            Some(_) | None => Err(Fault::length_of(address)),
+        },
+    }
+}
+
+/// Takes a number in digits, without sign or leading zeros.
+fn prefix_length(text: &str) -> Option<u8> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let padded = text.len() > 1 && text.starts_with('0');
+    match digits && !padded {
+        true => text.parse().ok(),
+        false => None,
+    }
+}
+
+fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, Fault> {
+    let bits = mask.to_bits();
+    if is_mask(bits) {
+        return Ok(bits.count_ones() as u8);
+    }
+    // A mask with its bits the other way round is a habit from routers.
+    let meant = is_mask(!bits).then_some(Ipv4Addr::from_bits(!bits));
+    Err(Fault::Gap { mask, meant })
+}
+
+/// Whether the ones come first and no one follows a zero.
+fn is_mask(bits: u32) -> bool {
+    bits.leading_ones() == bits.count_ones()
+}
+
+/// A text that is no subnet. Prints as one line that names it and says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSubnet {
+    /// As an [`Excerpt`].
+    written: Box<str>,
+    fault: Fault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Address,
+    Brackets,
+    Length {
+        length_max: u8,
+    },
+    MappedLength {
+        address: IpAddr,
+    },
+    DottedMaskOfIpv6,
+    Gap {
+        mask: Ipv4Addr,
+        meant: Option<Ipv4Addr>,
+    },
+    BeyondMask {
+        meant: IpNet,
+        address: IpAddr,
+    },
+}
+
+impl Fault {
+    fn length_of(address: IpAddr) -> Fault {
+        Fault::Length {
+            length_max: length_max(address),
+        }
+    }
+}
+
+impl Display for BadSubnet {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ", self.written)?;
+        match &self.fault {
+            Fault::Address => formatter.write_str(
+                "is not a subnet; give ADDR/MASK, such as 10.0.0.0/8, 10.0.0.0/255.0.0.0 or \
+                 fd00::/8, or one bare ADDR",
+            ),
+            Fault::Brackets => formatter.write_str("has brackets; give the address without them"),
+            Fault::Length { length_max } => write!(
+                formatter,
+                "has a bad mask; give a prefix length from 0 to {length_max}{}",
+                if *length_max == 32 {
+                    " or a dotted mask such as 255.0.0.0"
+                } else {
+                    ""
+                }
+            ),
+            Fault::MappedLength { address } => write!(
+                formatter,
+                "is IPv4-mapped, with a prefix length below 96; give one from 96 to 128, or write \
+                 {address} with one from 0 to 32"
+            ),
+            Fault::DottedMaskOfIpv6 => formatter
+                .write_str("has a dotted mask behind an IPv6 address; give a prefix length"),
+            Fault::Gap { mask, meant: None } => write!(
+                formatter,
+                "has a mask with a gap, {mask}; give ones and then zeros, such as 255.255.0.0"
+            ),
+            Fault::Gap {
+                mask,
+                meant: Some(meant),
+            } => write!(
+                formatter,
+                "has a mask with a gap, {mask}; {meant} was probably meant"
+            ),
+            Fault::BeyondMask { meant, address } => write!(
+                formatter,
+                "has bits set beyond its mask; {meant} was probably meant, or {address} for that \
+                 one host"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadSubnet {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subnet(text: &str) -> Subnet {
+        text.parse().expect("a good subnet")
+    }
+
+    fn said(text: &str) -> String {
+        text.parse::<Subnet>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_way_of_writing_means_the_same() {
+        let cases = [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("10.0.0.0/255.0.0.0", "10.0.0.0/8"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("0.0.0.0/0.0.0.0", "0.0.0.0/0"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("192.0.2.7/255.255.255.255", "192.0.2.7/32"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:c000:207/128", "192.0.2.7/32"),
+            ("fd00::/8", "fd00::/8"),
+            ("::1", "::1/128"),
+            ("::/0", "::/0"),
+        ];
+        for (text, printed) in cases {
+            assert_eq!(subnet(text).to_string(), printed, "{text}");
+            assert_eq!(subnet(printed), subnet(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_count_as_ipv4() {
+        let contains =
+            |text: &str, address: &str| subnet(text).contains(address.parse().expect("an address"));
+        assert!(contains("10.0.0.0/8", "10.255.255.255"));
+        assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3"));
+        assert!(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
+        assert!(contains("0.0.0.0/0", "::ffff:1.2.3.4"));
+        assert!(contains("fd00::/8", "fdff::1"));
+        assert!(contains("::1", "::1"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.0"));
+        assert!(!contains("10.0.0.0/8", "::ffff:11.0.0.0"));
+        assert!(!contains("::/0", "1.2.3.4"));
+        assert!(!contains("::/0", "::ffff:1.2.3.4"));
+        assert!(!contains("0.0.0.0/0", "::1"));
+        assert!(!contains("127.0.0.1", "127.0.0.2"));
+    }
+
+    #[test]
+    fn bits_beyond_the_mask_name_what_was_meant() {
+        assert_eq!(
+            said("10.1.2.3/8"),
+            "'10.1.2.3/8' has bits set beyond its mask; 10.0.0.0/8 was probably meant, or 10.1.2.3 \
+             for that one host"
+        );
+        assert!(said("10.1.2.3/255.255.0.0").contains("10.1.0.0/16 was probably meant"));
+        assert!(said("::ffff:10.1.2.3/104").contains("10.0.0.0/8 was probably meant"));
+        assert!(said("fd00::1/64").contains("fd00::/64 was probably meant"));
+        assert!(said("1.2.3.4/0").contains("0.0.0.0/0 was probably meant"));
+    }
+
+    #[test]
+    fn masks_have_no_gaps() {
+        assert!(said("10.0.0.0/255.0.255.0").contains("with a gap, 255.0.255.0; give ones and"));
+        assert!(said("10.0.0.0/0.255.255.255").contains("255.0.0.0 was probably meant"));
+        assert!(said("fd00::/255.0.0.0").contains("dotted mask behind an IPv6 address"));
+        assert!(said("::ffff:10.0.0.0/255.0.0.0").contains("dotted mask behind an IPv6 address"));
+    }
+
+    #[test]
+    fn every_other_fault_is_told() {
+        for text in [
+            "",
+            "/8",
+            "host/8",
+            "10.0.0/8",
+            "010.0.0.0/8",
+            "fe80::1%eth0",
+            "1.2.3.4:80",
+        ] {
+            assert!(
+                said(text).contains("is not a subnet; give ADDR/MASK"),
+                "{text}"
+            );
+        }
+        let bad = [
+            "/33",
+            "/",
+            "/-1",
+            "/+8",
+            "/08",
+            "/8/8",
+            "/8 ",
+            "/256",
+            "/99999999999",
+            "/1.2.3",
+        ];
+        for mask in bad {
+            let said = said(&format!("10.0.0.0{mask}"));
+            assert!(said.contains("from 0 to 32 or a dotted mask"), "{said}");
+        }
+        assert!(said("::/129").ends_with("give a prefix length from 0 to 128"));
+        assert!(said("::ffff:10.0.0.0/8").contains("write 10.0.0.0 with one from 0 to 32"));
+        assert!(said("[::1]").ends_with("has brackets; give the address without them"));
+        assert!(said("a\nb").starts_with("'a\\u{a}b' is not"));
+    }
+}

@@ -1,0 +1,521 @@
+//! The table of tokens: which session may be streamed and watched, and which UDP clients it has.
+//!
+//! The loop owns the one table; nothing here waits, resolves or sends. A session's tuples are found by hashing
+//! its sessionid with a key that the process draws at its start (the standard `HashMap`). That is the answer
+//! to guessing sessionids by timing: which entry a guess is compared with, if with any, does not depend on how
+//! much of a sessionid it has right, so the comparison's early exit tells nothing.
+//!
+//! Three views share the same tuples: by session, in the order of addition, and by the address that datagrams
+//! come from. [`Tokens::check`] is the agreement between them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::session_id::SessionId;
+use super::udp_clients::UdpClient;
+
+/// How many addresses of one UDP client are kept; a name that resolves to more has the rest ignored.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// What an `http` tuple allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To be the source.
+    In,
+    /// To watch.
+    Out,
+    Both,
+}
+
+impl Direction {
+    pub fn allows_in(self) -> bool {
+        match self {
+            Direction::In | Direction::Both => true,
+            Direction::Out => false,
+        }
+    }
+
+    pub fn allows_out(self) -> bool {
+        match self {
+            Direction::Out | Direction::Both => true,
+            Direction::In => false,
+        }
+    }
+
+    fn widened_by(self, other: Direction) -> Direction {
+        if self == other { self } else { Direction::Both }
+    }
+}
+
+/// A UDP client and what its host resolved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtpTuple {
+    pub client: UdpClient,
+    /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`] count.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// What a tuple is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Http(Direction),
+    Rtp(RtpTuple),
+}
+
+/// One tuple of the table. As JSON it has exactly the keys `sessionid`, `host` and `port`, and never another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuple {
+    serial: u64,
+    session: SessionId,
+    kind: Kind,
+}
+
+impl Tuple {
+    /// Where the tuple stands in the order of addition, from 1; never given to another.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The UDP client and its addresses, if that is what the tuple is about.
+    pub fn rtp(&self) -> Option<&RtpTuple> {
+        match &self.kind {
+            Kind::Http(_) => None,
+            Kind::Rtp(rtp) => Some(rtp),
+        }
+    }
+
+    fn http(&self) -> Option<Direction> {
+        match &self.kind {
+            Kind::Http(direction) => Some(*direction),
+            Kind::Rtp(_) => None,
+        }
+    }
+
+    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends nothing.
+    fn inbound(&self) -> Vec<SocketAddr> {
+        let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
+        let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
+        keys.retain(|key| !key.ip().is_multicast());
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
+impl Serialize for Tuple {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let client = self.rtp().map(|rtp| &rtp.client);
+        let mut object = serializer.serialize_struct("Tuple", 3)?;
+        object.serialize_field("sessionid", &self.session)?;
+        object.serialize_field("host", &client.map(|client| client.host.as_str()))?;
+        object.serialize_field("port", &client.map(|client| client.port.get()))?;
+        object.end()
+    }
+}
+
+/// An address as datagrams are looked up: IPv4-mapped counts as IPv4, and an IPv6 address without its zone and
+/// flow label, which a token cannot name.
+fn inbound_key(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// How many tuples there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub tokens_max: usize,
+    pub udp_clients_per_session_max: usize,
+}
+
+/// Why tuples were not added: none of them was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    Tokens { tokens_max: usize },
+    UdpClients { udp_clients_per_session_max: usize },
+}
+
+impl Display for Full {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Full::Tokens { tokens_max: max } => write!(
+                formatter,
+                "the table is full at {max} tokens; revoke some, or raise --tokens"
+            ),
+            Full::UdpClients {
+                udp_clients_per_session_max: max,
+            } => write!(
+                formatter,
+                "a session has at most {max} UDP clients; revoke some, or raise --udp-clients"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// The tuples of one session. At least one: an empty session is not kept.
+#[derive(Debug, Default)]
+struct Session {
+    http: Option<Rc<Tuple>>,
+    /// Serials ascend.
+    rtp: Vec<Rc<Tuple>>,
+}
+
+impl Session {
+    fn in_order(&self) -> impl Iterator<Item = &Rc<Tuple>> {
+        let serial = self.http.as_ref().map_or(0, |tuple| tuple.serial);
+        let earlier = self.rtp.partition_point(|tuple| tuple.serial < serial);
+        let (before, after) = self.rtp.split_at(earlier);
+        before.iter().chain(&self.http).chain(after)
+    }
+
+    fn direction(&self) -> Option<Direction> {
+        self.http.as_ref().and_then(|tuple| tuple.http())
+    }
+}
+
+/// One step of an addition, decided before anything is changed.
+enum Step {
+    Add(Kind),
+    /// In the place of the tuple with this serial.
+    Replace(u64, Kind),
+}
+
+impl Step {
+    fn adds_tuple(&self) -> bool {
+        match self {
+            Step::Add(_) => true,
+            Step::Replace(..) => false,
+        }
+    }
+
+    fn adds_client(&self) -> bool {
+        match self {
+            Step::Add(Kind::Rtp(_)) => true,
+            Step::Add(Kind::Http(_)) | Step::Replace(..) => false,
+        }
+    }
+
+    /// Whether the session may more than before, apart from the addresses of a client it has.
+    fn is_new(&self) -> bool {
+        match self {
+            Step::Add(_) | Step::Replace(_, Kind::Http(_)) => true,
+            Step::Replace(_, Kind::Rtp(_)) => false,
+        }
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Tokens {
+    limits: Limits,
+    sessions: HashMap<SessionId, Session>,
+    in_order: BTreeMap<u64, Rc<Tuple>>,
+    /// For each address the tuples that have it, serials ascending; no list is empty.
+    inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
+    /// Above every serial in the table.
+    serial_next: u64,
+}
+
+impl Tokens {
+    pub fn new(limits: Limits) -> Tokens {
+        Tokens {
+            limits,
+            sessions: HashMap::new(),
+            in_order: BTreeMap::new(),
+            inbound: HashMap::new(),
+            serial_next: 1,
+        }
+    }
+
+    /// The number of tuples.
+    pub fn len(&self) -> usize {
+        self.in_order.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.in_order.is_empty()
+    }
+
+    /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that widens the
+    /// session's `http` tuple counts as new. A UDP client that is there already is not new, but goes by the
+    /// addresses given now. Work grows with the session's tuples and the given ones.
+    pub fn add(
+        &mut self,
+        session: &SessionId,
+        http: Option<Direction>,
+        rtp: Vec<RtpTuple>,
+    ) -> Result<usize, Full> {
+        let steps: Vec<Step> = self
+            .plan_http(session, http)
+            .into_iter()
+            .chain(self.plan_rtp(session, rtp))
+            .collect();
+        self.check_room(session, &steps)?;
+        let new = steps.iter().filter(|step| step.is_new()).count();
+        for step in steps {
+            match step {
+                Step::Add(kind) => self.put(self.serial_next, session, kind),
+                Step::Replace(serial, kind) => self.put(serial, session, kind),
+            }
+        }
+        Ok(new)
+    }
+
+    /// Removes all of the session's tuples and gives them back, in the order in which they were added.
+    pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
+        let Some(removed) = self.sessions.remove(session) else {
+            return Vec::new();
+        };
+        let tuples: Vec<Rc<Tuple>> = removed.in_order().cloned().collect();
+        for tuple in &tuples {
+            self.in_order.remove(&tuple.serial);
+            self.remove_inbound(tuple);
+        }
+        tuples
+    }
+
+    /// Whether the session has an `http` tuple that lets a source in.
+    pub fn may_publish(&self, session: &SessionId) -> bool {
+        self.direction(session).is_some_and(Direction::allows_in)
+    }
+
+    /// Whether the session has an `http` tuple that lets viewers in.
+    pub fn may_watch(&self, session: &SessionId) -> bool {
+        self.direction(session).is_some_and(Direction::allows_out)
+    }
+
+    /// The session's tuples, in the order in which they were added.
+    pub fn of(&self, session: &SessionId) -> impl Iterator<Item = &Tuple> {
+        let tuples = self.sessions.get(session).into_iter();
+        tuples.flat_map(Session::in_order).map(Rc::as_ref)
+    }
+
+    /// All tuples with a serial above `serial`, in the order in which they were added. A listing that is
+    /// written in pieces goes on behind the last serial that it has written; 0 is the beginning.
+    pub fn after(&self, serial: u64) -> impl Iterator<Item = &Tuple> {
+        let range = (Bound::Excluded(serial), Bound::Unbounded);
+        self.in_order.range(range).map(|(_, tuple)| tuple.as_ref())
+    }
+
+    /// The sessions one of whose UDP clients has this address, in the order in which those were added. A
+    /// session comes twice if two of its clients have the address. One look-up, however large the table is.
+    pub fn sessions_from(&self, address: SocketAddr) -> impl Iterator<Item = &SessionId> {
+        let tuples = self.inbound.get(&inbound_key(address)).into_iter();
+        tuples.flatten().map(|tuple| &tuple.session)
+    }
+
+    /// The session's UDP clients with the serials of their tuples and their addresses, in the order in which
+    /// they were added.
+    pub fn udp_destinations(
+        &self,
+        session: &SessionId,
+    ) -> impl Iterator<Item = (u64, &UdpClient, &[SocketAddr])> {
+        let session = self.sessions.get(session).into_iter();
+        session
+            .flat_map(|session| &session.rtp)
+            .filter_map(|tuple| {
+                let rtp = tuple.rtp()?;
+                Some((tuple.serial, &rtp.client, rtp.addresses.as_slice()))
+            })
+    }
+
+    fn direction(&self, session: &SessionId) -> Option<Direction> {
+        self.sessions.get(session)?.direction()
+    }
+
+    fn plan_http(&self, session: &SessionId, http: Option<Direction>) -> Option<Step> {
+        let asked = http?;
+        let tuple = self
+            .sessions
+            .get(session)
+            .and_then(|known| known.http.as_ref());
+        let Some((tuple, known)) = tuple.and_then(|tuple| Some((tuple, tuple.http()?))) else {
+            return Some(Step::Add(Kind::Http(asked)));
+        };
+        let widened = known.widened_by(asked);
+        (widened != known).then_some(Step::Replace(tuple.serial, Kind::Http(widened)))
+    }
+
+    fn plan_rtp(&self, session: &SessionId, rtp: Vec<RtpTuple>) -> Vec<Step> {
+        let known: HashMap<&UdpClient, (u64, &UdpClient, &[SocketAddr])> = self
+            .udp_destinations(session)
+            .map(|known| (known.1, known))
+            .collect();
+        let mut given = HashSet::with_capacity(rtp.len());
+        let mut steps = Vec::with_capacity(rtp.len());
+        for RtpTuple {
+            client,
+            mut addresses,
+        } in rtp
+        {
+            if !given.insert(client.clone()) {
+                continue;
+            }
+            addresses.truncate(ADDRESSES_MAX);
+            match known.get(&client) {
+                None => steps.push(Step::Add(Kind::Rtp(RtpTuple { client, addresses }))),
+                Some((_, _, same)) if *same == addresses => {}
+                // It stays listed as it was written first.
+                Some((serial, client, _)) => {
+                    let client = UdpClient::clone(client);
+                    steps.push(Step::Replace(
+                        *serial,
+                        Kind::Rtp(RtpTuple { client, addresses }),
+                    ));
+                }
+            }
+        }
+        steps
+    }
+
+    fn check_room(&self, session: &SessionId, steps: &[Step]) -> Result<(), Full> {
+        let Limits {
+            tokens_max,
+            udp_clients_per_session_max,
+        } = self.limits;
+        let tuples = steps.iter().filter(|step| step.adds_tuple()).count();
+        let clients = steps.iter().filter(|step| step.adds_client()).count();
+        let clients_known = self
+            .sessions
+            .get(session)
+            .map_or(0, |known| known.rtp.len());
+        if clients > udp_clients_per_session_max.saturating_sub(clients_known) {
+            return Err(Full::UdpClients {
+                udp_clients_per_session_max,
+            });
+        }
+        if tuples > tokens_max.saturating_sub(self.len()) {
+            return Err(Full::Tokens { tokens_max });
+        }
+        Ok(())
+    }
+
+    /// Puts a tuple into all three views, in the place of the one with its serial if there is one.
+    fn put(&mut self, serial: u64, session: &SessionId, kind: Kind) {
+        let tuple = Rc::new(Tuple {
+            serial,
+            session: session.clone(),
+            kind,
+        });
+        self.serial_next = self.serial_next.max(serial.saturating_add(1));
+        if let Some(replaced) = self.in_order.insert(serial, tuple.clone()) {
+            self.remove_inbound(&replaced);
+        }
+        for address in tuple.inbound() {
+            put_by_serial(self.inbound.entry(address).or_default(), tuple.clone());
+        }
+        let known = self.sessions.entry(session.clone()).or_default();
+        match tuple.kind {
+            Kind::Http(_) => known.http = Some(tuple),
+            Kind::Rtp(_) => put_by_serial(&mut known.rtp, tuple),
+        }
+    }
+
+    fn remove_inbound(&mut self, tuple: &Tuple) {
+        for address in tuple.inbound() {
+            let Some(tuples) = self.inbound.get_mut(&address) else {
+                continue;
+            };
+            if let Ok(place) = tuples.binary_search_by_key(&tuple.serial, |other| other.serial) {
+                tuples.remove(place);
+            }
+            if tuples.is_empty() {
+                self.inbound.remove(&address);
+            }
+        }
+    }
+
+    /// Panics unless the three views agree and the limits hold. For tests and simulations: it looks at
+    /// everything.
+    pub fn check(&self) {
+        self.check_sessions();
+        self.check_inbound();
+        assert!(self.len() <= self.limits.tokens_max, "too many tuples");
+        for (serial, tuple) in &self.in_order {
+            assert_eq!(*serial, tuple.serial, "a tuple in the wrong place");
+            assert!(*serial < self.serial_next, "a serial will be given again");
+        }
+    }
+
+    fn check_sessions(&self) {
+        let mut tuples = 0;
+        for (session, known) in &self.sessions {
+            assert!(known.http.iter().all(|tuple| tuple.http().is_some()));
+            assert!(known.rtp.iter().all(|tuple| tuple.rtp().is_some()));
+            assert!(
+                known
+                    .in_order()
+                    .is_sorted_by(|one, two| one.serial < two.serial)
+            );
+            for tuple in known.in_order() {
+                assert_eq!(&tuple.session, session, "a tuple of another session");
+                let same = self.in_order.get(&tuple.serial);
+                assert!(
+                    same.is_some_and(|same| Rc::ptr_eq(same, tuple)),
+                    "not in the order"
+                );
+                tuples += 1;
+            }
+            let clients = self.udp_destinations(session).map(|(_, client, _)| client);
+            let distinct = clients.collect::<HashSet<_>>().len();
+            assert_eq!(distinct, known.rtp.len(), "one client twice");
+            assert!(
+                distinct <= self.limits.udp_clients_per_session_max,
+                "too many clients"
+            );
+            assert!(
+                known.in_order().next().is_some(),
+                "an empty session is kept"
+            );
+        }
+        assert_eq!(tuples, self.len(), "tuples in no session");
+    }
+
+    fn check_inbound(&self) {
+        let mut entries = 0;
+        for (address, tuples) in &self.inbound {
+            assert!(!tuples.is_empty(), "an empty list of an address");
+            assert!(tuples.is_sorted_by(|one, two| one.serial < two.serial));
+            for tuple in tuples {
+                assert!(tuple.inbound().contains(address), "an address of no tuple");
+                let same = self.in_order.get(&tuple.serial);
+                assert!(
+                    same.is_some_and(|same| Rc::ptr_eq(same, tuple)),
+                    "a revoked tuple"
+                );
+            }
+            entries += tuples.len();
+        }
+        let expected: usize = self
+            .in_order
+            .values()
+            .map(|tuple| tuple.inbound().len())
+            .sum();
+        assert_eq!(entries, expected, "a tuple without its addresses");
+    }
+}
+
+/// Keeps serials ascending; takes the place of a tuple with the same serial.
+fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
+    match tuples.binary_search_by_key(&tuple.serial, |other| other.serial) {
+        Ok(place) => tuples[place] = tuple,
+        Err(place) => tuples.insert(place, tuple),
+    }
+}
+
+#[cfg(test)]
+mod tests;

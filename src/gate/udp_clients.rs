@@ -1,0 +1,265 @@
+//! The `udp-clients` list of a request: `HOST:PORT,HOST:PORT,…`.
+//!
+//! The list is taken raw: it is split at its commas first and each entry is percent-decoded then, so that an
+//! encoded comma is part of an entry (and wrong there). All entries are good, or the list is refused with the
+//! first that is not.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
+
+use super::excerpt::Excerpt;
+use super::host::{BadHost, Host, host_and_port};
+
+/// A host and port that datagrams go to and come from. Prints as an entry that reads back as the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UdpClient {
+    pub host: Host,
+    pub port: NonZeroU16,
+}
+
+impl UdpClient {
+    /// Takes one decoded entry.
+    fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
+        if entry.is_empty() {
+            return Err(Fault::Empty);
+        }
+        let text = std::str::from_utf8(entry).map_err(|_| Fault::NotUtf8)?;
+        let (host, port) = host_and_port(text).map_err(Fault::Host)?;
+        if let Host::Address { address, .. } = &host {
+            check_destination(*address)?;
+        }
+        Ok(UdpClient { host, port })
+    }
+}
+
+impl UdpClient {
+    /// Where it is, if its host is an address and no name has to be resolved.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
+            Host::Name(_) => None,
+        }
+    }
+}
+
+impl Display for UdpClient {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Whether datagrams can be sent to an address: not the unspecified one, not every host of the network.
+/// Addresses that a name resolves to have to pass it too.
+pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
+    let address = address.to_canonical();
+    if address.is_unspecified() {
+        return Err(Fault::Unspecified);
+    }
+    match address {
+        IpAddr::V4(address) if address.is_broadcast() => Err(Fault::Broadcast),
+        IpAddr::V4(_) | IpAddr::V6(_) => Ok(()),
+    }
+}
+
+/// Takes the raw value of the parameter, at most `entries_max` entries of it. What is given twice counts once,
+/// where it came first.
+pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> {
+    let mut clients = Vec::new();
+    for (index, entry) in raw.split(',').enumerate() {
+        let bad = |shown: &[u8], fault| BadEntry {
+            number: index + 1,
+            entry: Excerpt(shown).to_string().into(),
+            fault,
+        };
+        if index >= entries_max {
+            return Err(bad(entry.as_bytes(), Fault::TooMany { entries_max }));
+        }
+        let decoded =
+            percent_decoded(entry).ok_or_else(|| bad(entry.as_bytes(), Fault::Percent))?;
+        clients.push(UdpClient::parse(&decoded).map_err(|fault| bad(&decoded, fault))?);
+    }
+    Ok(without_repeats(clients))
+}
+
+fn without_repeats(clients: Vec<UdpClient>) -> Vec<UdpClient> {
+    let mut seen = HashSet::with_capacity(clients.len());
+    let first: Vec<bool> = clients.iter().map(|client| seen.insert(client)).collect();
+    let marked = clients.into_iter().zip(first);
+    marked
+        .filter_map(|(client, first)| first.then_some(client))
+        .collect()
+}
+
+/// Strict: a `%` without two hexadecimal digits behind it gives `None`. A `+` is a plus.
+fn percent_decoded(text: &str) -> Option<Cow<'_, [u8]>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text.as_bytes()));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    loop {
+        rest = match rest {
+            [b'%', high, low, rest @ ..] => {
+                decoded.push(hexadecimal(*high)? << 4 | hexadecimal(*low)?);
+                rest
+            }
+            [b'%', ..] => return None,
+            [byte, rest @ ..] => {
+                decoded.push(*byte);
+                rest
+            }
+            [] => return Some(Cow::Owned(decoded)),
+        };
+    }
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// The first entry that is wrong. Prints as one line that names the parameter, the entry and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadEntry {
+    /// Which entry of the list, counted from 1.
+    pub number: usize,
+    /// The entry, decoded where it could be; quoted and bounded as an [`Excerpt`].
+    pub entry: Box<str>,
+    pub fault: Fault,
+}
+
+impl Display for BadEntry {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let BadEntry {
+            number,
+            entry,
+            fault,
+        } = self;
+        write!(formatter, "udp-clients: entry {number}, {entry}: {fault}")
+    }
+}
+
+impl std::error::Error for BadEntry {}
+
+/// What is wrong with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Empty,
+    TooMany { entries_max: usize },
+    Percent,
+    NotUtf8,
+    Host(BadHost),
+    Unspecified,
+    Broadcast,
+}
+
+impl Display for Fault {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Empty => formatter.write_str("empty; give HOST:PORT between two commas"),
+            Fault::TooMany { entries_max } => {
+                write!(formatter, "too many entries; give at most {entries_max}")
+            }
+            Fault::Percent => formatter.write_str("% without two hexadecimal digits behind it"),
+            Fault::NotUtf8 => formatter.write_str("not UTF-8; give HOST:PORT"),
+            Fault::Host(bad) => Display::fmt(bad, formatter),
+            Fault::Unspecified => formatter
+                .write_str("the unspecified address is no destination; give the host's own"),
+            Fault::Broadcast => formatter
+                .write_str("the broadcast address is no destination; give a host or a group"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(raw: &str) -> Vec<String> {
+        let clients = parse(raw, 100).expect("a good list");
+        clients.iter().map(UdpClient::to_string).collect()
+    }
+
+    fn fault(raw: &str) -> (usize, Fault) {
+        let bad = parse(raw, 100).expect_err(raw);
+        (bad.number, bad.fault)
+    }
+
+    #[test]
+    fn entries_print_back_as_given() {
+        let raw = "192.0.2.1:5004,[2001:DB8::1]:5006,Player.example.:1,[::ffff:192.0.2.9]:65535";
+        assert_eq!(printed(raw), raw.split(',').collect::<Vec<_>>());
+        assert_eq!(printed(&printed(raw).join(",")), printed(raw));
+        assert_eq!(printed("239.1.2.3:5004"), ["239.1.2.3:5004"]);
+        assert_eq!(printed("[ff02::1]:05004"), ["[ff02::1]:5004"]);
+    }
+
+    #[test]
+    fn entries_are_decoded_after_splitting() {
+        assert_eq!(printed("%5B%3a%3A1%5d:5,ho%73t%3a7"), ["[::1]:5", "host:7"]);
+        let comma = parse("a:1%2Cb:2", 100).expect_err("a comma inside an entry");
+        assert_eq!(comma.fault, Fault::Host(BadHost::Colons));
+        assert_eq!(&*comma.entry, "'a:1,b:2'");
+    }
+
+    #[test]
+    fn repeats_count_once_where_they_came_first() {
+        assert_eq!(printed("a:1,b:1,a:1,a:2"), ["a:1", "b:1", "a:2"]);
+        assert_eq!(
+            printed("Host.Example:1,hOST.example.:1"),
+            ["Host.Example:1"]
+        );
+        assert_eq!(
+            printed("[::FFFF:1.2.3.4]:9,1.2.3.4:9"),
+            ["[::FFFF:1.2.3.4]:9"]
+        );
+        assert_eq!(printed("[::1]:9,[0:0::0:1]:9"), ["[::1]:9"]);
+    }
+
+    #[test]
+    fn faults_name_the_entry() {
+        let unspecified = (1, Fault::Unspecified);
+        assert_eq!(fault(""), (1, Fault::Empty));
+        assert_eq!(fault("a:1,"), (2, Fault::Empty));
+        assert_eq!(fault("a:1,,b:2"), (2, Fault::Empty));
+        assert_eq!(fault("a:1,b"), (2, Fault::Host(BadHost::NoPort)));
+        assert_eq!(fault("a:1,b:2,c:0"), (3, Fault::Host(BadHost::PortZero)));
+        assert_eq!(fault("a:1+"), (1, Fault::Host(BadHost::PortNotNumber)));
+        assert_eq!(fault("0.0.0.0:1"), unspecified);
+        assert_eq!(fault("[::]:1"), unspecified);
+        assert_eq!(fault("[::ffff:0.0.0.0]:1"), unspecified);
+        assert_eq!(fault("255.255.255.255:1"), (1, Fault::Broadcast));
+        assert_eq!(fault("[::ffff:255.255.255.255]:1"), (1, Fault::Broadcast));
+        assert_eq!(fault("%ff:1"), (1, Fault::NotUtf8));
+        for raw in ["a%", "a%4", "a%4x:1", "%+1:1", "a%é:1"] {
+            assert_eq!(fault(raw), (1, Fault::Percent), "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_bounded() {
+        assert_eq!(parse("a:1,b:2", 2).map(|clients| clients.len()), Ok(2));
+        let bad = parse("a:1,b:2,c:3", 2).expect_err("one too many");
+        assert_eq!(
+            (bad.number, bad.fault),
+            (3, Fault::TooMany { entries_max: 2 })
+        );
+    }
+
+    #[test]
+    fn an_error_is_one_bounded_line() {
+        let bad = parse("a:1,b%0d%0a:0", 100).expect_err("a line break");
+        let line = "udp-clients: entry 2, 'b\\u{d}\\u{a}:0': bad name; give letters, digits, \
+                    hyphens, underscores and dots (other scripts as xn--...)";
+        assert_eq!(bad.to_string(), line);
+        let long = parse(&"x".repeat(100_000), 100).expect_err("no port");
+        assert!(long.to_string().len() < 300);
+    }
+}

@@ -1,0 +1,260 @@
+//! Request bodies (RFC 9112 sections 6 and 7): where they end, and which of their bytes are content.
+//!
+//! Lends the content out of the bytes that it is handed; keeps none of it.
+
+use super::refusal::Refusal;
+use super::response::Status;
+
+/// How a message says where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// It has this many bytes.
+    Length(u64),
+    /// It comes in chunks.
+    Chunked,
+    /// It ends with the connection. No HTTP/1.1 request may: this is Icecast's way, and only taken where an option says so.
+    UntilClose,
+}
+
+/// What comes next of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Content: at least one byte.
+    Content(&'a [u8]),
+    /// Nothing more in what has arrived.
+    More,
+    /// The body is complete; the bytes that are left belong to the next request.
+    End,
+}
+
+/// A body that is being read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// `left` more bytes of a body of known length.
+    Length {
+        left: u64,
+    },
+    UntilClose,
+    /// In a chunk's first line; `digits` of its size have been read.
+    Size {
+        size: u64,
+        digits: u8,
+        line_bytes: u16,
+        place: SizePlace,
+    },
+    /// `left` more bytes of a chunk; `left > 0`.
+    Data {
+        left: u64,
+    },
+    /// Behind a chunk's data.
+    DataCr,
+    DataLf,
+    /// In the trailer section, at a line of which `line_bytes` have been read; `bytes` of the section in all.
+    Trailer {
+        line_bytes: u16,
+        bytes: u16,
+        after_cr: bool,
+    },
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SizePlace {
+    Digits,
+    Extension,
+    Lf,
+}
+
+/// The longest first line of a chunk, and the longest trailer section. Nobody uses either; the bound is against those who would misuse them.
+const CHUNK_LINE_BYTES_MAX: u16 = 1024;
+const TRAILER_BYTES_MAX: u16 = 8192;
+
+impl Body {
+    /// A body that is framed so, with nothing of it read.
+    pub fn new(framing: Framing) -> Body {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::End,
+            Framing::Length(left) => State::Length { left },
+            Framing::Chunked => FIRST_LINE,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Body { state }
+    }
+
+    /// Takes the next part off the front of `input`. 400 means that the framing is lost.
+    pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
+        loop {
+            match self.state {
+                State::End => return Ok(Part::End),
+                State::Length { left } | State::Data { left } => {
+                    let content = take(input, left);
+                    if content.is_empty() {
+                        return Ok(Part::More);
+                    }
+                    let left = left - content.len() as u64;
+                    self.state = match self.state {
+                        State::Data { .. } if left == 0 => State::DataCr,
+                        State::Data { .. } => State::Data { left },
+                        _ if left == 0 => State::End,
+                        _ => State::Length { left },
+                    };
+                    return Ok(Part::Content(content));
+                }
+                State::UntilClose => {
+                    let content = take(input, u64::MAX);
+                    return Ok(if content.is_empty() {
+                        Part::More
+                    } else {
+                        Part::Content(content)
+                    });
+                }
+                State::Size { .. } | State::DataCr | State::DataLf | State::Trailer { .. } => {
+                    let Some((&byte, rest)) = input.split_first() else {
+                        return Ok(Part::More);
+                    };
+                    *input = rest;
+                    self.state = step(self.state, byte)?;
+                }
+            }
+        }
+    }
+
+    /// Whether all of it has been read.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Whether it is over when its connection is.
+    pub fn ends_with_connection(&self) -> bool {
+        self.state == State::UntilClose
+    }
+}
+
+const FIRST_LINE: State = State::Size {
+    size: 0,
+    digits: 0,
+    line_bytes: 0,
+    place: SizePlace::Digits,
+};
+
+fn take<'a>(input: &mut &'a [u8], bytes_max: u64) -> &'a [u8] {
+    let length = usize::try_from(bytes_max)
+        .unwrap_or(usize::MAX)
+        .min(input.len());
+    let (content, rest) = input.split_at(length);
+    *input = rest;
+    content
+}
+
+fn malformed(detail: &str) -> Refusal {
+    Refusal::framing(Status::BadRequest, detail)
+}
+
+/// One byte of the framing between the content.
+fn step(state: State, byte: u8) -> Result<State, Refusal> {
+    match state {
+        State::Size {
+            size,
+            digits,
+            line_bytes,
+            place,
+        } => {
+            if line_bytes >= CHUNK_LINE_BYTES_MAX {
+                return Err(malformed("a chunk's first line is longer than 1024 bytes"));
+            }
+            size_step(size, digits, line_bytes + 1, place, byte)
+        }
+        State::DataCr if byte == b'\r' => Ok(State::DataLf),
+        State::DataLf if byte == b'\n' => Ok(FIRST_LINE),
+        State::DataCr | State::DataLf => Err(malformed(
+            "a chunk's data is not followed by CRLF where its size says that it ends",
+        )),
+        State::Trailer {
+            line_bytes,
+            bytes,
+            after_cr,
+        } => {
+            if bytes >= TRAILER_BYTES_MAX {
+                return Err(malformed("the trailer section is longer than 8192 bytes"));
+            }
+            let bytes = bytes + 1;
+            match byte {
+                b'\n' if after_cr && line_bytes == 0 => Ok(State::End),
+                b'\n' if after_cr => Ok(State::Trailer {
+                    line_bytes: 0,
+                    bytes,
+                    after_cr: false,
+                }),
+                _ if after_cr => Err(malformed("a CR without its LF in the trailer section")),
+                b'\n' => Err(malformed("an LF without its CR in the trailer section")),
+                b'\r' => Ok(State::Trailer {
+                    line_bytes,
+                    bytes,
+                    after_cr: true,
+                }),
+                b'\t' | b' '..=0x7e | 0x80..=0xff => Ok(State::Trailer {
+                    line_bytes: line_bytes + 1,
+                    bytes,
+                    after_cr: false,
+                }),
+                _ => Err(malformed("a control character in the trailer section")),
+            }
+        }
+        State::Length { .. } | State::Data { .. } | State::UntilClose | State::End => Ok(state),
+    }
+}
+
+/// One byte of a chunk's first line: hexadecimal digits, then perhaps `;` and extensions, which mean nothing here.
+fn size_step(
+    size: u64,
+    digits: u8,
+    line_bytes: u16,
+    place: SizePlace,
+    byte: u8,
+) -> Result<State, Refusal> {
+    let state = |place| State::Size {
+        size,
+        digits,
+        line_bytes,
+        place,
+    };
+    match (place, byte) {
+        (SizePlace::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            let digit = u64::from(char::from(byte).to_digit(16).unwrap_or(0));
+            if digits >= 16 {
+                return Err(malformed("a chunk's size has more than 16 digits"));
+            }
+            let size = size << 4 | digit;
+            Ok(State::Size {
+                size,
+                digits: digits + 1,
+                line_bytes,
+                place,
+            })
+        }
+        (SizePlace::Digits, _) if digits == 0 => Err(malformed(
+            "a chunk begins without its size in hexadecimal digits",
+        )),
+        (SizePlace::Digits, b';') => Ok(state(SizePlace::Extension)),
+        (SizePlace::Extension, b'\t' | b' '..=0x7e | 0x80..=0xff) => {
+            Ok(state(SizePlace::Extension))
+        }
+        (SizePlace::Digits | SizePlace::Extension, b'\r') => Ok(state(SizePlace::Lf)),
+        (SizePlace::Lf, b'\n') if size == 0 => Ok(State::Trailer {
+            line_bytes: 0,
+            bytes: 0,
+            after_cr: false,
+        }),
+        (SizePlace::Lf, b'\n') => Ok(State::Data { left: size }),
+        _ => Err(malformed(
+            "a chunk's first line is not a size in hexadecimal digits and CRLF",
+        )),
+    }
+}

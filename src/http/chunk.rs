@@ -1,0 +1,77 @@
+//! Writing chunks (RFC 9112 section 7.1) around bytes that lie elsewhere: the framing is lent out like the bytes, and nothing is copied.
+
+use std::num::NonZeroU32;
+
+/// The framing of the chunk that is being written to one client.
+///
+/// A chunk's size is a promise of so many bytes, whichever they are: a viewer that skips fills its open chunk from where it goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkWriter {
+    /// The size line, right-aligned: its unsent rest is `line[LINE_BYTES - line_left..]`.
+    line: [u8; LINE_BYTES],
+    line_left: u8,
+    /// Content that is promised and not yet sent.
+    content_left: u32,
+    /// What is unsent of the CRLF behind the content: 0 to 2.
+    tail_left: u8,
+}
+
+/// Eight hexadecimal digits and CRLF.
+const LINE_BYTES: usize = 10;
+
+/// What ends a body of chunks.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+impl ChunkWriter {
+    /// Whether no chunk is open: another can begin, or the body end.
+    pub fn is_between_chunks(&self) -> bool {
+        self.line_left == 0 && self.content_left == 0 && self.tail_left == 0
+    }
+
+    /// Opens a chunk of so many bytes. The one before must be whole.
+    pub fn begin(&mut self, content_bytes: NonZeroU32) {
+        debug_assert!(self.is_between_chunks());
+        self.content_left = content_bytes.get();
+        self.tail_left = 2;
+        self.line[LINE_BYTES - 2..].copy_from_slice(b"\r\n");
+        let mut place = LINE_BYTES - 2;
+        let mut rest = content_bytes.get();
+        while rest > 0 {
+            place -= 1;
+            self.line[place] = b"0123456789abcdef"[(rest & 15) as usize];
+            rest >>= 4;
+        }
+        self.line_left = (LINE_BYTES - place) as u8;
+    }
+
+    /// What is still to be sent of the size line.
+    pub fn line(&self) -> &[u8] {
+        &self.line[LINE_BYTES - usize::from(self.line_left)..]
+    }
+
+    /// How many bytes of content belong into the open chunk still.
+    pub fn content_left(&self) -> usize {
+        self.content_left as usize
+    }
+
+    /// What is still to be sent behind the content.
+    pub fn tail(&self) -> &'static [u8] {
+        match self.tail_left {
+            0 => b"",
+            1 => b"\n",
+            _ => b"\r\n",
+        }
+    }
+
+    /// `bytes` of size line, content and tail together have been sent; how many of them were content.
+    pub fn sent(&mut self, bytes: usize) -> usize {
+        let of_line = bytes.min(usize::from(self.line_left));
+        self.line_left -= of_line as u8;
+        let of_content = (bytes - of_line).min(self.content_left());
+        self.content_left -= of_content as u32;
+        let of_tail = (bytes - of_line - of_content).min(usize::from(self.tail_left));
+        self.tail_left -= of_tail as u8;
+        debug_assert_eq!(bytes, of_line + of_content + of_tail);
+        of_content
+    }
+}

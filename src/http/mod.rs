@@ -1,0 +1,20 @@
+//! HTTP/1.x over bytes: request heads, targets and queries, body framing, responses (RFC 9110, RFC 9112).
+//!
+//! Plain functions and small state machines. Strict, because a proxy may stand in front: whatever two readers could understand
+//! in two ways is refused. However a request is cut into pieces, the outcome is the same.
+
+mod body;
+mod chunk;
+mod date;
+mod head;
+mod refusal;
+mod response;
+mod target;
+
+pub use body::{Body, Framing, Part};
+pub use chunk::{ChunkWriter, LAST_CHUNK};
+pub use date::HttpDate;
+pub use head::{Head, HeadReader, Limits, Method, Version};
+pub use refusal::{Refusal, quoted};
+pub use response::{Reply, ResponseHead, Status, refused, whole};
+pub use target::{Parameter, Target, percent_decoded};

@@ -1,0 +1,98 @@
+//! Why a request is refused: a status, and a sentence that says what was wrong with which value and what would be right.
+//!
+//! Every error that a client sees begins here, and leaves as `application/problem+json` (RFC 9457). The detail may quote what
+//! this client itself sent, never what another did.
+
+use serde::Serialize;
+
+use super::response::Status;
+
+/// A request that is not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status of the answer: 400 to 599.
+    pub status: Status,
+    /// What was wrong, and what would be right.
+    pub detail: String,
+    /// The methods that this path knows, where the status is 405.
+    pub allow: Option<&'static str>,
+    /// In how many seconds to come again, where that may help.
+    pub retry_after_seconds: Option<u32>,
+    /// The connection cannot be used on, because its framing is lost.
+    pub ends_connection: bool,
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Refusal {
+    /// A refusal after which the connection can be used on, if the request's body has been read.
+    pub fn new(status: Status, detail: impl Into<String>) -> Refusal {
+        Refusal {
+            status,
+            detail: detail.into(),
+            allow: None,
+            retry_after_seconds: None,
+            ends_connection: false,
+        }
+    }
+
+    /// The request's framing cannot be trusted: the connection ends after the answer.
+    pub fn framing(status: Status, detail: impl Into<String>) -> Refusal {
+        Refusal {
+            ends_connection: true,
+            ..Refusal::new(status, detail)
+        }
+    }
+
+    /// 405, with the methods that would be right.
+    pub fn method(allow: &'static str) -> Refusal {
+        Refusal {
+            allow: Some(allow),
+            ..Refusal::new(
+                Status::MethodNotAllowed,
+                format!("this path answers to {allow}"),
+            )
+        }
+    }
+
+    /// A limit is reached; the client may come again.
+    pub fn busy(status: Status, detail: impl Into<String>, retry_after_seconds: u32) -> Refusal {
+        Refusal {
+            retry_after_seconds: Some(retry_after_seconds),
+            ..Refusal::new(status, detail)
+        }
+    }
+
+    /// The body of the answer.
+    pub fn problem_json(&self) -> Vec<u8> {
+        let problem = Problem {
+            title: self.status.title(),
+            status: self.status.code(),
+            detail: &self.detail,
+        };
+        // A struct of two strings and a number has no way to fail.
+        serde_json::to_vec(&problem).unwrap_or_default()
+    }
+}
+
+/// At most `bytes_max` bytes of `text`, with what is not printable escaped: for quoting a client's own words back to it, or in the log.
+pub fn quoted(text: &str, bytes_max: usize) -> String {
+    let mut quote = String::new();
+    for character in text.chars() {
+        if quote.len() >= bytes_max {
+            quote.push('…');
+            break;
+        }
+        if character.is_control() {
+            quote.extend(character.escape_default());
+        } else {
+            quote.push(character);
+        }
+    }
+    quote
+}

@@ -1,0 +1,119 @@
+//! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart before they are decoded.
+
+use super::head::is_authority;
+use super::refusal::{Refusal, quoted};
+use super::response::Status;
+
+/// What a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The segments of the path, decoded: `/stream/a%2Fb` has two, `stream` and `a/b`. None at all for `*`.
+    pub segments: Vec<Vec<u8>>,
+    /// The query, without its question mark, as it was sent.
+    pub query: Option<String>,
+    /// The whole target as it was sent, for the access log.
+    pub written: String,
+}
+
+/// A parameter of a query, as it was sent: still percent-encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter<'a> {
+    /// What stands before the first `=`.
+    pub name: &'a str,
+    /// What stands behind it.
+    pub value: &'a str,
+}
+
+impl Target {
+    /// Reads a target in origin, absolute or asterisk form; in absolute form its authority comes with it.
+    pub(super) fn parse(written: &str) -> Result<(Target, Option<String>), Refusal> {
+        let bad = |what: &str| {
+            Refusal::framing(
+                Status::BadRequest,
+                format!("the target '{}' {what}", quoted(written, 128)),
+            )
+        };
+        if !written.bytes().all(is_target_byte) {
+            return Err(bad("holds a character that must be percent-encoded"));
+        }
+        if written == "*" {
+            let target = Target {
+                segments: Vec::new(),
+                query: None,
+                written: written.to_owned(),
+            };
+            return Ok((target, None));
+        }
+        let (authority, rest) = match written.get(..7) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("http://") => {
+                let after_scheme = &written[7..];
+                let end = after_scheme.find(['/', '?']).unwrap_or(after_scheme.len());
+                let (authority, rest) = after_scheme.split_at(end);
+                if authority.is_empty() || !is_authority(authority) {
+                    return Err(bad("names no host"));
+                }
+                (Some(authority.to_owned()), rest)
+            }
+            _ => (None, written),
+        };
+        let (path, query) = match rest.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (rest, None),
+        };
+        let path = if path.is_empty() && authority.is_some() {
+            "/"
+        } else {
+            path
+        };
+        let Some(path) = path.strip_prefix('/') else {
+            return Err(bad("is neither a path, nor http://HOST/PATH, nor *"));
+        };
+        let segments = path
+            .split('/')
+            .map(percent_decoded)
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| bad("has a % that two hexadecimal digits do not follow"))?;
+        Ok((
+            Target {
+                segments,
+                query,
+                written: written.to_owned(),
+            },
+            authority,
+        ))
+    }
+
+    /// The parameters of the query in the order in which they were sent. A `+` is a plus.
+    pub fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
+        self.query
+            .as_deref()
+            .unwrap_or("")
+            .split('&')
+            .filter(|piece| !piece.is_empty())
+            .map(|piece| {
+                let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+                Parameter { name, value }
+            })
+    }
+}
+
+/// What RFC 3986 lets stand in a path or a query, and `[ ] | { } ^ "` and the like, which some clients do not encode: they are no delimiters here.
+fn is_target_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'#'
+}
+
+/// The bytes that `text` stands for; `None` where a `%` is not followed by two hexadecimal digits.
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let high = char::from(bytes.next()?).to_digit(16)?;
+            let low = char::from(bytes.next()?).to_digit(16)?;
+            decoded.push((high << 4 | low) as u8);
+        } else {
+            decoded.push(byte);
+        }
+    }
+    Some(decoded)
+}

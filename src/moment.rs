@@ -1,0 +1,35 @@
+//! Points in time, as the shell's clock hands them in.
+//!
+//! Nothing below the shell reads a clock; a test or a simulation makes up whatever time it likes.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// The time since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    pub const START: Moment = Moment(Duration::ZERO);
+
+    pub const fn after_start(elapsed: Duration) -> Moment {
+        Moment(elapsed)
+    }
+
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero if it lies ahead.
+    pub const fn since(self, earlier: Moment) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, wait: Duration) -> Moment {
+        Moment(self.0.saturating_add(wait))
+    }
+}

@@ -1,0 +1,329 @@
+//! The API: which calls there are, what their parameters may be, and what they do (contract, *The API*).
+//!
+//! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before all of it has been checked.
+
+use serde::Serialize;
+
+use super::Relay;
+use super::listing::Rows;
+use crate::gate::{self, Direction, SessionId, UdpClient};
+use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
+use crate::moment::Moment;
+
+/// A call of the API, or another request that is answered at once.
+#[derive(Debug)]
+pub(super) enum Call {
+    AddToken(AddToken),
+    RevokeToken {
+        session: SessionId,
+    },
+    List(Rows),
+    AbortStream {
+        session: SessionId,
+    },
+    /// The methods that a path knows.
+    Options {
+        allow: &'static str,
+    },
+}
+
+/// What is to be added to a session.
+#[derive(Debug)]
+pub(super) struct AddToken {
+    pub session: SessionId,
+    pub http: Option<Direction>,
+    pub clients: Vec<UdpClient>,
+}
+
+/// The calls by their names below `/api/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    AddToken,
+    RevokeToken,
+    ListTokens,
+    ListStreams,
+    AbortStream,
+}
+
+/// The answer to a call: a status and a JSON body, or what else is to happen.
+pub(super) enum Answer {
+    Json(Status, Vec<u8>),
+    List(Rows),
+    Options(&'static str),
+}
+
+#[derive(Serialize)]
+struct Added<'a> {
+    sessionid: &'a SessionId,
+    tokens: Vec<&'a gate::Tuple>,
+}
+
+#[derive(Serialize)]
+struct Revoked<'a> {
+    sessionid: &'a SessionId,
+    revoked: usize,
+}
+
+#[derive(Serialize)]
+struct Aborted<'a> {
+    sessionid: &'a SessionId,
+    viewers: usize,
+}
+
+impl Name {
+    pub fn parse(name: &[u8]) -> Option<Name> {
+        match name {
+            b"add-token" => Some(Name::AddToken),
+            b"revoke-token" => Some(Name::RevokeToken),
+            b"list-tokens" => Some(Name::ListTokens),
+            b"list-streams" => Some(Name::ListStreams),
+            b"abort-stream" => Some(Name::AbortStream),
+            _ => None,
+        }
+    }
+
+    /// The methods that the call answers to.
+    pub fn allow(self) -> &'static str {
+        match self {
+            Name::AddToken => "POST, OPTIONS",
+            Name::RevokeToken | Name::AbortStream => "DELETE, OPTIONS",
+            Name::ListTokens | Name::ListStreams => "GET, HEAD, OPTIONS",
+        }
+    }
+
+    pub fn knows(self, method: Method) -> bool {
+        match self {
+            Name::AddToken => method == Method::Post,
+            Name::RevokeToken | Name::AbortStream => method == Method::Delete,
+            Name::ListTokens | Name::ListStreams => matches!(method, Method::Get | Method::Head),
+        }
+    }
+}
+
+/// The parameters of a query, each of which is known and comes once.
+struct Parameters<'a> {
+    given: Vec<Parameter<'a>>,
+}
+
+impl<'a> Parameters<'a> {
+    fn read(target: &'a Target, known: &[&str]) -> Result<Parameters<'a>, Refusal> {
+        let mut given: Vec<Parameter<'a>> = Vec::new();
+        for parameter in target.parameters() {
+            if !known.contains(&parameter.name) {
+                return Err(bad(format!(
+                    "the parameter '{}' is not known here; {}",
+                    quoted(parameter.name, 64),
+                    if known.is_empty() {
+                        "there is none".to_owned()
+                    } else {
+                        format!("known are: {}", known.join(", "))
+                    }
+                )));
+            }
+            if given.iter().any(|earlier| earlier.name == parameter.name) {
+                return Err(bad(format!(
+                    "the parameter '{}' comes more than once",
+                    parameter.name
+                )));
+            }
+            given.push(parameter);
+        }
+        Ok(Parameters { given })
+    }
+
+    fn raw(&self, name: &str) -> Option<&'a str> {
+        self.given
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .map(|parameter| parameter.value)
+    }
+
+    fn session(&self) -> Result<SessionId, Refusal> {
+        let raw = self
+            .raw("sessionid")
+            .ok_or_else(|| bad("the parameter 'sessionid' is missing"))?;
+        let bytes = percent_decoded(raw).ok_or_else(|| {
+            bad("the parameter 'sessionid' has a % that two hexadecimal digits do not follow")
+        })?;
+        parse_session(&bytes)
+    }
+}
+
+/// A sessionid out of its bytes, with a refusal that says what is wrong with them.
+pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
+    SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
+}
+
+fn bad(detail: impl Into<String>) -> Refusal {
+    Refusal::new(Status::BadRequest, detail)
+}
+
+/// The session that a query alone names, as `/stream?sessionid=…` does.
+pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
+    Parameters::read(target, &["sessionid"])?.session()
+}
+
+/// Nothing may stand in the query.
+pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
+    Parameters::read(target, &[]).map(|_| ())
+}
+
+impl Call {
+    /// What a request to this call asks for; 400 names the parameter and the entry at fault.
+    pub fn parse(name: Name, target: &Target, udp_clients_max: usize) -> Result<Call, Refusal> {
+        match name {
+            Name::AddToken => parse_add_token(target, udp_clients_max).map(Call::AddToken),
+            Name::RevokeToken => Ok(Call::RevokeToken {
+                session: only_session(target)?,
+            }),
+            Name::AbortStream => Ok(Call::AbortStream {
+                session: only_session(target)?,
+            }),
+            Name::ListTokens => no_parameters(target).map(|()| Call::List(Rows::Tokens)),
+            Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
+        }
+    }
+}
+
+fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, Refusal> {
+    let parameters = Parameters::read(target, &["type", "sessionid", "udp-clients"])?;
+    let (http, rtp) = parse_types(parameters.raw("type"))?;
+    let session = parameters.session()?;
+    let clients = match (parameters.raw("udp-clients"), rtp) {
+        (Some(raw), true) => gate::udp_clients::parse(raw, udp_clients_max)
+            .map_err(|error| bad(format!("udp-clients: {error}")))?,
+        (None, false) => Vec::new(),
+        (Some(_), false) => return Err(bad("udp-clients is given, but type does not say rtp-udp")),
+        (None, true) => {
+            return Err(bad(
+                "type says rtp-udp, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
+            ));
+        }
+    };
+    Ok(AddToken {
+        session,
+        http: http.then_some(Direction::Both),
+        clients,
+    })
+}
+
+/// Whether `http` and whether `rtp-udp` is asked for.
+fn parse_types(raw: Option<&str>) -> Result<(bool, bool), Refusal> {
+    let raw = raw.ok_or_else(|| {
+        bad("the parameter 'type' is missing; it is http, rtp-udp or both, with a comma between")
+    })?;
+    let (mut http, mut rtp) = (false, false);
+    for entry in raw.split(',') {
+        let wanted = match percent_decoded(entry).as_deref() {
+            Some(b"http") => &mut http,
+            Some(b"rtp-udp") => &mut rtp,
+            _ => {
+                return Err(bad(format!(
+                    "type: '{}' is not a type; it is http, rtp-udp or both, with a comma between",
+                    quoted(entry, 64)
+                )));
+            }
+        };
+        if std::mem::replace(wanted, true) {
+            return Err(bad(format!(
+                "type: '{}' comes more than once",
+                quoted(entry, 64)
+            )));
+        }
+    }
+    Ok((http, rtp))
+}
+
+fn json(status: Status, body: &impl Serialize) -> Answer {
+    // The bodies are structs of strings and numbers, which have no way to fail.
+    Answer::Json(status, serde_json::to_vec(body).unwrap_or_default())
+}
+
+impl Relay {
+    /// Does what a call asks for.
+    pub(super) fn call(&mut self, call: &Call, now: Moment) -> Result<Answer, Refusal> {
+        match call {
+            Call::AddToken(add) => self.add_token(add),
+            Call::RevokeToken { session } => self.revoke_token(session),
+            Call::List(rows) => Ok(Answer::List(*rows)),
+            Call::AbortStream { session } => self.abort_stream(session, now),
+            Call::Options { allow } => Ok(Answer::Options(allow)),
+        }
+    }
+
+    fn add_token(&mut self, add: &AddToken) -> Result<Answer, Refusal> {
+        let Some(tokens) = &mut self.tokens else {
+            return Err(framework_is_off());
+        };
+        let rtp = add
+            .clients
+            .iter()
+            .map(|client| gate::RtpTuple {
+                client: client.clone(),
+                addresses: client.address().into_iter().collect(),
+            })
+            .collect();
+        let new = tokens.add(&add.session, add.http, rtp).map_err(|full| {
+            Refusal::busy(
+                Status::ServiceUnavailable,
+                full.to_string(),
+                RETRY_AFTER_SECONDS,
+            )
+        })?;
+        let body = Added {
+            sessionid: &add.session,
+            tokens: tokens.of(&add.session).collect(),
+        };
+        Ok(json(
+            if new > 0 { Status::Created } else { Status::Ok },
+            &body,
+        ))
+    }
+
+    fn revoke_token(&mut self, session: &SessionId) -> Result<Answer, Refusal> {
+        let Some(tokens) = &mut self.tokens else {
+            return Err(framework_is_off());
+        };
+        let removed = tokens.revoke(session);
+        if removed.is_empty() {
+            return Err(Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no tokens",
+            ));
+        }
+        Ok(json(
+            Status::Ok,
+            &Revoked {
+                sessionid: session,
+                revoked: removed.len(),
+            },
+        ))
+    }
+
+    fn abort_stream(&mut self, session: &SessionId, now: Moment) -> Result<Answer, Refusal> {
+        let viewers = self.end_session(session, now).ok_or_else(|| {
+            Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no running stream",
+            )
+        })?;
+        Ok(json(
+            Status::Ok,
+            &Aborted {
+                sessionid: session,
+                viewers,
+            },
+        ))
+    }
+}
+
+/// After how long a client may try again when a limit is reached.
+pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// The answer to every call where there is no token table.
+pub(super) fn framework_is_off() -> Refusal {
+    Refusal::new(
+        Status::Forbidden,
+        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
+    )
+}

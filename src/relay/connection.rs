@@ -1,0 +1,173 @@
+//! One client of the HTTP listener: the phases of its life, and what it has still to be told.
+//!
+//! ```text
+//!            ┌──────────────────────────── keep-alive ───────────────────────────┐
+//!            ▼                                                                   │
+//! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
+//!                │                       ├─→ Listing (written in pieces) ────────┤
+//!                │                       └─→ Awaiting (the helper thread) ───────┤
+//!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
+//!                ├─ GET ─→ Viewer ── stream complete ─→ (last chunk) ────────────┘
+//!                └─ refused with a body ─→ Lingering ─→ gone
+//! ```
+//!
+//! Owns no socket: the shell hands in what arrived and takes what is to be written.
+
+use std::net::SocketAddr;
+
+use super::api::Call;
+use super::listing::Listing;
+use super::timers::Armed;
+use super::{LiveId, Ticket};
+use crate::http::{Body, ChunkWriter, HeadReader, Reply};
+use crate::moment::Moment;
+use crate::stream::ViewerId;
+
+use super::ConnectionId;
+
+/// A client.
+pub struct Connection {
+    /// Who it is, for the subnet check, the limits and the log; an IPv4-mapped address as IPv4.
+    pub(super) peer: SocketAddr,
+    pub(super) phase: Phase,
+    /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
+    pub(super) input: Vec<u8>,
+    /// The client sends no more.
+    pub(super) input_ended: bool,
+    pub(super) output: Output,
+    /// Its socket takes no bytes for now.
+    pub(super) is_blocked: bool,
+    /// When bytes last moved in the direction that matters in this phase.
+    pub(super) progress: Moment,
+    pub(super) armed: Armed,
+    /// It stands in the queue of those who have something of their own to write.
+    pub(super) is_queued: bool,
+    /// It came when there was no more place: it gets the API, if it may call it, and a refusal else.
+    pub(super) is_beyond_limit: Option<Beyond>,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// Connections in all.
+    All,
+    /// Connections from its host.
+    Host,
+}
+
+/// Where a client stands.
+pub(super) enum Phase {
+    /// Between requests, or within the head of one.
+    Head(HeadReader),
+    /// The payload of a call is read and ignored.
+    Payload(Payload),
+    /// It is a stream's source.
+    Source(Source),
+    /// A stream goes out to it.
+    Viewer(ViewerPhase),
+    /// A long answer is written piece by piece.
+    Listing(Listing),
+    /// Its answer depends on what the helper thread finds.
+    Awaiting(Ticket),
+    /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
+    Lingering(Lingering),
+}
+
+/// A call whose payload has not all arrived.
+pub(super) struct Payload {
+    pub call: Box<Call>,
+    pub reply: Reply,
+    pub body: Body,
+    pub bytes: usize,
+}
+
+/// A client whose body is a stream's media.
+pub(super) struct Source {
+    pub live: LiveId,
+    pub body: Body,
+    pub reply: Reply,
+    /// Bytes since the beginning of the window over which the slowest rate is judged.
+    pub window_bytes: u64,
+    pub window_began: Moment,
+}
+
+/// A client that watches.
+pub(super) struct ViewerPhase {
+    pub live: LiveId,
+    pub viewer: ViewerId<ConnectionId>,
+    pub reply: Reply,
+    /// The response's head, until the stream's media type is known.
+    pub owes_head: bool,
+    pub framing: Outgoing,
+}
+
+/// How a stream is framed for a viewer.
+pub(super) enum Outgoing {
+    Chunked(ChunkWriter),
+    /// HTTP/1.0: the body ends with the connection.
+    UntilClose,
+}
+
+/// The end of a connection.
+pub(super) struct Lingering {
+    pub until: Moment,
+    pub bytes_left: usize,
+    /// The client has been told that nothing more comes.
+    pub is_shut: bool,
+}
+
+/// Response bytes that wait for the socket.
+#[derive(Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Output {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
+
+    /// So many of `bytes` written were at the front of this; says how many of them belonged to it.
+    pub fn advance(&mut self, bytes: usize) -> usize {
+        let taken = bytes.min(self.rest().len());
+        self.sent += taken;
+        if self.is_empty() {
+            // The memory goes back: a viewer has no use for it for hours.
+            *self = Output::default();
+        }
+        taken
+    }
+}
+
+/// Pipelined requests are read on while less than this waits to be written.
+pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+impl Connection {
+    pub(super) fn new(
+        peer: SocketAddr,
+        is_beyond_limit: Option<Beyond>,
+        now: Moment,
+    ) -> Connection {
+        Connection {
+            peer,
+            phase: Phase::Head(HeadReader::default()),
+            input: Vec::new(),
+            input_ended: false,
+            output: Output::default(),
+            is_blocked: false,
+            progress: now,
+            armed: Armed::default(),
+            is_queued: false,
+            is_beyond_limit,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Long answers, written in pieces: a table of a hundred thousand tokens must not hold up the loop.
+//!
+//! A listing remembers how far it is by a serial number, so what is added or removed meanwhile does no harm: each row that is
+//! there all the time comes exactly once, in the order of addition.
+
+use serde::Serialize;
+
+use crate::http::Reply;
+
+/// A JSON array that is being written.
+pub(super) struct Listing {
+    pub rows: Rows,
+    /// The serial of the last row that was written; 0 before the first.
+    pub after: u64,
+    pub reply: Reply,
+    has_rows: bool,
+}
+
+/// Which table is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    Tokens,
+    Streams,
+}
+
+/// A piece ends after so many bytes or rows, whichever is first.
+const PIECE_BYTES: usize = 16 * 1024;
+const PIECE_ROWS: usize = 128;
+
+impl Listing {
+    pub fn new(rows: Rows, reply: Reply) -> Listing {
+        Listing {
+            rows,
+            after: 0,
+            reply,
+            has_rows: false,
+        }
+    }
+
+    /// The next piece of the array, with `rows` and their serials from behind [`Listing::after`] on; and whether it was the last.
+    pub fn piece<R: Serialize>(&mut self, rows: impl Iterator<Item = (u64, R)>) -> (Vec<u8>, bool) {
+        let mut piece = Vec::new();
+        for (count, (serial, row)) in rows.enumerate() {
+            if piece.len() >= PIECE_BYTES || count >= PIECE_ROWS {
+                return (piece, false);
+            }
+            piece.push(if self.has_rows { b',' } else { b'[' });
+            // Rows are structs of strings and numbers, which have no way to fail.
+            let _ = serde_json::to_writer(&mut piece, &row);
+            self.has_rows = true;
+            self.after = serial;
+        }
+        piece.extend_from_slice(if self.has_rows { b"]" } else { b"[]" });
+        (piece, true)
+    }
+}

@@ -1,0 +1,88 @@
+//! A stream that is being relayed: whose it is, where its media comes from, and the stream itself.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::ConnectionId;
+use super::timers::Armed;
+use crate::gate::SessionId;
+use crate::moment::Moment;
+use crate::stream::{Figures, Stream, Told};
+
+/// A stream with its source. It lasts until both the source and the last outlet are gone.
+pub struct Live {
+    pub(super) session: SessionId,
+    /// Its place in the order in which streams began.
+    pub(super) serial: u64,
+    pub(super) source: Origin,
+    pub(super) source_address: SocketAddr,
+    pub(super) started_unix_seconds: u64,
+    pub(super) stream: Stream<ConnectionId>,
+    /// It stands in the queue of streams that have something for their viewers.
+    pub(super) is_flowing: bool,
+    /// Its source is not read until its viewers have caught up.
+    pub(super) is_paused: bool,
+    pub(super) armed: Armed,
+}
+
+/// Where a stream's media comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The body of this client's request.
+    Http(ConnectionId),
+    /// Nowhere any more.
+    Gone,
+}
+
+/// A row of list-streams.
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    sessionid: &'a SessionId,
+    source: RowSource,
+    started_at: u64,
+    format: Option<&'static str>,
+    content_type: Option<&'a str>,
+    bitrate: u64,
+    bytes_received: u64,
+    bytes_sent: u64,
+    viewers: usize,
+    udp_clients: usize,
+    skips: u64,
+}
+
+#[derive(Serialize)]
+struct RowSource {
+    protocol: &'static str,
+    address: String,
+}
+
+impl Live {
+    /// What list-streams says of it.
+    pub(super) fn row(&self, now: Moment) -> Row<'_> {
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = self.stream.figures();
+        Row {
+            sessionid: &self.session,
+            source: RowSource {
+                protocol: "http",
+                address: self.source_address.to_string(),
+            },
+            started_at: self.started_unix_seconds,
+            format: match self.stream.told() {
+                Told::Known(format) => Some(format.name()),
+                Told::Undecided | Told::Unknown => None,
+            },
+            content_type: self.stream.media_type(),
+            bitrate: self.stream.bit_rate(now),
+            bytes_received,
+            bytes_sent,
+            viewers: self.stream.viewer_count(),
+            udp_clients: 0,
+            skips,
+        }
+    }
+}

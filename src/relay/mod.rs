@@ -1,0 +1,614 @@
+//! The core: the whole server without a socket or a clock.
+//!
+//! ```text
+//!   accepted, received, input_ended,   ┌─────────────────────────────────┐   next_write → output → sent, served
+//!   unblocked, lost, expire       ───▶ │ connections · streams · tokens  │ ───▶ next_action (close, read on, …)
+//!   (a time comes with each)           │ timers · limits                 │   next_deadline
+//!                                      └─────────────────────────────────┘
+//! ```
+//!
+//! The rule of use: hand in what happened; then take what is to be written, until there is nothing (or the turn has lasted long
+//! enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
+//! harmless everywhere.
+//!
+//! One thread owns all of it. What would block is an action whose result is an input.
+
+mod api;
+mod connection;
+mod listing;
+mod live;
+mod report;
+mod request;
+mod source;
+mod timers;
+mod viewer;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::gate::{self, SessionId, Subnet, Tokens};
+use crate::gather::Gather;
+use crate::http;
+use crate::moment::Moment;
+use crate::slots::{Id, Slots};
+use crate::stream::{self, Outcome, Pool};
+use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
+pub use live::Live;
+use report::Report;
+pub use report::{Level, ReportLimits};
+use timers::{Owner, Timers};
+
+/// The id of a connection.
+pub type ConnectionId = Id<Connection>;
+/// The id of a stream.
+pub type LiveId = Id<Live>;
+
+/// Names a question to the helper thread, so that its answer finds who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What the operator chose.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The subnets that may call the API. None: the token framework is off.
+    pub token_servers: Vec<Subnet>,
+    /// Names under which the API may be called, besides the server's addresses.
+    pub hostnames: Vec<String>,
+    /// The bounds.
+    pub limits: Limits,
+    /// Seconds since 1970 at [`Moment::START`].
+    pub started_unix_seconds: u64,
+}
+
+/// The bounds of the core; each part below it has its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections that are served at once. A few more are let in to be refused, or to call the API.
+    pub connections_max: usize,
+    /// Connections from one address.
+    pub connections_per_host_max: usize,
+    /// Streams that run at once.
+    pub streams_max: usize,
+    /// Bytes that the buffers of all streams may take together.
+    pub buffers_bytes_max: usize,
+    /// How long a request's head, or the payload of an API call, may take.
+    pub head_time: Duration,
+    /// How long a connection is kept between requests.
+    pub keep_alive_time: Duration,
+    /// How long a source may be silent.
+    pub source_idle_time: Duration,
+    /// Bytes a second that a source must reach, on the average over `source_idle_time`.
+    pub body_bytes_per_second_min: u64,
+    /// How long a client may take nothing of what is sent to it.
+    pub viewer_stall_time: Duration,
+    /// Request heads.
+    pub http: http::Limits,
+    /// Each stream.
+    pub stream: stream::Limits,
+    /// The token table.
+    pub tokens: gate::Limits,
+    /// The log.
+    pub report: ReportLimits,
+}
+
+/// Connections beyond the limit that are let in, to be refused in words or to call the API.
+pub const CONNECTIONS_BEYOND_MAX: usize = 32;
+
+/// What the shell is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Close this connection's socket. Its id is stale already.
+    Close(ConnectionId),
+    /// Tell the client that nothing more comes.
+    ShutdownWrite(ConnectionId),
+    /// Bytes of this connection are wanted again.
+    ReadOn(ConnectionId),
+    /// A line for the operator.
+    Log(String),
+}
+
+/// The server.
+pub struct Relay {
+    settings: Settings,
+    connections: Slots<Connection>,
+    /// How many connections each host has.
+    hosts: HashMap<IpAddr, usize>,
+    lives: Slots<Live>,
+    running: HashMap<SessionId, LiveId>,
+    /// The streams in the order in which they began.
+    order: std::collections::BTreeMap<u64, LiveId>,
+    live_serial_next: u64,
+    tokens: Option<Tokens>,
+    timers: Timers,
+    pool: Pool,
+    /// Connections with something of their own to write.
+    queue: VecDeque<ConnectionId>,
+    /// Streams with something for their viewers, and how many viewers of the first have been served in a row.
+    flowing: VecDeque<LiveId>,
+    served_in_row: usize,
+    actions: VecDeque<Action>,
+    report: Report,
+    is_closing: bool,
+}
+
+/// Viewers of one stream that are served before the next stream has its turn.
+const SERVED_IN_ROW_MAX: usize = 32;
+
+/// What a source may send in one go, unless its buffer is small.
+const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
+/// What is read at once from a client that has no media to send.
+const READ_BYTES_MAX: usize = 16 * 1024;
+/// Requests that are sent ahead while another is being answered.
+const AHEAD_BYTES_MAX: usize = 4 * 1024;
+/// How long, and how many bytes, a client that was refused may go on sending.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl Relay {
+    /// A server without clients.
+    pub fn new(settings: Settings) -> Relay {
+        let tokens =
+            (!settings.token_servers.is_empty()).then(|| Tokens::new(settings.limits.tokens));
+        Relay {
+            connections: Slots::default(),
+            hosts: HashMap::new(),
+            lives: Slots::default(),
+            running: HashMap::new(),
+            order: std::collections::BTreeMap::new(),
+            live_serial_next: 1,
+            tokens,
+            timers: Timers::default(),
+            pool: Pool {
+                bytes_left: settings.limits.buffers_bytes_max,
+            },
+            queue: VecDeque::new(),
+            flowing: VecDeque::new(),
+            served_in_row: 0,
+            actions: VecDeque::new(),
+            report: Report::new(settings.limits.report),
+            is_closing: false,
+            settings,
+        }
+    }
+
+    // ---- What happened ----------------------------------------------------------------------------------------------------
+
+    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be closed.
+    pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let limits = &self.settings.limits;
+        let of_host = self.hosts.get(&peer.ip()).copied().unwrap_or(0);
+        let beyond = if self.connections.len() >= limits.connections_max {
+            Some(Beyond::All)
+        } else if of_host >= limits.connections_per_host_max {
+            Some(Beyond::Host)
+        } else {
+            None
+        };
+        if self.is_closing
+            || self.connections.len() >= limits.connections_max + CONNECTIONS_BEYOND_MAX
+        {
+            return None;
+        }
+        *self.hosts.entry(peer.ip()).or_insert(0) += 1;
+        let id = self.connections.insert(Connection::new(peer, beyond, now));
+        self.rearm(id);
+        Some(id)
+    }
+
+    /// How many bytes of this client are wanted now; 0 leaves them in the socket until [`Action::ReadOn`].
+    pub fn appetite(&mut self, id: ConnectionId) -> usize {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return 0;
+        };
+        match &connection.phase {
+            Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
+            Phase::Head(_) | Phase::Payload(_) | Phase::Lingering(_) => READ_BYTES_MAX,
+            Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
+                AHEAD_BYTES_MAX.saturating_sub(connection.input.len())
+            }
+            Phase::Source(source) => {
+                let live = source.live;
+                self.source_appetite(live)
+            }
+        }
+    }
+
+    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named.
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if connection.input.is_empty() {
+            let rest = self.read_on(id, bytes, now).to_vec();
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.input = rest;
+            }
+        } else {
+            connection.input.extend_from_slice(bytes);
+            self.read_input(id, now);
+        }
+        self.rearm(id);
+    }
+
+    /// The client sends no more.
+    pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.input_ended = true;
+        match &connection.phase {
+            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
+                self.close(id, now)
+            }
+            Phase::Payload(_) | Phase::Viewer(_) => self.close(id, now),
+            Phase::Source(_) => self.source_ended(id, now),
+            // What has been asked before is answered still.
+            Phase::Head(_) | Phase::Lingering(_) | Phase::Listing(_) | Phase::Awaiting(_) => {}
+        }
+    }
+
+    /// The connection is broken.
+    pub fn lost(&mut self, id: ConnectionId, now: Moment) {
+        self.close(id, now);
+    }
+
+    /// The client's socket takes bytes again.
+    pub fn unblocked(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && connection.is_blocked
+        {
+            connection.is_blocked = false;
+            self.queue(id);
+        }
+    }
+
+    /// Acts on every deadline that has come.
+    pub fn expire(&mut self, now: Moment) {
+        while let Some(owner) = self.timers.pop_due(now) {
+            match owner {
+                Owner::Connection(id) => self.connection_due(id, now),
+                Owner::Live(_) => {}
+            }
+        }
+    }
+
+    /// No new clients; sources are ended, viewers get what is buffered and a clean end.
+    pub fn shut_down(&mut self, now: Moment) {
+        self.is_closing = true;
+        let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(connection) = self.connections.get_mut(id) else {
+                continue;
+            };
+            match &connection.phase {
+                Phase::Source(_) => self.end_source_for_shutdown(id, now),
+                Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
+                Phase::Payload(_) => self.close(id, now),
+                Phase::Head(_)
+                | Phase::Viewer(_)
+                | Phase::Listing(_)
+                | Phase::Awaiting(_)
+                | Phase::Lingering(_) => {}
+            }
+        }
+    }
+
+    // ---- What is to be done -----------------------------------------------------------------------------------------------
+
+    /// A client for which there is something to write. It is due a call of [`Relay::output`], and then of [`Relay::served`].
+    pub fn next_write(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.queue.pop_front() {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.is_queued = false;
+                if !connection.is_blocked {
+                    return Some(id);
+                }
+            }
+        }
+        self.next_viewer()
+    }
+
+    /// Lends what is to be written to a client next; nothing, if there is nothing.
+    pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
+        self.prepare_output(id, now);
+        let mut gather = Gather::default();
+        if let Some(connection) = self.connections.get(id)
+            && gather.push(connection.output.rest())
+        {
+            self.lend_to_viewer(connection, &mut gather);
+        }
+        gather
+    }
+
+    /// So many bytes of [`Relay::output`] have been written.
+    pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.progress = now;
+        let of_output = connection.output.advance(bytes);
+        if bytes > of_output {
+            self.viewer_took(id, bytes - of_output);
+        }
+        self.after_output(id, now);
+    }
+
+    /// The client's turn is over: its socket takes more, or does not.
+    pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if outcome == Outcome::Blocked && !connection.is_blocked {
+            connection.is_blocked = true;
+            connection.progress = now;
+            self.rearm(id);
+        } else if outcome == Outcome::Open && !connection.output.is_empty() {
+            self.queue(id);
+        }
+        self.settle_viewer(id, outcome);
+    }
+
+    /// The next thing to do besides writing.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Relay::expire`] is to be called at the latest; `None` while nothing can become due.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    /// Whether there is anything to write at once.
+    pub fn has_writes(&self) -> bool {
+        !self.queue.is_empty() || !self.flowing.is_empty()
+    }
+
+    /// Whether nobody is connected any more.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    // ---- Within -----------------------------------------------------------------------------------------------------------
+
+    /// Reads on in what the client has sent ahead.
+    fn read_input(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let mut input = std::mem::take(&mut connection.input);
+        let rest_bytes = self.read_on(id, &input, now).len();
+        input.drain(..input.len() - rest_bytes);
+        if let Some(connection) = self.connections.get_mut(id)
+            && !input.is_empty()
+        {
+            connection.input = input;
+        }
+    }
+
+    /// Moves a connection on by what it sent, and gives back what cannot be read yet.
+    fn read_on<'a>(&mut self, id: ConnectionId, mut input: &'a [u8], now: Moment) -> &'a [u8] {
+        loop {
+            let Some(connection) = self.connections.get_mut(id) else {
+                return &[];
+            };
+            connection.progress = now;
+            let goes_on = match &mut connection.phase {
+                Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
+                Phase::Head(_) => self.read_head(id, &mut input, now),
+                Phase::Payload(_) => self.read_payload(id, &mut input, now),
+                Phase::Source(_) => self.read_media(id, &mut input, now),
+                Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => false,
+                Phase::Lingering(lingering) => {
+                    lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
+                    if lingering.bytes_left == 0 && lingering.is_shut {
+                        self.close(id, now);
+                    }
+                    return &[];
+                }
+            };
+            if !goes_on {
+                return input;
+            }
+        }
+    }
+
+    fn queue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_queued
+        {
+            connection.is_queued = true;
+            self.queue.push_back(id);
+        }
+    }
+
+    /// Once the answer is out there may be another request, or the end.
+    fn after_output(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if !connection.output.is_empty() {
+            return;
+        }
+        match &mut connection.phase {
+            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
+                self.close(id, now)
+            }
+            Phase::Head(_) if self.is_closing => self.linger(id, now),
+            Phase::Head(_) => {
+                // It was full, and its bytes were left in the socket.
+                self.actions.push_back(Action::ReadOn(id));
+                if !connection.input.is_empty() {
+                    self.read_input(id, now);
+                }
+                self.rearm(id);
+            }
+            Phase::Lingering(_) if connection.input_ended => self.close(id, now),
+            Phase::Lingering(lingering) if !lingering.is_shut => {
+                lingering.is_shut = true;
+                lingering.until = now + LINGER_TIME;
+                self.actions.push_back(Action::ShutdownWrite(id));
+                self.rearm(id);
+            }
+            Phase::Lingering(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_) => {}
+        }
+    }
+
+    /// Nothing is answered any more but what is in the output; what still arrives is drained for a while.
+    fn linger(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.input = Vec::new();
+        connection.phase = Phase::Lingering(Lingering {
+            until: now + LINGER_TIME,
+            bytes_left: LINGER_BYTES_MAX,
+            is_shut: false,
+        });
+        self.actions.push_back(Action::ReadOn(id));
+        self.after_output(id, now);
+        self.rearm(id);
+    }
+
+    /// The connection is over: nothing of it stays.
+    fn close(&mut self, id: ConnectionId, now: Moment) {
+        let Some(mut connection) = self.connections.remove(id) else {
+            return;
+        };
+        self.timers
+            .disarm(&mut connection.armed, Owner::Connection(id));
+        if let Some(count) = self.hosts.get_mut(&connection.peer.ip()) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(&connection.peer.ip());
+            }
+        }
+        self.actions.push_back(Action::Close(id));
+        match connection.phase {
+            Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
+            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
+            Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Lingering(_) => {}
+        }
+    }
+
+    /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
+    fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
+        let limits = &self.settings.limits;
+        if connection.is_blocked && !matches!(connection.phase, Phase::Lingering(_)) {
+            return Some((
+                connection.progress + limits.viewer_stall_time,
+                "took nothing for too long",
+            ));
+        }
+        match &connection.phase {
+            Phase::Head(reader) if reader.has_begun() => Some((
+                connection.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Head(_) if connection.output.is_empty() => Some((
+                connection.progress + limits.keep_alive_time,
+                "no request came",
+            )),
+            Phase::Payload(_) => Some((
+                connection.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Source(source) => self.source_deadline(connection, source),
+            Phase::Lingering(lingering) => Some((lingering.until, "is done")),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => None,
+        }
+    }
+
+    fn rearm(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let deadline = self.connection_deadline(connection);
+        if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
+            self.timers
+                .arm(&mut connection.armed, Owner::Connection(id), deadline);
+        }
+    }
+
+    fn connection_due(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.armed.fired();
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        match self.connection_deadline(connection) {
+            Some((deadline, reason)) if deadline <= now => self.time_out(id, reason, now),
+            Some(_) => self.rearm(id),
+            None => {}
+        }
+    }
+
+    /// What must hold between any two calls. Tests and simulations ask after every step.
+    pub fn check(&self) {
+        let counted: usize = self.hosts.values().sum();
+        assert_eq!(
+            counted,
+            self.connections.len(),
+            "connections by host are counted wrong"
+        );
+        assert_eq!(
+            self.order.len(),
+            self.lives.len(),
+            "the order of the streams disagrees with their table"
+        );
+        for (id, connection) in self.connections.iter() {
+            match &connection.phase {
+                Phase::Viewer(viewer) => assert!(
+                    self.lives.get(viewer.live).is_some(),
+                    "a viewer outlives its stream: {id:?}"
+                ),
+                Phase::Source(source) => assert!(
+                    self.lives.get(source.live).is_some(),
+                    "a source outlives its stream: {id:?}"
+                ),
+                Phase::Head(_)
+                | Phase::Payload(_)
+                | Phase::Listing(_)
+                | Phase::Awaiting(_)
+                | Phase::Lingering(_) => {}
+            }
+        }
+        for (session, id) in &self.running {
+            let live = self
+                .lives
+                .get(*id)
+                .expect("a running session has its stream");
+            assert!(live.session == *session, "a session names another's stream");
+            assert!(live.stream.end().is_none(), "a running stream has ended");
+        }
+        for (_, live) in self.lives.iter() {
+            live.stream.check();
+        }
+        let armed = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.armed.is_armed())
+            .count()
+            + self
+                .lives
+                .iter()
+                .filter(|(_, live)| live.armed.is_armed())
+                .count();
+        assert_eq!(armed, self.timers.len(), "a timer outlives its owner");
+        if let Some(tokens) = &self.tokens {
+            tokens.check();
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! What becomes of a request: the checks in their order, the calls, the answers.
+//!
+//! The order is fixed (contract, *Points made exact*): framing, path, method, subnet and Origin, parameters, token, length, conflict.
+
+use std::net::IpAddr;
+
+use super::api::{self, Answer, Call, Name};
+use super::connection::{Beyond, Payload, Phase};
+use super::listing::{Listing, Rows};
+use super::{ConnectionId, Relay};
+use crate::gate::SessionId;
+use crate::http::{
+    self, Body, Framing, Head, HeadReader, HttpDate, Method, Part, Refusal, Reply, Status, Version,
+};
+use crate::moment::Moment;
+
+/// What a request that passed its checks asks for.
+pub(super) enum Wish {
+    Call(Call),
+    Publish {
+        session: SessionId,
+        content_type: Option<String>,
+    },
+    Watch {
+        session: SessionId,
+    },
+}
+
+/// A payload that means nothing is read up to here; beyond it the call is refused.
+const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+/// RFC 9745: since when the paths without `/api` are deprecated. They always were, here: 2026-01-01.
+const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
+
+const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
+
+impl Relay {
+    /// The date of an answer.
+    pub(super) fn date(&self, now: Moment) -> HttpDate {
+        HttpDate {
+            unix_seconds: self.settings.started_unix_seconds + now.since_start().as_secs(),
+        }
+    }
+
+    /// Reads on in a head. Says whether the connection can be read on.
+    pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
+        let limits = self.settings.limits.http;
+        let date = self.date(now);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Head(reader) = &mut connection.phase else {
+            return false;
+        };
+        match reader.read(input, &limits) {
+            Ok(None) => false,
+            Ok(Some((head, length))) => {
+                *input = &input[length..];
+                connection.phase = Phase::Head(HeadReader::default());
+                self.request(id, head, now);
+                true
+            }
+            Err(refusal) => {
+                let reply = Reply {
+                    version: Version::Http11,
+                    keep_alive: false,
+                    head_only: false,
+                    date,
+                    fields: &[],
+                };
+                self.refuse(id, &refusal, reply, now);
+                true
+            }
+        }
+    }
+
+    fn request(&mut self, id: ConnectionId, head: Head, now: Moment) {
+        let is_beyond_limit = self
+            .connections
+            .get(id)
+            .is_some_and(|connection| connection.is_beyond_limit.is_some());
+        let reply = Reply {
+            version: head.version,
+            keep_alive: head.keep_alive && !self.is_closing && !is_beyond_limit,
+            head_only: head.method == Method::Head,
+            date: self.date(now),
+            fields: if is_deprecated(&head) {
+                &[DEPRECATION]
+            } else {
+                &[]
+            },
+        };
+        let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
+        match self.route(id, &head) {
+            Err(refusal) => {
+                let reply = Reply {
+                    keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,
+                    ..reply
+                };
+                self.refuse(id, &refusal, reply, now);
+            }
+            Ok(Wish::Publish {
+                session,
+                content_type,
+            }) => self.publish(id, session, content_type, &head, reply, now),
+            Ok(Wish::Watch { session }) if !has_payload => self.watch(id, session, reply, now),
+            Ok(Wish::Watch { .. }) => {
+                let refusal = Refusal::framing(
+                    Status::BadRequest,
+                    "a GET with a body; the body has no meaning here and must go",
+                );
+                self.refuse(
+                    id,
+                    &refusal,
+                    Reply {
+                        keep_alive: false,
+                        ..reply
+                    },
+                    now,
+                );
+            }
+            Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply, now),
+            Ok(Wish::Call(call)) => self.answer(id, &call, reply, now),
+        }
+    }
+
+    /// Checks a request and says what it asks for.
+    fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
+        let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
+        let wish = match segments.as_slice() {
+            [] if head.method == Method::Options => Ok(Wish::Call(Call::Options {
+                allow: STREAM_METHODS,
+            })),
+            [] => Err(Refusal::framing(
+                Status::BadRequest,
+                "the target '*' is for OPTIONS only",
+            )),
+            [b"stream"] => self.route_stream(head, None),
+            [b"stream", session] => self.route_stream(head, Some(session)),
+            [b"api", name] | [name] => match Name::parse(name) {
+                Some(name) => self.route_call(id, head, name),
+                None => Err(not_found()),
+            },
+            _ => Err(not_found()),
+        }?;
+        match self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.is_beyond_limit)
+        {
+            Some(beyond) if !matches!(wish, Wish::Call(_)) => Err(beyond_limit(beyond)),
+            _ => Ok(wish),
+        }
+    }
+
+    fn route_call(&self, id: ConnectionId, head: &Head, name: Name) -> Result<Wish, Refusal> {
+        if head.method == Method::Options {
+            return Ok(Wish::Call(Call::Options {
+                allow: name.allow(),
+            }));
+        }
+        if !name.knows(head.method) {
+            return Err(Refusal::method(name.allow()));
+        }
+        self.check_caller(id, head)?;
+        Call::parse(
+            name,
+            &head.target,
+            self.settings.limits.tokens.udp_clients_per_session_max,
+        )
+        .map(Wish::Call)
+    }
+
+    /// Only the hosts of the token subnet call the API, and no browser on behalf of another site.
+    fn check_caller(&self, id: ConnectionId, head: &Head) -> Result<(), Refusal> {
+        if self.tokens.is_none() {
+            return Err(api::framework_is_off());
+        }
+        let peer = self
+            .connections
+            .get(id)
+            .map(|connection| connection.peer.ip());
+        if !peer.is_some_and(|peer| {
+            self.settings
+                .token_servers
+                .iter()
+                .any(|subnet| subnet.contains(peer))
+        }) {
+            return Err(Refusal::new(
+                Status::Forbidden,
+                "only the hosts of the token server's subnet may call the API",
+            ));
+        }
+        let is_known = is_own_name(&head.host, &self.settings.hostnames);
+        if !self.settings.hostnames.is_empty() && !is_known {
+            return Err(Refusal::new(
+                Status::Forbidden,
+                "the API answers under its own names and addresses only; see --hostname",
+            ));
+        }
+        match &head.origin {
+            Some(origin) if !(is_known && is_origin_of(origin, &head.host)) => Err(Refusal::new(
+                Status::Forbidden,
+                "the Origin is another site's; the API is not for its pages",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn route_stream(&self, head: &Head, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+        if head.method == Method::Options {
+            return Ok(Wish::Call(Call::Options {
+                allow: STREAM_METHODS,
+            }));
+        }
+        let publishes = match head.method {
+            Method::Put | Method::Post => true,
+            Method::Get | Method::Head => false,
+            Method::Delete | Method::Options | Method::Source | Method::Other => {
+                return Err(Refusal::method(STREAM_METHODS));
+            }
+        };
+        let session = match segment {
+            Some(bytes) => {
+                api::no_parameters(&head.target)?;
+                api::parse_session(bytes)?
+            }
+            None => api::only_session(&head.target)?,
+        };
+        if !publishes {
+            self.check_watch(&session)?;
+            return Ok(Wish::Watch { session });
+        }
+        self.check_publish(&session, head)?;
+        let content_type = head
+            .content_type
+            .clone()
+            .filter(|given| !is_form_type(given));
+        Ok(Wish::Publish {
+            session,
+            content_type,
+        })
+    }
+
+    /// The payload of a call means nothing, and must not be taken for a request.
+    fn await_payload(
+        &mut self,
+        id: ConnectionId,
+        call: Call,
+        head: &Head,
+        reply: Reply,
+        now: Moment,
+    ) {
+        if let Framing::Length(length) = head.framing
+            && length > PAYLOAD_BYTES_MAX as u64
+        {
+            return self.refuse(
+                id,
+                &payload_too_large(),
+                Reply {
+                    keep_alive: false,
+                    ..reply
+                },
+                now,
+            );
+        }
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if head.expects_continue {
+            connection.output.push(CONTINUE);
+        }
+        connection.phase = Phase::Payload(Payload {
+            call: Box::new(call),
+            reply,
+            body: Body::new(head.framing),
+            bytes: 0,
+        });
+        self.queue(id);
+    }
+
+    /// Reads on in a call's payload. Says whether the connection can be read on.
+    pub(super) fn read_payload(
+        &mut self,
+        id: ConnectionId,
+        input: &mut &[u8],
+        now: Moment,
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Payload(payload) = &mut connection.phase else {
+            return false;
+        };
+        let reply = payload.reply;
+        match payload.body.read(input) {
+            Ok(Part::More) => false,
+            Ok(Part::Content(content)) => {
+                payload.bytes += content.len();
+                if payload.bytes > PAYLOAD_BYTES_MAX {
+                    self.refuse(
+                        id,
+                        &payload_too_large(),
+                        Reply {
+                            keep_alive: false,
+                            ..reply
+                        },
+                        now,
+                    );
+                }
+                true
+            }
+            Ok(Part::End) => {
+                let phase =
+                    std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+                if let Phase::Payload(payload) = phase {
+                    self.answer(id, &payload.call, reply, now);
+                }
+                true
+            }
+            Err(refusal) => {
+                self.refuse(
+                    id,
+                    &refusal,
+                    Reply {
+                        keep_alive: false,
+                        ..reply
+                    },
+                    now,
+                );
+                true
+            }
+        }
+    }
+
+    fn answer(&mut self, id: ConnectionId, call: &Call, reply: Reply, now: Moment) {
+        match self.call(call, now) {
+            Err(refusal) => self.refuse(id, &refusal, reply, now),
+            Ok(Answer::Json(status, body)) => {
+                let bytes = http::whole(
+                    status,
+                    &reply,
+                    "application/json",
+                    &[("Cache-Control", "no-store")],
+                    &body,
+                );
+                self.respond(id, bytes, reply.keep_alive, now);
+            }
+            Ok(Answer::Options(allow)) => {
+                let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
+                self.respond(id, bytes, reply.keep_alive, now);
+            }
+            Ok(Answer::List(rows)) => self.list(id, rows, reply, now),
+        }
+    }
+
+    /// An error reaches the client; the connection can be used on only where `reply` says so.
+    pub(super) fn refuse(
+        &mut self,
+        id: ConnectionId,
+        refusal: &Refusal,
+        reply: Reply,
+        now: Moment,
+    ) {
+        let keep_alive = reply.keep_alive && !refusal.ends_connection;
+        let bytes = http::refused(
+            refusal,
+            &Reply {
+                keep_alive,
+                ..reply
+            },
+        );
+        self.respond(id, bytes, keep_alive, now);
+    }
+
+    /// Queues a whole response.
+    pub(super) fn respond(
+        &mut self,
+        id: ConnectionId,
+        bytes: Vec<u8>,
+        keep_alive: bool,
+        now: Moment,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.output.push(&bytes);
+        connection.phase = Phase::Head(HeadReader::default());
+        if !keep_alive {
+            self.linger(id, now);
+        }
+        self.queue(id);
+    }
+
+    fn list(&mut self, id: ConnectionId, rows: Rows, reply: Reply, now: Moment) {
+        let reply = Reply {
+            keep_alive: reply.keep_alive && reply.version == Version::Http11,
+            ..reply
+        };
+        let head = http::ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", "application/json")
+            .field("Cache-Control", "no-store");
+        let head = match reply.version {
+            Version::Http11 => head.field("Transfer-Encoding", "chunked"),
+            Version::Http10 => head,
+        };
+        if reply.head_only {
+            return self.respond(id, head.finish(), reply.keep_alive, now);
+        }
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.output.push(&head.finish());
+        connection.phase = Phase::Listing(Listing::new(rows, reply));
+        self.queue(id);
+    }
+
+    /// The next piece of a listing goes into the output, once that is empty.
+    pub(super) fn prepare_listing(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Listing(listing) = &mut connection.phase else {
+            return;
+        };
+        if !connection.output.is_empty() {
+            return;
+        }
+        let after = listing.after;
+        let (piece, is_last) = match listing.rows {
+            Rows::Tokens => listing.piece(
+                self.tokens
+                    .iter()
+                    .flat_map(|tokens| tokens.after(after))
+                    .map(|tuple| (tuple.serial(), tuple)),
+            ),
+            Rows::Streams => listing.piece(
+                self.order
+                    .range(after + 1..)
+                    .filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)))
+                    .filter(|(_, live)| live.stream.end().is_none())
+                    .map(|(serial, live)| (serial, live.row(now))),
+            ),
+        };
+        let reply = listing.reply;
+        match reply.version {
+            Version::Http10 => connection.output.push(&piece),
+            Version::Http11 => {
+                connection
+                    .output
+                    .push(format!("{:x}\r\n", piece.len()).as_bytes());
+                connection.output.push(&piece);
+                connection.output.push(b"\r\n");
+            }
+        }
+        if is_last {
+            let end: &[u8] = if reply.version == Version::Http11 {
+                http::LAST_CHUNK
+            } else {
+                b""
+            };
+            self.respond(id, end.to_vec(), reply.keep_alive, now);
+        }
+    }
+}
+
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Whether a request is for one of the paths from before there was `/api`.
+fn is_deprecated(head: &Head) -> bool {
+    matches!(head.target.segments.as_slice(), [name] if Name::parse(name).is_some())
+}
+
+fn not_found() -> Refusal {
+    Refusal::new(
+        Status::NotFound,
+        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
+    )
+}
+
+fn payload_too_large() -> Refusal {
+    let detail = format!(
+        "a call's payload means nothing, and no more than {PAYLOAD_BYTES_MAX} bytes of it are read"
+    );
+    Refusal::framing(Status::ContentTooLarge, detail)
+}
+
+fn beyond_limit(beyond: Beyond) -> Refusal {
+    let (status, detail) = match beyond {
+        Beyond::All => (
+            Status::ServiceUnavailable,
+            "the server has as many connections as it may",
+        ),
+        Beyond::Host => (
+            Status::TooManyRequests,
+            "this host has as many connections as it may",
+        ),
+    };
+    Refusal::busy(status, detail, api::RETRY_AFTER_SECONDS)
+}
+
+/// What curl says of any body by itself does not say what the body is.
+fn is_form_type(given: &str) -> bool {
+    let essence = given
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim_matches([' ', '\t']);
+    essence.is_empty() || essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// Whether a Host is an address, `localhost` or one of the configured names: no name that somebody else's DNS can point here.
+fn is_own_name(host: &str, names: &[String]) -> bool {
+    let name = match host.rfind(':') {
+        Some(colon) if !host.ends_with(']') => &host[..colon],
+        _ => host,
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
+    address.parse::<IpAddr>().is_ok()
+        || (names.is_empty() && name.eq_ignore_ascii_case("localhost"))
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    match origin.split_once("://") {
+        Some((scheme, authority)) => {
+            scheme.eq_ignore_ascii_case("http") && authority.eq_ignore_ascii_case(host)
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,387 @@
+//! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the stream's.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::api::RETRY_AFTER_SECONDS;
+use super::connection::{Connection, Phase, Source};
+use super::live::{Live, Origin};
+use super::request::CONTINUE;
+use super::timers::{Armed, Owner};
+use super::{Action, ConnectionId, Level, LiveId, Relay, SOURCE_READ_BYTES_MAX};
+use crate::gate::SessionId;
+use crate::http::{self, Body, Framing, Head, HeadReader, Part, Refusal, Reply, Status};
+use crate::moment::Moment;
+use crate::stream::{End, Stream};
+
+/// The answer to a complete body.
+#[derive(Serialize)]
+struct Received<'a> {
+    sessionid: &'a SessionId,
+    bytes_received: u64,
+}
+
+impl Relay {
+    /// Whether a request may become the session's source: token, length, conflict, and room for another stream.
+    pub(super) fn check_publish(&self, session: &SessionId, head: &Head) -> Result<(), Refusal> {
+        if self
+            .tokens
+            .as_ref()
+            .is_some_and(|tokens| !tokens.may_publish(session))
+        {
+            return Err(no_token());
+        }
+        if head.framing == Framing::None {
+            return Err(Refusal::new(
+                Status::LengthRequired,
+                "a stream's body is chunked or has a Content-Length; this request has neither",
+            ));
+        }
+        if self.running.contains_key(session) {
+            return Err(Refusal::new(
+                Status::Conflict,
+                "this session has a source already; it can have one",
+            ));
+        }
+        if self.running.len() >= self.settings.limits.streams_max {
+            return Err(Refusal::busy(
+                Status::ServiceUnavailable,
+                "as many streams run as may",
+                RETRY_AFTER_SECONDS,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The request is admitted: its stream runs from now on.
+    pub(super) fn publish(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        content_type: Option<String>,
+        head: &Head,
+        reply: Reply,
+        now: Moment,
+    ) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let live = self.begin_live(
+            session,
+            content_type,
+            Origin::Http(id),
+            connection.peer,
+            now,
+        );
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if head.expects_continue {
+            connection.output.push(CONTINUE);
+        }
+        connection.phase = Phase::Source(Source {
+            live,
+            body: Body::new(head.framing),
+            reply,
+            window_bytes: 0,
+            window_began: now,
+        });
+        self.queue(id);
+    }
+
+    fn begin_live(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        source_address: SocketAddr,
+        now: Moment,
+    ) -> LiveId {
+        let serial = self.live_serial_next;
+        self.live_serial_next += 1;
+        self.log(
+            Level::Info,
+            now,
+            format_args!(
+                "event=stream-begins session={} source={source_address}",
+                session.digest()
+            ),
+        );
+        let live = self.lives.insert(Live {
+            session: session.clone(),
+            serial,
+            source,
+            source_address,
+            started_unix_seconds: self.date(now).unix_seconds,
+            stream: Stream::new(self.settings.limits.stream, content_type, now),
+            is_flowing: false,
+            is_paused: false,
+            armed: Armed::default(),
+        });
+        self.order.insert(serial, live);
+        self.running.insert(session, live);
+        live
+    }
+
+    /// How many bytes of a source are wanted.
+    pub(super) fn source_appetite(&mut self, id: LiveId) -> usize {
+        let Some(live) = self.lives.get_mut(id) else {
+            return 0;
+        };
+        live.is_paused = !live.stream.wants_bytes();
+        // A quarter of the buffer at once: what those who keep up have yet to get must not be overwritten.
+        if live.is_paused {
+            0
+        } else {
+            SOURCE_READ_BYTES_MAX.min(self.settings.limits.stream.buffer_bytes / 4)
+        }
+    }
+
+    /// Reads on in a source's body. Says whether the connection can be read on.
+    pub(super) fn read_media(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Source(source) = &mut connection.phase else {
+            return false;
+        };
+        let (live, reply) = (source.live, source.reply);
+        match source.body.read(input) {
+            Ok(Part::More) => false,
+            Ok(Part::Content(content)) => {
+                source.window_bytes += content.len() as u64;
+                self.append(live, content, now);
+                true
+            }
+            Ok(Part::End) => {
+                self.source_complete(id, live, reply, now);
+                true
+            }
+            Err(refusal) => {
+                connection.phase = Phase::Head(HeadReader::default());
+                self.source_lost(live, "its chunks are malformed", now);
+                self.refuse(
+                    id,
+                    &refusal,
+                    Reply {
+                        keep_alive: false,
+                        ..reply
+                    },
+                    now,
+                );
+                true
+            }
+        }
+    }
+
+    /// Media of a stream has arrived.
+    fn append(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.stream.append(bytes, &mut self.pool, now);
+        let has_large_group = live.stream.take_large_group_notice();
+        let digest = live.session.digest();
+        if has_large_group {
+            self.log(Level::Warn, now, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\""));
+        }
+        while let Some(connection) = self
+            .lives
+            .get_mut(id)
+            .and_then(|live| live.stream.take_cut())
+        {
+            self.log(Level::Info, now, format_args!("event=viewer-cut session={digest} reason=\"fell out of the buffer within a unit that could not be kept\""));
+            self.close(connection, now);
+        }
+        self.flow(id);
+    }
+
+    fn source_complete(&mut self, id: ConnectionId, live: LiveId, reply: Reply, now: Moment) {
+        let Some(entry) = self.lives.get(live) else {
+            return;
+        };
+        let body = Received {
+            sessionid: &entry.session,
+            bytes_received: entry.stream.figures().bytes_received,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let bytes = http::whole(
+            Status::Ok,
+            &reply,
+            "application/json",
+            &[("Cache-Control", "no-store")],
+            &body,
+        );
+        self.respond(id, bytes, reply.keep_alive, now);
+        self.end_live(live, End::Complete, "its source is complete", now);
+    }
+
+    /// The client of a source sends no more.
+    pub(super) fn source_ended(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let Phase::Source(source) = &connection.phase else {
+            return;
+        };
+        if source.body.ends_with_connection() {
+            self.source_complete(id, source.live, source.reply, now);
+        }
+        self.close(id, now);
+    }
+
+    /// A stream's source is gone before its time.
+    pub(super) fn source_lost(&mut self, live: LiveId, reason: &'static str, now: Moment) {
+        self.end_live(live, End::Lost, reason, now);
+    }
+
+    pub(super) fn end_source_for_shutdown(&mut self, id: ConnectionId, now: Moment) {
+        let Some(Phase::Source(source)) =
+            self.connections.get(id).map(|connection| &connection.phase)
+        else {
+            return;
+        };
+        let (live, reply) = (source.live, source.reply);
+        let refusal = Refusal::busy(
+            Status::ServiceUnavailable,
+            "the server is shutting down",
+            RETRY_AFTER_SECONDS,
+        );
+        self.refuse(
+            id,
+            &refusal,
+            Reply {
+                keep_alive: false,
+                ..reply
+            },
+            now,
+        );
+        self.end_live(live, End::Complete, "the server shuts down", now);
+    }
+
+    /// The stream has no source any more: its session is free, its viewers drain.
+    fn end_live(&mut self, id: LiveId, end: End, reason: &'static str, now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.source = Origin::Gone;
+        live.stream.finish(end);
+        let session = live.session.clone();
+        let figures = live.stream.figures();
+        if self.running.get(&session) == Some(&id) {
+            self.running.remove(&session);
+        }
+        self.log(
+            Level::Info,
+            now,
+            format_args!(
+                "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
+                session.digest(),
+                figures.bytes_received,
+                figures.bytes_sent,
+                figures.skips
+            ),
+        );
+        self.flow(id);
+        self.forget_if_over(id);
+    }
+
+    /// Ends a session's stream at once: its source and its viewers are disconnected. Says how many viewers that were.
+    pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
+        let id = *self.running.get(session)?;
+        let live = self.lives.get(id)?;
+        let viewers: Vec<ConnectionId> = live.stream.connections().collect();
+        let source = live.source;
+        self.end_live(id, End::Lost, "it was aborted", now);
+        match source {
+            Origin::Http(connection) => self.close(connection, now),
+            Origin::Gone => {}
+        }
+        for viewer in &viewers {
+            self.close(*viewer, now);
+        }
+        Some(viewers.len())
+    }
+
+    /// A stream is over when neither source nor outlet is left.
+    pub(super) fn forget_if_over(&mut self, id: LiveId) {
+        let is_over = self
+            .lives
+            .get(id)
+            .is_some_and(|live| live.source == Origin::Gone && live.stream.viewer_count() == 0);
+        if let Some(mut live) = is_over.then(|| self.lives.remove(id)).flatten() {
+            live.stream.release(&mut self.pool);
+            self.order.remove(&live.serial);
+            self.timers.disarm(&mut live.armed, Owner::Live(id));
+        }
+    }
+
+    /// The viewers who were behind have what there is: the source is read on.
+    pub(super) fn resume(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && live.is_paused
+        {
+            live.is_paused = false;
+            if let Origin::Http(connection) = live.source {
+                self.actions.push_back(Action::ReadOn(connection));
+            }
+        }
+    }
+
+    /// Silence, and slowness: over each window of the idle time a source must reach the slowest rate.
+    pub(super) fn source_deadline(
+        &self,
+        connection: &Connection,
+        source: &Source,
+    ) -> Option<(Moment, &'static str)> {
+        let idle_time = self.settings.limits.source_idle_time;
+        let silent = connection.progress + idle_time;
+        let window_ends = source.window_began + idle_time;
+        Some(if silent <= window_ends {
+            (silent, SILENT)
+        } else {
+            (window_ends, TOO_SLOW)
+        })
+    }
+
+    /// A source's deadline has come: says whether it is at fault.
+    pub(super) fn source_is_at_fault(
+        &mut self,
+        id: ConnectionId,
+        reason: &'static str,
+        now: Moment,
+    ) -> bool {
+        let limits = &self.settings.limits;
+        let bytes_min =
+            limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Source(source) = &mut connection.phase else {
+            return false;
+        };
+        let is_paused = self
+            .lives
+            .get(source.live)
+            .is_some_and(|live| live.is_paused);
+        if is_paused {
+            connection.progress = now;
+        }
+        let is_too_slow = (source.window_bytes as f64) < bytes_min;
+        source.window_bytes = 0;
+        source.window_began = now;
+        !is_paused && (reason == SILENT || is_too_slow)
+    }
+}
+
+const SILENT: &str = "its source was silent for too long";
+const TOO_SLOW: &str = "its source was too slow";
+
+/// 403 for who has no token; the same whether the session exists or not.
+pub(super) fn no_token() -> Refusal {
+    Refusal::new(
+        Status::Forbidden,
+        "this sessionid has no http token; the token server adds one with add-token",
+    )
+}

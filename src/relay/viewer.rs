@@ -1,0 +1,345 @@
+//! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns how the stream ended.
+
+use std::num::NonZeroU32;
+
+use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
+use super::source::no_token;
+use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
+use crate::gate::SessionId;
+use crate::gather::Gather;
+use crate::http::{self, ChunkWriter, HeadReader, Refusal, Reply, Status, Version};
+use crate::moment::Moment;
+use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
+
+/// What one viewer gets in one turn at the most, so that one who catches up does not hold up the others.
+const TURN_BYTES_MAX: usize = 256 * 1024;
+
+impl Relay {
+    /// Whether the session may be watched, told before anything about whether it runs; and then whether it does.
+    pub(super) fn check_watch(&self, session: &SessionId) -> Result<(), Refusal> {
+        if self
+            .tokens
+            .as_ref()
+            .is_some_and(|tokens| !tokens.may_watch(session))
+        {
+            return Err(no_token());
+        }
+        if !self.running.contains_key(session) {
+            return Err(Refusal::new(
+                Status::NotFound,
+                "this session is not running now",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The request is admitted: the stream goes out to its client.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        reply: Reply,
+        now: Moment,
+    ) {
+        let Some(&live_id) = self.running.get(&session) else {
+            return;
+        };
+        let Some(live) = self.lives.get_mut(live_id) else {
+            return;
+        };
+        let reply = Reply {
+            keep_alive: reply.keep_alive && reply.version == Version::Http11,
+            ..reply
+        };
+        if reply.head_only {
+            let bytes = viewer_head(live.stream.media_type().unwrap_or(UNKNOWN_TYPE), &reply);
+            return self.respond(id, bytes, reply.keep_alive, now);
+        }
+        let viewer = live.stream.join(id, now);
+        let framing = match reply.version {
+            Version::Http11 => Outgoing::Chunked(ChunkWriter::default()),
+            Version::Http10 => Outgoing::UntilClose,
+        };
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.phase = Phase::Viewer(ViewerPhase {
+            live: live_id,
+            viewer,
+            reply,
+            owes_head: true,
+            framing,
+        });
+        self.queue(id);
+    }
+
+    /// The next viewer whose turn it is, of the streams in turn.
+    pub(super) fn next_viewer(&mut self) -> Option<ConnectionId> {
+        while let Some(&id) = self.flowing.front() {
+            let next = self
+                .lives
+                .get_mut(id)
+                .and_then(|live| live.stream.next_ready());
+            self.served_in_row += 1;
+            if next.is_none() || self.served_in_row >= SERVED_IN_ROW_MAX {
+                self.flowing.pop_front();
+                self.served_in_row = 0;
+            }
+            match next {
+                Some((_, connection)) => {
+                    if self.served_in_row == 0 {
+                        self.flowing.push_back(id);
+                    }
+                    return Some(connection);
+                }
+                None => {
+                    if let Some(live) = self.lives.get_mut(id) {
+                        live.is_flowing = false;
+                    }
+                    self.resume(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// The stream has something for its viewers.
+    pub(super) fn flow(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && !live.is_flowing
+        {
+            live.is_flowing = true;
+            self.flowing.push_back(id);
+        }
+    }
+
+    /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a stream, a piece of a listing.
+    pub(super) fn prepare_output(&mut self, id: ConnectionId, now: Moment) {
+        match self.connections.get(id).map(|connection| &connection.phase) {
+            Some(Phase::Viewer(_)) => self.prepare_viewer(id, now),
+            Some(Phase::Listing(_)) => self.prepare_listing(id, now),
+            _ => {}
+        }
+    }
+
+    fn prepare_viewer(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Viewer(phase) = &mut connection.phase else {
+            return;
+        };
+        let Some(live) = self.lives.get_mut(phase.live) else {
+            return;
+        };
+        if phase.owes_head {
+            let Some(media_type) = live.stream.media_type() else {
+                return;
+            };
+            connection
+                .output
+                .push(&viewer_head(media_type, &phase.reply));
+            phase.owes_head = false;
+        }
+        match (live.stream.supply(phase.viewer), &mut phase.framing) {
+            (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                if let Some(bytes) = NonZeroU32::new(bytes.min(TURN_BYTES_MAX) as u32) {
+                    chunk.begin(bytes);
+                }
+            }
+            (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                self.end_viewer(id, end, now)
+            }
+            (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end, now),
+            // An open chunk whose bytes will never come: it tells the viewer that the stream is broken.
+            (Supply::Ended(End::Lost), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
+                self.end_viewer(id, End::Lost, now)
+            }
+            (
+                Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
+                Outgoing::Chunked(_) | Outgoing::UntilClose,
+            ) => {}
+        }
+    }
+
+    /// The viewer has everything; it learns how the stream ended.
+    fn end_viewer(&mut self, id: ConnectionId, end: End, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        let Phase::Viewer(ViewerPhase {
+            live,
+            viewer,
+            reply,
+            framing,
+            ..
+        }) = phase
+        else {
+            return;
+        };
+        let (last, keep_alive): (&[u8], bool) = match (end, framing) {
+            (End::Complete, Outgoing::Chunked(_)) => {
+                (http::LAST_CHUNK, reply.keep_alive && !self.is_closing)
+            }
+            (End::Complete | End::Lost, _) => (b"", false),
+        };
+        self.viewer_left(live, viewer);
+        self.respond(id, last.to_vec(), keep_alive, now);
+    }
+
+    /// Lends what the stream has for a viewer, framed.
+    pub(super) fn lend_to_viewer<'a>(
+        &'a self,
+        connection: &'a Connection,
+        gather: &mut Gather<'a>,
+    ) {
+        let Phase::Viewer(phase) = &connection.phase else {
+            return;
+        };
+        let Some(live) = self.lives.get(phase.live) else {
+            return;
+        };
+        if phase.owes_head {
+            return;
+        }
+        match &phase.framing {
+            Outgoing::UntilClose => {
+                live.stream.lend(phase.viewer, TURN_BYTES_MAX, gather, 0);
+            }
+            Outgoing::Chunked(chunk) => {
+                if !gather.push(chunk.line()) {
+                    return;
+                }
+                let content = chunk.content_left();
+                let lent = live.stream.lend(phase.viewer, content, gather, 1);
+                if lent == content {
+                    // The place was kept.
+                    let _ = gather.push(chunk.tail());
+                }
+            }
+        }
+    }
+
+    /// So many bytes of what a viewer was lent have been written.
+    pub(super) fn viewer_took(&mut self, id: ConnectionId, bytes: usize) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Viewer(phase) = &mut connection.phase else {
+            return;
+        };
+        let Some(live) = self.lives.get_mut(phase.live) else {
+            return;
+        };
+        let content = match &mut phase.framing {
+            Outgoing::UntilClose => bytes,
+            Outgoing::Chunked(chunk) => chunk.sent(bytes),
+        };
+        live.stream.advance(phase.viewer, content);
+    }
+
+    /// A viewer's turn is over.
+    pub(super) fn settle_viewer(&mut self, id: ConnectionId, outcome: Outcome) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Viewer(phase) = &mut connection.phase else {
+            return;
+        };
+        let (live_id, viewer) = (phase.live, phase.viewer);
+        let Some(live) = self.lives.get_mut(live_id) else {
+            return;
+        };
+        live.stream.settle(viewer, outcome);
+        if live.stream.has_ready() {
+            self.flow(live_id);
+        }
+    }
+
+    /// A viewer is gone.
+    pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
+        if let Some(live) = self.lives.get_mut(live_id) {
+            live.stream.leave(viewer);
+        }
+        self.resume_if_served(live_id);
+        self.forget_if_over(live_id);
+    }
+
+    fn resume_if_served(&mut self, id: LiveId) {
+        if self
+            .lives
+            .get(id)
+            .is_some_and(|live| !live.stream.has_ready())
+        {
+            self.resume(id);
+        }
+    }
+
+    /// A deadline that was not put off has come.
+    pub(super) fn time_out(&mut self, id: ConnectionId, reason: &'static str, now: Moment) {
+        let date = self.date(now);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let peer = connection.peer;
+        let reply = Reply {
+            version: Version::Http11,
+            keep_alive: false,
+            head_only: false,
+            date,
+            fields: &[],
+        };
+        match &connection.phase {
+            Phase::Head(reader) if reader.has_begun() => self.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                now,
+            ),
+            Phase::Payload(_) => self.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                now,
+            ),
+            Phase::Source(source) => {
+                let live = source.live;
+                if self.source_is_at_fault(id, reason, now) {
+                    self.refuse(
+                        id,
+                        &Refusal::new(Status::RequestTimeout, reason),
+                        reply,
+                        now,
+                    );
+                    self.source_lost(live, reason, now);
+                } else {
+                    self.rearm(id);
+                }
+            }
+            Phase::Viewer(_) => {
+                self.log(
+                    Level::Info,
+                    now,
+                    format_args!("event=viewer-dropped peer={peer} reason=\"{reason}\""),
+                );
+                self.close(id, now);
+            }
+            Phase::Head(_) | Phase::Listing(_) | Phase::Awaiting(_) | Phase::Lingering(_) => {
+                self.close(id, now)
+            }
+        }
+    }
+}
+
+/// The head of a viewer's response.
+fn viewer_head(media_type: &str, reply: &Reply) -> Vec<u8> {
+    let head = http::ResponseHead::new(Status::Ok, reply)
+        .field("Content-Type", media_type)
+        .field("Cache-Control", "no-store")
+        .field("X-Content-Type-Options", "nosniff");
+    match reply.version {
+        Version::Http11 => head.field("Transfer-Encoding", "chunked").finish(),
+        Version::Http10 => head.finish(),
+    }
+}

@@ -1,0 +1,473 @@
+//! The shell: sockets, clock and signals, and nothing else.
+//!
+//! One thread, one `mio::Poll`, one loop. A turn of it:
+//!
+//! ```text
+//!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
+//!    ▲      (edges are noted)   ≤ 64    once each                 ≤ 256 viewers      │
+//!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
+//! ```
+//!
+//! Whoever has bytes queued is written to in the same turn; what is left over when a budget is used up is done in the next, which
+//! looks for new events first. So a turn is short however many viewers there are, and nobody waits for it: accepting and the API
+//! are at most a few hundred writes away. When the loop is busy, what piles up in a source's socket is read at once and goes out in
+//! fewer, larger writes; nothing ever sleeps to make them larger.
+//!
+//! What a turn costs: one wait, one read for each source that sent something, and one write for each viewer that gets something.
+//! Nothing in it grows with who is merely connected.
+
+mod sys;
+mod tcp;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::event::Event;
+use mio::net::{TcpListener, UnixStream};
+use mio::{Events, Interest, Poll, Token};
+
+use crate::config::{Bind, Config, Listen, LogLevel};
+use crate::moment::Moment;
+use crate::relay::{
+    self, Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Relay, ReportLimits, Settings,
+};
+use crate::stream::Outcome;
+use crate::{gate, http, stream};
+use tcp::{Incoming, Outgoing, Sockets};
+
+/// Why the server did not start, in one line.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+const WRITES_PER_TURN_MAX: usize = 256;
+const EVENTS_MAX: usize = 1024;
+const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
+const FILES_KEPT: u64 = 32;
+/// Without descriptors, how long until accepting is tried again if nobody leaves before.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+/// How long viewers may drain when the server is told to end.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
+
+/// Tokens above every connection's.
+const SIGNALS: Token = Token(usize::MAX);
+const LISTENERS_FROM: usize = usize::MAX - 1024;
+
+struct Server {
+    poll: Poll,
+    relay: Relay,
+    began: Instant,
+    listeners: Vec<Accepting>,
+    accept_again: Option<Moment>,
+    sockets: Sockets,
+    to_read: VecDeque<ConnectionId>,
+    read_buffer: Vec<u8>,
+    signals: UnixStream,
+    ends_at: Option<Moment>,
+}
+
+struct Accepting {
+    listener: TcpListener,
+    /// Somebody may be waiting.
+    is_ready: bool,
+}
+
+/// Runs the server until it is told to end.
+pub fn run(config: &Config) -> Result<(), StartError> {
+    let files_max = sys::raise_file_limit()
+        .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
+    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
+    let poll = Poll::new().map_err(failed)?;
+    let signals = signals().map_err(failed)?;
+    let mut server = Server {
+        poll,
+        relay: Relay::new(settings(config, files_max)?),
+        began: Instant::now(),
+        listeners: Vec::new(),
+        accept_again: None,
+        sockets: Sockets::default(),
+        to_read: VecDeque::new(),
+        read_buffer: vec![0; READ_BUFFER_BYTES],
+        signals,
+        ends_at: None,
+    };
+    server
+        .poll
+        .registry()
+        .register(&mut server.signals, SIGNALS, Interest::READABLE)
+        .map_err(failed)?;
+    if config.gate.token_servers.is_empty() {
+        tell("level=warn event=open detail=\"without --token-server anyone may stream and watch\"");
+    }
+    for listen in &config.listen {
+        server.listen(listen)?;
+    }
+    server
+        .run()
+        .map_err(|error| StartError(format!("the event loop failed: {error}")))
+}
+
+/// The read end of a pipe into which each signal to end writes a byte.
+fn signals() -> io::Result<UnixStream> {
+    let (read_end, write_end) = StdUnixStream::pair()?;
+    read_end.set_nonblocking(true)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
+    }
+    Ok(UnixStream::from_std(read_end))
+}
+
+fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let room = usize::try_from(files_max.saturating_sub(FILES_KEPT))
+        .unwrap_or(usize::MAX)
+        .saturating_sub(CONNECTIONS_BEYOND_MAX);
+    if room == 0 {
+        return Err(StartError(format!(
+            "the limit on open files is {files_max}; at least {} are needed",
+            FILES_KEPT as usize + CONNECTIONS_BEYOND_MAX + 1
+        )));
+    }
+    let connections_max = config
+        .limits
+        .connections_max
+        .map_or(room, |asked| asked.min(room));
+    Ok(Settings {
+        token_servers: config.gate.token_servers.clone(),
+        hostnames: config
+            .gate
+            .hostnames
+            .iter()
+            .map(|name| name.as_str().to_owned())
+            .collect(),
+        limits: limits(config, connections_max),
+        started_unix_seconds: started.as_secs(),
+    })
+}
+
+fn limits(config: &Config, connections_max: usize) -> relay::Limits {
+    relay::Limits {
+        connections_max,
+        connections_per_host_max: config
+            .limits
+            .connections_per_host_max
+            .unwrap_or(connections_max),
+        streams_max: config.limits.streams_max,
+        buffers_bytes_max: config.buffers.total_bytes_max,
+        head_time: config.times.head_time_max,
+        keep_alive_time: config.times.keep_alive_time_max,
+        source_idle_time: config.times.source_idle_time_max,
+        body_bytes_per_second_min: config.times.body_rate_min as u64,
+        viewer_stall_time: config.times.viewer_stall_time_max,
+        http: http::Limits {
+            head_bytes_max: config.limits.head_bytes_max,
+            head_fields_max: config.limits.head_headers_max,
+        },
+        stream: stream::Limits {
+            buffer_bytes: config.buffers.stream_bytes_max,
+            join_back_bytes: config.buffers.join_back_bytes as u64,
+            join_back_time: config.buffers.join_back_time,
+        },
+        tokens: gate::Limits {
+            tokens_max: config.limits.tokens_max,
+            udp_clients_per_session_max: config.limits.udp_clients_per_session_max,
+        },
+        report: ReportLimits {
+            lines_per_second_max: u32::try_from(config.limits.log_lines_per_second_max)
+                .unwrap_or(u32::MAX),
+            level: match config.operation.log {
+                LogLevel::Error => Level::Error,
+                LogLevel::Warn => Level::Warn,
+                LogLevel::Info => Level::Info,
+                LogLevel::Debug => Level::Debug,
+            },
+        },
+    }
+}
+
+/// One line to the operator.
+fn tell(line: &str) {
+    // Where nobody reads any more there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+impl Server {
+    fn listen(&mut self, listen: &Listen) -> Result<(), StartError> {
+        let Listen::Tcp(bind) = listen else {
+            return Err(StartError("--listen=unix:PATH is not built yet".to_owned()));
+        };
+        let (mut listener, bound) = bind_tcp(bind)?;
+        let token = Token(LISTENERS_FROM + self.listeners.len());
+        self.poll
+            .registry()
+            .register(&mut listener, token, Interest::READABLE)
+            .map_err(|error| StartError(format!("cannot listen on {bound}: {error}")))?;
+        self.listeners.push(Accepting {
+            listener,
+            is_ready: true,
+        });
+        tell(&format!("listening http {bound}"));
+        Ok(())
+    }
+
+    fn now(&self) -> Moment {
+        Moment::after_start(self.began.elapsed())
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut now = self.now();
+        loop {
+            match self.poll.poll(&mut events, self.wait(now)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            now = self.now();
+            for event in &events {
+                self.note(event, now);
+            }
+            self.accept(now);
+            self.read(now);
+            self.relay.expire(now);
+            self.write(now);
+            self.act();
+            if self
+                .ends_at
+                .is_some_and(|end| end <= now || self.relay.is_empty())
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long there is nothing to do unless something happens; `None` for ever.
+    fn wait(&self, now: Moment) -> Option<Duration> {
+        let has_more = !self.to_read.is_empty()
+            || self.relay.has_writes()
+            || (self.accept_again.is_none()
+                && self.listeners.iter().any(|accepting| accepting.is_ready));
+        if has_more {
+            return Some(Duration::ZERO);
+        }
+        let deadlines = [self.relay.next_deadline(), self.accept_again, self.ends_at];
+        let next = deadlines.into_iter().flatten().min()?;
+        // Poll counts in whole milliseconds: rounded up, or the last one would be spent awake.
+        Some(next.since(now) + Duration::from_micros(999))
+    }
+
+    fn note(&mut self, event: &Event, now: Moment) {
+        match event.token() {
+            SIGNALS => self.signalled(now),
+            Token(token) if token >= LISTENERS_FROM => {
+                if let Some(accepting) = self.listeners.get_mut(token - LISTENERS_FROM) {
+                    accepting.is_ready = true;
+                }
+            }
+            Token(token) => self.note_client(ConnectionId::from_u64(token as u64), event, now),
+        }
+    }
+
+    fn note_client(&mut self, id: ConnectionId, event: &Event, now: Moment) {
+        let Some(socket) = self.sockets.get_mut(id) else {
+            return;
+        };
+        if event.is_error() {
+            return self.relay.lost(id, now);
+        }
+        if event.is_readable() || event.is_read_closed() {
+            socket.is_readable = true;
+            socket.is_ending |= event.is_read_closed();
+            self.queue_read(id);
+        }
+        if event.is_writable() {
+            self.relay.unblocked(id);
+        }
+    }
+
+    fn signalled(&mut self, now: Moment) {
+        let mut bytes = [0; 16];
+        let count = self.signals.read(&mut bytes).unwrap_or(0);
+        if self.ends_at.is_some() || count > 1 {
+            self.ends_at = Some(now);
+            return;
+        }
+        if count == 1 {
+            tell("level=info event=ending detail=\"told to end; viewers get what is buffered\"");
+            self.listeners.clear();
+            self.ends_at = Some(now + SHUTDOWN_TIME);
+            self.relay.shut_down(now);
+        }
+    }
+
+    fn queue_read(&mut self, id: ConnectionId) {
+        if let Some(socket) = self.sockets.get_mut(id)
+            && !socket.is_read_queued
+        {
+            socket.is_read_queued = true;
+            self.to_read.push_back(id);
+        }
+    }
+
+    fn accept(&mut self, now: Moment) {
+        if self.accept_again.is_some_and(|again| again > now) {
+            return;
+        }
+        self.accept_again = None;
+        for index in 0..self.listeners.len() {
+            for _ in 0..ACCEPTS_PER_TURN_MAX {
+                match self.listeners[index].listener.accept() {
+                    Ok((stream, peer)) => self.accepted(stream, peer, now),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.listeners[index].is_ready = false;
+                        break;
+                    }
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(_) => {
+                        // Out of descriptors or memory. Who waits to be accepted waits on, and the loop sleeps.
+                        self.accept_again = Some(now + ACCEPT_PAUSE);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, stream: mio::net::TcpStream, peer: SocketAddr, now: Moment) {
+        let Some(id) = self.relay.accepted(peer, now) else {
+            return;
+        };
+        if self
+            .sockets
+            .insert(id, stream, self.poll.registry())
+            .is_err()
+        {
+            self.relay.lost(id, now);
+        }
+    }
+
+    /// Reads once from every client that has something.
+    fn read(&mut self, now: Moment) {
+        for _ in 0..self.to_read.len() {
+            let Some(id) = self.to_read.pop_front() else {
+                return;
+            };
+            let wanted = self.relay.appetite(id).min(self.read_buffer.len());
+            let Some(socket) = self.sockets.get_mut(id) else {
+                continue;
+            };
+            socket.is_read_queued = false;
+            if wanted == 0 || !socket.is_readable {
+                continue;
+            }
+            match socket.read(&mut self.read_buffer[..wanted]) {
+                Incoming::Bytes(bytes) => {
+                    let reads_on = socket.is_readable;
+                    self.relay.received(id, &self.read_buffer[..bytes], now);
+                    if reads_on {
+                        self.queue_read(id);
+                    }
+                }
+                Incoming::Nothing => {}
+                Incoming::End => self.relay.input_ended(id, now),
+                Incoming::Broken => self.relay.lost(id, now),
+            }
+        }
+    }
+
+    fn write(&mut self, now: Moment) {
+        for _ in 0..WRITES_PER_TURN_MAX {
+            let Some(id) = self.relay.next_write() else {
+                return;
+            };
+            let Some(socket) = self.sockets.get_mut(id) else {
+                continue;
+            };
+            let gather = self.relay.output(id, now);
+            let outgoing = if gather.bytes() == 0 {
+                Outgoing::Whole(0)
+            } else {
+                socket.write(&gather)
+            };
+            let (bytes, outcome) = match outgoing {
+                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
+                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
+                Outgoing::Broken => {
+                    self.relay.lost(id, now);
+                    continue;
+                }
+            };
+            if bytes > 0 {
+                self.relay.sent(id, bytes, now);
+            }
+            self.relay.served(id, outcome, now);
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.relay.next_action() {
+            match action {
+                Action::Close(id) => {
+                    self.sockets.close(id);
+                    self.accept_again = None;
+                }
+                Action::ShutdownWrite(id) => {
+                    if let Some(socket) = self.sockets.get_mut(id) {
+                        socket.shut_down_write();
+                    }
+                }
+                Action::ReadOn(id) => {
+                    if self
+                        .sockets
+                        .get_mut(id)
+                        .is_some_and(|socket| socket.is_readable)
+                    {
+                        self.queue_read(id);
+                    }
+                }
+                Action::Log(line) => tell(&line),
+            }
+        }
+    }
+}
+
+fn bind_tcp(bind: &Bind) -> Result<(TcpListener, SocketAddr), StartError> {
+    match (tcp::listen(bind.address), bind.without_ipv6) {
+        (Ok(bound), _) => Ok(bound),
+        (Err(error), Some(instead)) if is_without_ipv6(&error) => tcp::listen(instead)
+            .map_err(|error| StartError(format!("cannot listen on {instead}: {error}"))),
+        (Err(error), _) => Err(StartError(format!(
+            "cannot listen on {}: {error}",
+            bind.address
+        ))),
+    }
+}
+
+fn is_without_ipv6(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
+}
+
+/// Whether accepting failed for the one that was to be accepted only, which is gone.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    ) || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::EPERM))
+}

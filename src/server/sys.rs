@@ -1,0 +1,89 @@
+//! The system calls that `std` and `mio` lack. All the `unsafe` of this project is here, each with its reason.
+//!
+//! Functions take borrowed descriptors and plain values, and give plain values back: nothing outside needs to know that C is involved.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Sets an option of a socket whose value is an integer.
+fn set_option(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed; the pointer is to a live c_int and `length` is its size; the kernel
+    // copies the value and keeps no pointer.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Makes the sockets that a listener accepts send without delay, and hold no more than `unsent_bytes_max` that have not been sent.
+/// (Linux hands both down to accepted sockets, which saves two calls a connection.)
+pub fn set_for_accepted(listener: BorrowedFd<'_>, unsent_bytes_max: c_int) -> io::Result<()> {
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    set_option(
+        listener,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        unsent_bytes_max,
+    )
+}
+
+/// Lets so many connections wait to be accepted, as far as the kernel allows.
+pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Result<()> {
+    // SAFETY: takes an open descriptor and a number. Calling it again on a listening socket changes its backlog only.
+    let result = unsafe { libc::listen(listener.as_raw_fd(), connections_max) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Raises the limit on open files as far as this process may, and says what it is then.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live rlimit, which the call fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let raised = libc::rlimit {
+        rlim_cur: limit.rlim_max,
+        ..limit
+    };
+    // SAFETY: the pointer is to a live rlimit, which the call reads.
+    if limit.rlim_cur < limit.rlim_max
+        && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0
+    {
+        limit = raised;
+    }
+    Ok(limit.rlim_cur)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn options_are_accepted_by_the_kernel() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        super::set_for_accepted(listener.as_fd(), 1 << 17).expect("TCP options");
+        super::set_backlog(listener.as_fd(), 1024).expect("a backlog");
+        assert!(super::raise_file_limit().expect("a limit") > 0);
+    }
+}

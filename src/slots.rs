@@ -1,0 +1,170 @@
+//! The slab of the server, with ids that are typed and carry a generation.
+//!
+//! An id outlives its entry harmlessly: whoever comes with a stale one finds nothing. So a late event of the poll, a timer or a
+//! queue entry never needs to be searched for when its owner goes.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+
+use slab::Slab;
+
+/// Names an entry of a [`Slots<T>`], and none that comes after it in the same place.
+pub struct Id<T> {
+    index: u32,
+    generation: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Id<T> {
+    /// The id as one number, for the kernel's event queue to carry.
+    pub fn to_u64(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The id that [`Id::to_u64`] gave. Any number makes an id; one that was never given out names nothing.
+    pub fn from_u64(number: u64) -> Id<T> {
+        Id {
+            index: number as u32,
+            generation: (number >> 32) as u32,
+            kind: PhantomData,
+        }
+    }
+
+    /// The place in the slab: below the largest number of entries that there ever were at once.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+impl<T> Clone for Id<T> {
+    fn clone(&self) -> Id<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Id<T> {}
+
+impl<T> PartialEq for Id<T> {
+    fn eq(&self, other: &Id<T>) -> bool {
+        self.to_u64() == other.to_u64()
+    }
+}
+
+impl<T> Eq for Id<T> {}
+
+impl<T> PartialOrd for Id<T> {
+    fn partial_cmp(&self, other: &Id<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Id<T> {
+    fn cmp(&self, other: &Id<T>) -> Ordering {
+        self.to_u64().cmp(&other.to_u64())
+    }
+}
+
+impl<T> Hash for Id<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_u64().hash(state);
+    }
+}
+
+impl<T> fmt::Debug for Id<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// Entries that are found by their [`Id`]. Holds at most `u32::MAX` of them; the limits of the parts keep it far below.
+pub struct Slots<T> {
+    entries: Slab<(u32, T)>,
+    next_generation: u32,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Slots<T> {
+        Slots {
+            entries: Slab::new(),
+            next_generation: 0,
+        }
+    }
+}
+
+impl<T> Slots<T> {
+    /// Keeps `entry`, and says under which id.
+    pub fn insert(&mut self, entry: T) -> Id<T> {
+        let generation = self.next_generation;
+        // Wraps after four thousand million entries; a stale id would have to be exactly that old to be mistaken.
+        self.next_generation = generation.wrapping_add(1);
+        let index = self.entries.insert((generation, entry));
+        Id {
+            index: index as u32,
+            generation,
+            kind: PhantomData,
+        }
+    }
+
+    /// Takes the entry out, if it is still there.
+    pub fn remove(&mut self, id: Id<T>) -> Option<T> {
+        self.get(id)?;
+        self.entries.try_remove(id.index()).map(|(_, entry)| entry)
+    }
+
+    /// The entry of this id, if it is still there.
+    pub fn get(&self, id: Id<T>) -> Option<&T> {
+        match self.entries.get(id.index()) {
+            Some((generation, entry)) if *generation == id.generation => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The entry of this id, if it is still there.
+    pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
+        match self.entries.get_mut(id.index()) {
+            Some((generation, entry)) if *generation == id.generation => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Every entry, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
+        self.entries.iter().map(|(index, (generation, entry))| {
+            let id = Id {
+                index: index as u32,
+                generation: *generation,
+                kind: PhantomData,
+            };
+            (id, entry)
+        })
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_finds_nothing_where_another_entry_lives_now() {
+        let mut slots = Slots::default();
+        let first = slots.insert("first");
+        assert_eq!(slots.remove(first), Some("first"));
+        let second = slots.insert("second");
+        assert_eq!(second.index(), first.index());
+        assert_eq!(slots.get(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!(slots.get(Id::from_u64(second.to_u64())), Some(&"second"));
+    }
+}

@@ -1,0 +1,161 @@
+//! The bytes of a stream that are still at hand: a queue of blocks, allocated as it fills and used again when it is full.
+//!
+//! Offsets count from the stream's first byte. `oldest <= newest`, and what lies between can be lent out.
+
+use std::collections::VecDeque;
+
+use crate::gather::Gather;
+
+/// The bytes that all streams together may still take for their blocks.
+#[derive(Debug)]
+pub struct Pool {
+    /// What is left of the bound.
+    pub bytes_left: usize,
+}
+
+/// The newest bytes of one stream.
+pub(super) struct Buffer {
+    /// All are full but the last.
+    blocks: VecDeque<Vec<u8>>,
+    block_bytes: usize,
+    blocks_max: usize,
+    oldest: u64,
+    newest: u64,
+}
+
+/// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
+const BLOCK_BYTES_MIN: usize = 4 * 1024;
+
+impl Buffer {
+    /// A buffer that holds about `bytes_max` bytes and never more.
+    pub fn new(bytes_max: usize) -> Buffer {
+        let block_bytes = (bytes_max / 16).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        Buffer {
+            blocks: VecDeque::new(),
+            block_bytes,
+            blocks_max: (bytes_max / block_bytes).max(2),
+            oldest: 0,
+            newest: 0,
+        }
+    }
+
+    pub fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Bytes that the buffer's blocks take.
+    pub fn held_bytes(&self) -> usize {
+        self.blocks.len() * self.block_bytes
+    }
+
+    /// What it can hold when it is full.
+    pub fn bytes_max(&self) -> usize {
+        self.blocks_max * self.block_bytes
+    }
+
+    /// Whether the last block is full, or there is none.
+    pub fn needs_block(&self) -> bool {
+        self.blocks
+            .back()
+            .is_none_or(|block| block.len() == self.block_bytes)
+    }
+
+    /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added instead.
+    pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
+        let may_grow = self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes;
+        // Two blocks are granted whatever the pool says, or the stream could hold nothing at all.
+        if may_grow || self.blocks.len() < 2 {
+            None
+        } else {
+            Some(self.oldest + self.block_bytes as u64)
+        }
+    }
+
+    /// Adds an empty block.
+    pub fn grow(&mut self, pool: &mut Pool) {
+        pool.bytes_left = pool.bytes_left.saturating_sub(self.block_bytes);
+        self.blocks.push_back(Vec::with_capacity(self.block_bytes));
+    }
+
+    /// Gives up the oldest block, which becomes the empty last one.
+    pub fn recycle(&mut self) {
+        if let Some(mut block) = self.blocks.pop_front() {
+            self.oldest += block.len() as u64;
+            block.clear();
+            self.blocks.push_back(block);
+        }
+    }
+
+    /// Takes what fits into the last block, and says how much that was.
+    pub fn fill(&mut self, bytes: &[u8]) -> usize {
+        let Some(block) = self.blocks.back_mut() else {
+            return 0;
+        };
+        let taken = bytes.len().min(self.block_bytes - block.len());
+        block.extend_from_slice(&bytes[..taken]);
+        self.newest += taken as u64;
+        taken
+    }
+
+    /// Gives all blocks back.
+    pub fn release(&mut self, pool: &mut Pool) {
+        pool.bytes_left += self.held_bytes();
+        self.blocks.clear();
+        self.oldest = self.newest;
+    }
+
+    /// Lends the bytes from `from` on: at most `bytes_max`, and as many as there are places. Says how many that were.
+    pub fn lend<'a>(
+        &'a self,
+        from: u64,
+        bytes_max: usize,
+        gather: &mut Gather<'a>,
+        places_kept: usize,
+    ) -> usize {
+        let mut lent = 0;
+        while lent < bytes_max && gather.places_left() > places_kept {
+            let slice = self.slice(from + lent as u64, bytes_max - lent);
+            if slice.is_empty() || !gather.push(slice) {
+                break;
+            }
+            lent += slice.len();
+        }
+        lent
+    }
+
+    /// The bytes from `from` on that lie together: at most `bytes_max`; none if `from` is not between oldest and newest.
+    pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
+        let Some(distance) = from.checked_sub(self.oldest) else {
+            return &[];
+        };
+        let Some(block) = self
+            .blocks
+            .get((distance / self.block_bytes as u64) as usize)
+        else {
+            return &[];
+        };
+        let rest = block
+            .get((distance % self.block_bytes as u64) as usize..)
+            .unwrap_or(&[]);
+        &rest[..rest.len().min(bytes_max)]
+    }
+
+    /// A copy of the bytes between two offsets.
+    pub fn copy(&self, from: u64, to: u64) -> Vec<u8> {
+        let mut copy = Vec::with_capacity(to.saturating_sub(from) as usize);
+        while from + (copy.len() as u64) < to {
+            let at = from + copy.len() as u64;
+            let slice = self.slice(at, (to - at) as usize);
+            if slice.is_empty() {
+                break;
+            }
+            copy.extend_from_slice(slice);
+        }
+        copy
+    }
+}

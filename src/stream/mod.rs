@@ -1,0 +1,577 @@
+//! One live stream: its newest bytes, where they can be joined, and every viewer's place in them.
+//!
+//! Bytes are kept once, however many view them. Viewers stand in two lines, those who have everything and those for whom there
+//! is something to send; who is blocked stands in neither. Who may lag is also in an index by offset, so that the few whose
+//! bytes are about to be overwritten are found without looking at the others:
+//!
+//! ```text
+//!                 oldest                                   newest
+//!   overwritten …│ block │ block │ block │ block │ block …│
+//!                    ▲ lagging, blocked       ▲ ready      ▲ waiting (all who keep up)
+//!     falls out: finishes its unit, then goes on at the newest join point
+//! ```
+//!
+//! Never knows a socket, HTTP or a clock; `C` is whatever the owner knows a viewer by.
+
+mod buffer;
+mod lines;
+mod points;
+mod rate;
+#[cfg(test)]
+mod tests;
+mod viewer;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use buffer::Pool;
+pub use points::Told;
+pub use viewer::Viewer;
+
+use crate::format::{Finding, Scanner};
+use crate::gather::Gather;
+use crate::moment::Moment;
+use crate::slots::{Id, Slots};
+use buffer::Buffer;
+use lines::{Line, Lines};
+use points::{Back, Points};
+use rate::Rate;
+use viewer::{Lead, Position};
+
+/// The bounds of one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes kept of the stream, in blocks that are allocated as they fill.
+    pub buffer_bytes: usize,
+    /// A new viewer begins at the newest join point that lies at least so many bytes back,
+    pub join_back_bytes: u64,
+    /// and that arrived so long ago.
+    pub join_back_time: Duration,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its source said that it is complete.
+    Complete,
+    /// Its source broke, fell silent or was ended: viewers must be able to tell.
+    Lost,
+}
+
+/// What has been counted since the stream began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Media bytes from the source.
+    pub bytes_received: u64,
+    /// Media bytes to viewers.
+    pub bytes_sent: u64,
+    /// How often a viewer fell out of the buffer and went on further ahead.
+    pub skips: u64,
+}
+
+/// What there is to do for a viewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supply {
+    /// So many bytes are at hand.
+    Bytes(usize),
+    /// It has everything that has arrived.
+    UpToDate,
+    /// It has everything that there will ever be.
+    Ended(End),
+}
+
+/// What became of a viewer whose turn it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its socket takes more.
+    Open,
+    /// Its socket takes no more for now.
+    Blocked,
+}
+
+/// The viewer of an id.
+pub type ViewerId<C> = Id<Viewer<C>>;
+
+/// A stream.
+pub struct Stream<C> {
+    limits: Limits,
+    started: Moment,
+    /// The media type that its source gave.
+    given_type: Option<String>,
+    end: Option<End>,
+    buffer: Buffer,
+    scanner: Scanner,
+    findings: Vec<Finding>,
+    points: Points,
+    viewers: Slots<Viewer<C>>,
+    lines: Lines<Viewer<C>>,
+    /// Viewers that may lag, by an offset at or before their cursor.
+    lagging: BTreeSet<(u64, ViewerId<C>)>,
+    /// No viewer that is ready and not lagging has a cursor before this.
+    pace_floor: u64,
+    /// Bytes that viewers hold as the rest of a unit that is not in the buffer any more.
+    rest_bytes: usize,
+    /// Viewers whose unit could not be finished.
+    cut: Vec<C>,
+    figures: Figures,
+    rate: Rate,
+    told_of_large_group: bool,
+}
+
+impl<C: Copy> Stream<C> {
+    /// A stream whose source was admitted at `now`; `given_type` is the media type that the source gave.
+    pub fn new(limits: Limits, given_type: Option<String>, now: Moment) -> Stream<C> {
+        Stream {
+            limits,
+            started: now,
+            given_type,
+            end: None,
+            buffer: Buffer::new(limits.buffer_bytes),
+            scanner: Scanner::new(),
+            findings: Vec::new(),
+            points: Points::default(),
+            viewers: Slots::default(),
+            lines: Lines::default(),
+            lagging: BTreeSet::new(),
+            pace_floor: 0,
+            rest_bytes: 0,
+            cut: Vec::new(),
+            figures: Figures::default(),
+            rate: Rate::default(),
+            told_of_large_group: false,
+        }
+    }
+
+    /// What its first bytes showed.
+    pub fn told(&self) -> Told {
+        self.points.told
+    }
+
+    /// The media type: the source's own, else what the bytes show; `None` until that is known.
+    pub fn media_type(&self) -> Option<&str> {
+        match (&self.given_type, self.points.told) {
+            (Some(given), _) => Some(given),
+            (None, Told::Known(format)) => Some(format.media_type()),
+            (None, Told::Unknown) => Some(UNKNOWN_TYPE),
+            (None, Told::Undecided) => self.end.map(|_| UNKNOWN_TYPE),
+        }
+    }
+
+    /// What has been counted.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// Bits a second from the source in the last seconds.
+    pub fn bit_rate(&self, now: Moment) -> u64 {
+        self.rate.bits_per_second(self.started, now)
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Moment {
+        self.started
+    }
+
+    /// How it ended, if it has.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// How many viewers it has.
+    pub fn viewer_count(&self) -> usize {
+        self.viewers.len()
+    }
+
+    /// What the owner knows its viewers by.
+    pub fn connections(&self) -> impl Iterator<Item = C> {
+        self.viewers.iter().map(|(_, viewer)| viewer.connection)
+    }
+
+    /// Whether the source is to be read. Not while viewers whose sockets are open have yet to get half a buffer of what has
+    /// arrived: then it is this server that is slow, and nobody should lose bytes for that.
+    pub fn wants_bytes(&self) -> bool {
+        self.lines.first(Line::Ready).is_none()
+            || self.buffer.newest() - self.pace_floor < self.buffer.bytes_max() as u64 / 2
+    }
+
+    /// Takes what the source sent at `now`. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
+    pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Moment) {
+        self.figures.bytes_received += bytes.len() as u64;
+        self.rate.count(bytes.len(), now.since(self.started));
+        self.wake();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.buffer.needs_block() {
+                self.add_block(pool);
+            }
+            let taken = self.buffer.fill(rest);
+            // Scanned block by block: what a viewer that falls out needs to know is then known of all that is in the buffer.
+            self.scan(&rest[..taken], now);
+            rest = &rest[taken..];
+        }
+    }
+
+    /// The source is gone: viewers get what is buffered, and then learn how it ended.
+    pub fn finish(&mut self, end: End) {
+        self.end.get_or_insert(end);
+        self.wake();
+    }
+
+    /// Gives the buffer back.
+    pub fn release(&mut self, pool: &mut Pool) {
+        self.buffer.release(pool);
+    }
+
+    /// Viewers that fell out of the buffer within a unit which could not be kept for them.
+    pub fn take_cut(&mut self) -> Option<C> {
+        self.cut.pop()
+    }
+
+    /// Says once, when it first becomes true, that a whole group of pictures does not fit into the buffer.
+    pub fn take_large_group_notice(&mut self) -> bool {
+        let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
+            && matches!(self.points.told, Told::Known(_))
+            && !self.points.has_joins();
+        is_large && !std::mem::replace(&mut self.told_of_large_group, true)
+    }
+
+    /// All who wait have every byte up to now; something comes that they do not have.
+    fn wake(&mut self) {
+        if self.lines.first(Line::Ready).is_none() {
+            self.pace_floor = self.buffer.newest();
+        }
+        self.lines.wake_all();
+    }
+
+    fn add_block(&mut self, pool: &mut Pool) {
+        match self.buffer.oldest_after_recycling(pool) {
+            None => self.buffer.grow(pool),
+            Some(oldest) => {
+                self.let_fall(oldest);
+                self.buffer.recycle();
+                self.points.forget_before(oldest);
+            }
+        }
+    }
+
+    fn scan(&mut self, bytes: &[u8], now: Moment) {
+        self.scanner.feed(bytes, &mut self.findings);
+        for finding in self.findings.drain(..) {
+            self.points.take(finding, self.buffer.newest(), now);
+        }
+    }
+
+    /// A new viewer. It begins with what a player needs, at the latest point where decoding can begin.
+    pub fn join(&mut self, connection: C, now: Moment) -> ViewerId<C> {
+        let (cursor, lead) = self.start(now);
+        let has_lead = !lead.is_empty();
+        let header_seen = Some(self.points.header_end).filter(|_| has_lead);
+        let viewer = self.viewers.insert(Viewer {
+            connection,
+            position: Position::At(cursor),
+            lead: Lead::new(lead),
+            lag_key: None,
+            header_seen,
+        });
+        if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
+            self.lag(viewer, cursor);
+            self.lines.push(Line::Ready, viewer);
+        } else {
+            self.lines.push(Line::Waiting, viewer);
+        }
+        viewer
+    }
+
+    fn start(&mut self, now: Moment) -> (u64, Rc<[u8]>) {
+        let nothing = || Rc::from([]);
+        let from_the_start = self.buffer.oldest() == 0;
+        match self.points.told {
+            Told::Unknown => (self.buffer.newest(), nothing()),
+            Told::Undecided if from_the_start => (0, nothing()),
+            Told::Known(_) if from_the_start && !self.points.has_joins() => (0, nothing()),
+            Told::Undecided | Told::Known(_) => {
+                let back = self.back(now);
+                self.points
+                    .start(&back, true)
+                    .unwrap_or_else(|| (self.buffer.newest(), nothing()))
+            }
+        }
+    }
+
+    fn back(&self, now: Moment) -> Back {
+        let time_back = now.since_start().checked_sub(self.limits.join_back_time);
+        Back {
+            offset_max: self
+                .buffer
+                .newest()
+                .saturating_sub(self.limits.join_back_bytes),
+            moment_max: Moment::after_start(time_back.unwrap_or_default()),
+        }
+    }
+
+    /// The viewer is gone.
+    pub fn leave(&mut self, id: ViewerId<C>) {
+        self.lines.remove(id);
+        self.stop_lagging(id);
+        if let Some(viewer) = self.viewers.remove(id)
+            && viewer.position == (Position::Fallen { holds_rest: true })
+        {
+            self.rest_bytes = self.rest_bytes.saturating_sub(viewer.lead.rest().len());
+        }
+    }
+
+    /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with [`Stream::settle`].
+    pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
+        self.media_type()?;
+        let id = self.lines.first(Line::Ready)?;
+        self.lines.remove(id);
+        self.viewers.get(id).map(|viewer| (id, viewer.connection))
+    }
+
+    /// Whether there is a viewer whose turn it is.
+    pub fn has_ready(&self) -> bool {
+        self.lines.first(Line::Ready).is_some() && self.media_type().is_some()
+    }
+
+    /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest of its unit is sent.
+    pub fn supply(&mut self, id: ViewerId<C>) -> Supply {
+        self.catch_up(id);
+        let Some(viewer) = self.viewers.get(id) else {
+            return Supply::UpToDate;
+        };
+        let of_buffer = match viewer.position {
+            Position::At(cursor) => (self.buffer.newest() - cursor) as usize,
+            Position::Fallen { .. } => 0,
+        };
+        match (viewer.lead.rest().len() + of_buffer, self.end) {
+            (0, None) => Supply::UpToDate,
+            (0, Some(end)) => Supply::Ended(end),
+            (bytes, _) => Supply::Bytes(bytes),
+        }
+    }
+
+    fn catch_up(&mut self, id: ViewerId<C>) {
+        let newest = self.buffer.newest();
+        let Some(viewer) = self.viewers.get_mut(id) else {
+            return;
+        };
+        if !viewer.has_fallen() || !viewer.lead.rest().is_empty() {
+            return;
+        }
+        let needs_header = viewer.header_seen != Some(self.points.header_end);
+        let nothing_back = Back {
+            offset_max: u64::MAX,
+            moment_max: Moment::after_start(Duration::MAX),
+        };
+        let (cursor, lead) = match self.points.told {
+            Told::Known(_) => self
+                .points
+                .start(&nothing_back, needs_header)
+                .unwrap_or((newest, Rc::from([]))),
+            Told::Undecided | Told::Unknown => (newest, Rc::from([])),
+        };
+        viewer.position = Position::At(cursor);
+        viewer.lead = Lead::new(lead);
+        viewer.header_seen = Some(self.points.header_end);
+        self.lag(id, cursor);
+    }
+
+    /// Lends a viewer's next bytes: at most `bytes_max`, fewer where the places run out, of which `places_kept` stay free.
+    pub fn lend<'a>(
+        &'a self,
+        id: ViewerId<C>,
+        bytes_max: usize,
+        gather: &mut Gather<'a>,
+        places_kept: usize,
+    ) -> usize {
+        let Some(viewer) = self.viewers.get(id) else {
+            return 0;
+        };
+        let lead = viewer.lead.rest();
+        let lead = &lead[..lead.len().min(bytes_max)];
+        if gather.places_left() <= places_kept || !gather.push(lead) {
+            return 0;
+        }
+        match viewer.position {
+            Position::At(cursor) => {
+                lead.len()
+                    + self
+                        .buffer
+                        .lend(cursor, bytes_max - lead.len(), gather, places_kept)
+            }
+            Position::Fallen { .. } => lead.len(),
+        }
+    }
+
+    /// So many of the viewer's bytes have been sent.
+    pub fn advance(&mut self, id: ViewerId<C>, bytes: usize) {
+        let Some(viewer) = self.viewers.get_mut(id) else {
+            return;
+        };
+        self.figures.bytes_sent += bytes as u64;
+        let of_lead = viewer.lead.advance(bytes);
+        match &mut viewer.position {
+            Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
+            Position::Fallen { holds_rest: true } => {
+                self.rest_bytes = self.rest_bytes.saturating_sub(of_lead)
+            }
+            Position::Fallen { holds_rest: false } => {}
+        }
+    }
+
+    /// The viewer's turn is over; it goes where it belongs now.
+    pub fn settle(&mut self, id: ViewerId<C>, outcome: Outcome) {
+        let supply = self.supply(id);
+        let Some(viewer) = self.viewers.get(id) else {
+            return;
+        };
+        match (outcome, viewer.position, supply) {
+            (Outcome::Open, Position::At(_), Supply::UpToDate) => {
+                self.stop_lagging(id);
+                self.lines.push(Line::Waiting, id);
+            }
+            (Outcome::Open, Position::At(cursor), _) => {
+                self.lag(id, cursor);
+                self.lines.push(Line::Ready, id);
+            }
+            (Outcome::Open, Position::Fallen { .. }, _) => self.lines.push(Line::Ready, id),
+            (Outcome::Blocked, Position::At(cursor), _) => {
+                self.lines.remove(id);
+                self.lag(id, cursor);
+            }
+            (Outcome::Blocked, Position::Fallen { .. }, _) => self.lines.remove(id),
+        }
+    }
+
+    fn lag(&mut self, id: ViewerId<C>, cursor: u64) {
+        if let Some(viewer) = self.viewers.get_mut(id)
+            && viewer.lag_key.is_none()
+        {
+            viewer.lag_key = Some(cursor);
+            self.lagging.insert((cursor, id));
+        }
+    }
+
+    fn stop_lagging(&mut self, id: ViewerId<C>) {
+        if let Some(viewer) = self.viewers.get_mut(id)
+            && let Some(key) = viewer.lag_key.take()
+        {
+            self.lagging.remove(&(key, id));
+        }
+    }
+
+    /// The bytes before `oldest` are about to be overwritten.
+    fn let_fall(&mut self, oldest: u64) {
+        if self.pace_floor < oldest {
+            self.watch_all_ready();
+        }
+        while let Some(&(key, id)) = self.lagging.first()
+            && key < oldest
+        {
+            self.stop_lagging(id);
+            match self.viewers.get(id).map(|viewer| viewer.position) {
+                Some(Position::At(cursor)) if cursor < oldest => self.fall(id, cursor),
+                Some(Position::At(cursor)) => self.lag(id, cursor),
+                Some(Position::Fallen { .. }) | None => {}
+            }
+        }
+    }
+
+    /// More has arrived than those who keep up could be given, which [`Stream::wants_bytes`] warned of: all of them may fall out.
+    fn watch_all_ready(&mut self) {
+        let ready: Vec<_> = self.lines.iter(Line::Ready).collect();
+        for id in ready {
+            if let Some(Position::At(cursor)) = self.viewers.get(id).map(|viewer| viewer.position) {
+                self.lag(id, cursor);
+            }
+        }
+        self.pace_floor = self.buffer.newest();
+    }
+
+    /// A viewer loses its place. What it was in the middle of is kept for it, so that its player sees a gap and no broken unit.
+    fn fall(&mut self, id: ViewerId<C>, cursor: u64) {
+        let Some(viewer) = self.viewers.get_mut(id) else {
+            return;
+        };
+        self.figures.skips += 1;
+        viewer.position = Position::Fallen { holds_rest: false };
+        if viewer
+            .header_seen
+            .is_none_or(|seen| seen != self.points.header_end)
+            && cursor >= self.points.header_end
+        {
+            viewer.header_seen = Some(self.points.header_end);
+        }
+        if !viewer.lead.rest().is_empty() {
+            // It stands before a unit's first byte; a header of which it has nothing yet is chosen anew.
+            if !viewer.lead.has_begun() {
+                viewer.lead = Lead::default();
+                viewer.header_seen = None;
+            }
+            return;
+        }
+        if self.points.told == Told::Unknown || cursor == 0 {
+            return;
+        }
+        let rest_bytes_left =
+            (self.buffer.bytes_max() - self.rest_bytes.min(self.buffer.bytes_max())) as u64;
+        match self.points.unit_end(cursor) {
+            Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
+                let rest = self.buffer.copy(cursor, unit_end);
+                self.rest_bytes += rest.len();
+                viewer.position = Position::Fallen { holds_rest: true };
+                viewer.lead = Lead::new(Rc::from(rest));
+            }
+            Some(_) | None => self.cut.push(viewer.connection),
+        }
+    }
+
+    /// What must hold between any two calls. Tests and simulations ask after every step.
+    pub fn check(&self) {
+        let mut rest_bytes = 0;
+        for (id, viewer) in self.viewers.iter() {
+            if let Position::At(cursor) = viewer.position {
+                assert!(
+                    self.buffer.oldest() <= cursor && cursor <= self.buffer.newest(),
+                    "a cursor outside of the buffer"
+                );
+            } else {
+                if viewer.position == (Position::Fallen { holds_rest: true }) {
+                    rest_bytes += viewer.lead.rest().len();
+                }
+                assert!(
+                    viewer.lag_key.is_none(),
+                    "a fallen viewer among those that lag"
+                );
+            }
+            if let Some(key) = viewer.lag_key {
+                assert!(
+                    self.lagging.contains(&(key, id)),
+                    "a viewer lags without being in the index"
+                );
+            }
+        }
+        assert_eq!(
+            rest_bytes, self.rest_bytes,
+            "the rests of units are counted wrong"
+        );
+        assert!(
+            self.rest_bytes <= self.buffer.bytes_max(),
+            "the rests of units pass their bound"
+        );
+        assert!(
+            self.lagging
+                .iter()
+                .all(|(_, id)| self.viewers.get(*id).is_some()),
+            "the index outlives a viewer"
+        );
+        assert!(
+            self.buffer.held_bytes() <= self.buffer.bytes_max(),
+            "the buffer passes its bound"
+        );
+    }
+}
+
+/// The media type of what is not known.
+pub const UNKNOWN_TYPE: &str = "application/octet-stream";

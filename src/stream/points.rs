@@ -1,0 +1,177 @@
+//! What is known of a stream's container: the header that a late viewer gets, and the places in the buffer where one may begin or be cut off.
+//!
+//! Owns no media bytes. `header_end <= every point`, all are ascending, and none is older than the buffer's oldest byte.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::format::{Finding, Format, Start};
+use crate::moment::Moment;
+
+/// What a stream's bytes have shown of their format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Too few have arrived to tell.
+    Undecided,
+    /// A container that can be joined.
+    Known(Format),
+    /// Anything else: viewers join at the live edge.
+    Unknown,
+}
+
+/// Places where viewers may begin, newest last.
+pub(super) struct Points {
+    pub told: Told,
+    header: Rc<[u8]>,
+    /// The offset at which the newest header was told: whoever has read so far has seen it in the stream itself.
+    pub header_end: u64,
+    joins: VecDeque<Join>,
+    /// Offsets at which a viewer may be cut off.
+    units: VecDeque<u64>,
+    newest_unit: Option<Start>,
+}
+
+struct Join {
+    start: Start,
+    at: Moment,
+    /// Header and prelude as one, made when the first viewer begins here.
+    lead: Option<Rc<[u8]>>,
+}
+
+/// Join points lie at least so far apart, but for the newest: a container of tiny units must not fill the memory with points.
+const JOIN_SPACING_BYTES: u64 = 4096;
+
+impl Default for Points {
+    fn default() -> Points {
+        Points {
+            told: Told::Undecided,
+            header: Rc::from([]),
+            header_end: 0,
+            joins: VecDeque::new(),
+            units: VecDeque::new(),
+            newest_unit: None,
+        }
+    }
+}
+
+impl Points {
+    /// Takes over what the scanner found in the bytes up to `scanned`, which arrived at `now`.
+    pub fn take(&mut self, finding: Finding, scanned: u64, now: Moment) {
+        match finding {
+            Finding::Format(format) => self.told = Told::Known(format),
+            Finding::Unknown => {
+                *self = Points {
+                    told: Told::Unknown,
+                    ..Points::default()
+                }
+            }
+            Finding::Header(header) => {
+                *self = Points {
+                    told: self.told,
+                    header: Rc::from(header),
+                    header_end: scanned,
+                    ..Points::default()
+                };
+            }
+            Finding::Join(start) => self.add_join(start, now),
+            Finding::Unit(start) => {
+                self.units.push_back(start.offset);
+                self.newest_unit = Some(start);
+            }
+        }
+    }
+
+    fn add_join(&mut self, start: Start, now: Moment) {
+        let before_last = self
+            .joins
+            .len()
+            .checked_sub(2)
+            .and_then(|index| self.joins.get(index));
+        if before_last.is_some_and(|join| start.offset < join.start.offset + JOIN_SPACING_BYTES) {
+            self.joins.pop_back();
+        }
+        self.joins.push_back(Join {
+            start,
+            at: now,
+            lead: None,
+        });
+    }
+
+    /// Forgets what lies before the buffer's oldest byte.
+    pub fn forget_before(&mut self, oldest: u64) {
+        while self
+            .joins
+            .front()
+            .is_some_and(|join| join.start.offset < oldest)
+        {
+            self.joins.pop_front();
+        }
+        while self.units.front().is_some_and(|unit| *unit < oldest) {
+            self.units.pop_front();
+        }
+        self.newest_unit = self.newest_unit.filter(|unit| unit.offset >= oldest);
+    }
+
+    /// Whether decoding can begin anywhere in the buffer.
+    pub fn has_joins(&self) -> bool {
+        !self.joins.is_empty()
+    }
+
+    /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the newest unit if there is no point.
+    /// With what is sent first, which is the header only where the viewer has not had it.
+    pub fn start(&mut self, back: &Back, needs_header: bool) -> Option<(u64, Rc<[u8]>)> {
+        let chosen = self
+            .joins
+            .iter()
+            .rposition(|join| back.is_reached(join.start.offset, join.at))
+            .or_else(|| if self.joins.is_empty() { None } else { Some(0) });
+        let Some(join) = chosen.and_then(|index| self.joins.get_mut(index)) else {
+            let unit = self.newest_unit?;
+            return Some((unit.offset, lead(&self.header, &unit, needs_header)));
+        };
+        if !needs_header {
+            return Some((join.start.offset, lead(&self.header, &join.start, false)));
+        }
+        let lead = join
+            .lead
+            .get_or_insert_with(|| lead(&self.header, &join.start, true));
+        Some((join.start.offset, Rc::clone(lead)))
+    }
+
+    /// The first place at or behind `cursor` where a viewer may be cut off.
+    pub fn unit_end(&self, cursor: u64) -> Option<u64> {
+        let unit = self
+            .units
+            .get(self.units.partition_point(|unit| *unit < cursor))
+            .copied();
+        let join = self
+            .joins
+            .partition_point(|join| join.start.offset < cursor);
+        let join = self.joins.get(join).map(|join| join.start.offset);
+        unit.into_iter().chain(join).min()
+    }
+}
+
+/// How far back a new viewer begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Back {
+    /// The join point must lie at or before this offset,
+    pub offset_max: u64,
+    /// and have arrived at this time or earlier.
+    pub moment_max: Moment,
+}
+
+impl Back {
+    fn is_reached(&self, offset: u64, at: Moment) -> bool {
+        offset <= self.offset_max && at <= self.moment_max
+    }
+}
+
+fn lead(header: &Rc<[u8]>, start: &Start, needs_header: bool) -> Rc<[u8]> {
+    let prelude = start.prelude.as_slice();
+    if needs_header && prelude.is_empty() {
+        return Rc::clone(header);
+    }
+    let header: &[u8] = if needs_header { header } else { &[] };
+    Rc::from([header, prelude].concat())
+}
