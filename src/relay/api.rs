@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::Relay;
+use super::errand::without_names;
 use super::listing::Rows;
 use crate::gate::{self, Direction, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
@@ -50,6 +51,8 @@ pub(super) enum Answer {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
+    /// It comes when the names of these clients have addresses.
+    Resolve(AddToken),
 }
 
 #[derive(Serialize)]
@@ -241,35 +244,37 @@ fn json(status: Status, body: &impl Serialize) -> Answer {
 
 impl Relay {
     /// Does what a call asks for.
-    pub(super) fn call(&mut self, call: &Call, now: Moment) -> Result<Answer, Refusal> {
+    pub(super) fn call(&mut self, call: Call, now: Moment) -> Result<Answer, Refusal> {
         match call {
-            Call::AddToken(add) => self.add_token(add),
-            Call::RevokeToken { session } => self.revoke_token(session),
-            Call::List(rows) => Ok(Answer::List(*rows)),
-            Call::AbortStream { session } => self.abort_stream(session, now),
+            Call::AddToken(add) => match without_names(&add) {
+                Some(clients) => self.add_token(&add, clients),
+                None => Ok(Answer::Resolve(add)),
+            },
+            Call::RevokeToken { session } => self.revoke_token(&session),
+            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::AbortStream { session } => self.abort_stream(&session, now),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         }
     }
 
-    fn add_token(&mut self, add: &AddToken) -> Result<Answer, Refusal> {
+    /// Adds tuples whose clients have addresses.
+    pub(super) fn add_token(
+        &mut self,
+        add: &AddToken,
+        clients: Vec<gate::RtpTuple>,
+    ) -> Result<Answer, Refusal> {
         let Some(tokens) = &mut self.tokens else {
             return Err(framework_is_off());
         };
-        let rtp = add
-            .clients
-            .iter()
-            .map(|client| gate::RtpTuple {
-                client: client.clone(),
-                addresses: client.address().into_iter().collect(),
-            })
-            .collect();
-        let new = tokens.add(&add.session, add.http, rtp).map_err(|full| {
-            Refusal::busy(
-                Status::ServiceUnavailable,
-                full.to_string(),
-                RETRY_AFTER_SECONDS,
-            )
-        })?;
+        let new = tokens
+            .add(&add.session, add.http, clients)
+            .map_err(|full| {
+                Refusal::busy(
+                    Status::ServiceUnavailable,
+                    full.to_string(),
+                    RETRY_AFTER_SECONDS,
+                )
+            })?;
         let body = Added {
             sessionid: &add.session,
             tokens: tokens.of(&add.session).collect(),

@@ -15,6 +15,7 @@
 
 mod api;
 mod connection;
+mod errand;
 mod listing;
 mod live;
 mod report;
@@ -34,6 +35,8 @@ use crate::moment::Moment;
 use crate::slots::{Id, Slots};
 use crate::stream::{self, Outcome, Pool};
 use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
+use errand::Errand;
+pub use errand::{Done, Job, Ticket};
 pub use live::Live;
 use report::Report;
 pub use report::{Level, ReportLimits};
@@ -43,10 +46,6 @@ use timers::{Owner, Timers};
 pub type ConnectionId = Id<Connection>;
 /// The id of a stream.
 pub type LiveId = Id<Live>;
-
-/// Names a question to the helper thread, so that its answer finds who waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
 
 /// What the operator chose.
 #[derive(Clone, Debug)]
@@ -104,6 +103,8 @@ pub enum Action {
     ShutdownWrite(ConnectionId),
     /// Bytes of this connection are wanted again.
     ReadOn(ConnectionId),
+    /// Have the helper thread do this; [`Relay::helped`] brings the result.
+    Help(Ticket, Job),
     /// A line for the operator.
     Log(String),
 }
@@ -128,6 +129,9 @@ pub struct Relay {
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     actions: VecDeque<Action>,
+    /// Calls that wait for the helper thread.
+    errands: HashMap<Ticket, Errand>,
+    ticket_next: u64,
     report: Report,
     is_closing: bool,
 }
@@ -143,6 +147,8 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// How long, and how many bytes, a client that was refused may go on sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
+/// How long a name may take to resolve.
+const ERRAND_TIME: Duration = Duration::from_secs(5);
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Relay {
@@ -166,6 +172,8 @@ impl Relay {
             flowing: VecDeque::new(),
             served_in_row: 0,
             actions: VecDeque::new(),
+            errands: HashMap::new(),
+            ticket_next: 1,
             report: Report::new(settings.limits.report),
             is_closing: false,
             settings,
@@ -493,11 +501,10 @@ impl Relay {
         match connection.phase {
             Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
             Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
-            Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Listing(_)
-            | Phase::Awaiting(_)
-            | Phase::Lingering(_) => {}
+            Phase::Awaiting(ticket) => {
+                self.errands.remove(&ticket);
+            }
+            Phase::Head(_) | Phase::Payload(_) | Phase::Listing(_) | Phase::Lingering(_) => {}
         }
     }
 
@@ -525,7 +532,11 @@ impl Relay {
             )),
             Phase::Source(source) => self.source_deadline(connection, source),
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
-            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => None,
+            Phase::Awaiting(_) => Some((
+                connection.progress + ERRAND_TIME,
+                "its errand took too long",
+            )),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) => None,
         }
     }
 

@@ -120,7 +120,7 @@ impl Relay {
                 );
             }
             Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply, now),
-            Ok(Wish::Call(call)) => self.answer(id, &call, reply, now),
+            Ok(Wish::Call(call)) => self.answer(id, call, reply, now),
         }
     }
 
@@ -314,7 +314,7 @@ impl Relay {
                 let phase =
                     std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
                 if let Phase::Payload(payload) = phase {
-                    self.answer(id, &payload.call, reply, now);
+                    self.answer(id, *payload.call, reply, now);
                 }
                 true
             }
@@ -333,8 +333,20 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, id: ConnectionId, call: &Call, reply: Reply, now: Moment) {
-        match self.call(call, now) {
+    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply, now: Moment) {
+        let result = self.call(call, now);
+        self.give(id, result, reply, now);
+    }
+
+    /// What came of a call reaches its client.
+    pub(super) fn give(
+        &mut self,
+        id: ConnectionId,
+        result: Result<Answer, Refusal>,
+        reply: Reply,
+        now: Moment,
+    ) {
+        match result {
             Err(refusal) => self.refuse(id, &refusal, reply, now),
             Ok(Answer::Json(status, body)) => {
                 let bytes = http::whole(
@@ -351,6 +363,7 @@ impl Relay {
                 self.respond(id, bytes, reply.keep_alive, now);
             }
             Ok(Answer::List(rows)) => self.list(id, rows, reply, now),
+            Ok(Answer::Resolve(add)) => self.resolve(id, add, reply, now),
         }
     }
 

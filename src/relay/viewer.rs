@@ -325,9 +325,11 @@ impl Relay {
                 );
                 self.close(id, now);
             }
-            Phase::Head(_) | Phase::Listing(_) | Phase::Awaiting(_) | Phase::Lingering(_) => {
-                self.close(id, now)
+            Phase::Awaiting(ticket) => {
+                let ticket = *ticket;
+                self.errand_timed_out(ticket, now);
             }
+            Phase::Head(_) | Phase::Listing(_) | Phase::Lingering(_) => self.close(id, now),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for each viewer that gets something.
 //! Nothing in it grows with who is merely connected.
 
+mod blocking;
 mod sys;
 mod tcp;
 
@@ -37,6 +38,7 @@ use crate::relay::{
 };
 use crate::stream::Outcome;
 use crate::{gate, http, stream};
+use blocking::Helper;
 use tcp::{Incoming, Outgoing, Sockets};
 
 /// Why the server did not start, in one line.
@@ -62,6 +64,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 /// Tokens above every connection's.
 const SIGNALS: Token = Token(usize::MAX);
+const HELPER: Token = Token(usize::MAX - 1);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -74,6 +77,8 @@ struct Server {
     to_read: VecDeque<ConnectionId>,
     read_buffer: Vec<u8>,
     signals: UnixStream,
+    /// Started with the token framework, the only one who has errands.
+    helper: Option<Helper>,
     ends_at: Option<Moment>,
 }
 
@@ -100,6 +105,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         to_read: VecDeque::new(),
         read_buffer: vec![0; READ_BUFFER_BYTES],
         signals,
+        helper: None,
         ends_at: None,
     };
     server
@@ -107,7 +113,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .registry()
         .register(&mut server.signals, SIGNALS, Interest::READABLE)
         .map_err(failed)?;
-    if config.gate.token_servers.is_empty() {
+    if !config.gate.token_servers.is_empty() {
+        server.helper = Some(Helper::start(&server.poll, HELPER).map_err(failed)?);
+    } else {
         tell("level=warn event=open detail=\"without --token-server anyone may stream and watch\"");
     }
     for listen in &config.listen {
@@ -243,7 +251,7 @@ impl Server {
             self.read(now);
             self.relay.expire(now);
             self.write(now);
-            self.act();
+            self.act(now);
             if self
                 .ends_at
                 .is_some_and(|end| end <= now || self.relay.is_empty())
@@ -271,6 +279,12 @@ impl Server {
     fn note(&mut self, event: &Event, now: Moment) {
         match event.token() {
             SIGNALS => self.signalled(now),
+            HELPER => {
+                while let Some((ticket, done)) = self.helper.as_ref().and_then(Helper::next_result)
+                {
+                    self.relay.helped(ticket, done, now);
+                }
+            }
             Token(token) if token >= LISTENERS_FROM => {
                 if let Some(accepting) = self.listeners.get_mut(token - LISTENERS_FROM) {
                     accepting.is_ready = true;
@@ -416,7 +430,7 @@ impl Server {
         }
     }
 
-    fn act(&mut self) {
+    fn act(&mut self, now: Moment) {
         while let Some(action) = self.relay.next_action() {
             match action {
                 Action::Close(id) => {
@@ -435,6 +449,15 @@ impl Server {
                         .is_some_and(|socket| socket.is_readable)
                     {
                         self.queue_read(id);
+                    }
+                }
+                Action::Help(ticket, job) => {
+                    if !self
+                        .helper
+                        .as_ref()
+                        .is_some_and(|helper| helper.ask(ticket, job))
+                    {
+                        self.relay.not_helped(ticket, now);
                     }
                 }
                 Action::Log(line) => tell(&line),

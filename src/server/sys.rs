@@ -51,6 +51,17 @@ pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Resu
     }
 }
 
+/// Asks for send and receive buffers of so many bytes; the kernel grants what it may.
+pub fn set_udp_buffers(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
+}
+
+/// Lets the kernel cut what is sent with one call into datagrams of so many bytes; 0 turns it off. Fails where the kernel cannot.
+pub fn set_segment_bytes(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes)
+}
+
 /// Raises the limit on open files as far as this process may, and says what it is then.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {

@@ -1,0 +1,158 @@
+//! Errands: what the helper thread does for the core, and who waits for it. The loop never waits.
+
+use std::net::SocketAddr;
+
+use super::api::{AddToken, Answer, RETRY_AFTER_SECONDS};
+use super::connection::Phase;
+use super::{Action, ConnectionId, Relay};
+use crate::gate::{RtpTuple, udp_clients};
+use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
+use crate::moment::Moment;
+
+/// Names an errand, so that its result finds who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What the helper thread is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Find the addresses of these names, each with the port that belongs to it.
+    Resolve(Vec<(String, u16)>),
+}
+
+/// What it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// For each name its addresses, or why there are none.
+    Resolved(Vec<Result<Vec<SocketAddr>, String>>),
+}
+
+/// A call that waits for an errand.
+pub(super) struct Errand {
+    connection: ConnectionId,
+    reply: Reply,
+    add: AddToken,
+}
+
+impl Relay {
+    /// An add-token whose clients have names: its answer waits until they have addresses.
+    pub(super) fn resolve(&mut self, id: ConnectionId, add: AddToken, reply: Reply, now: Moment) {
+        let names = add
+            .clients
+            .iter()
+            .filter(|client| client.address().is_none());
+        let names = names
+            .map(|client| (client.host.as_str().to_owned(), client.port.get()))
+            .collect();
+        let ticket = Ticket(self.ticket_next);
+        self.ticket_next += 1;
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.phase = Phase::Awaiting(ticket);
+        connection.progress = now;
+        self.errands.insert(
+            ticket,
+            Errand {
+                connection: id,
+                reply,
+                add,
+            },
+        );
+        self.actions
+            .push_back(Action::Help(ticket, Job::Resolve(names)));
+        self.rearm(id);
+    }
+
+    /// The helper thread has done an errand.
+    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        let Some(errand) = self.errands.remove(&ticket) else {
+            return;
+        };
+        let Done::Resolved(results) = done;
+        let result = with_addresses(&errand.add, results)
+            .and_then(|clients| self.add_token(&errand.add, clients));
+        self.finish_errand(errand, result, now);
+    }
+
+    /// The helper thread has too much to do already.
+    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
+        let Some(errand) = self.errands.remove(&ticket) else {
+            return;
+        };
+        let refusal = Refusal::busy(
+            Status::ServiceUnavailable,
+            "too many names are being resolved",
+            RETRY_AFTER_SECONDS,
+        );
+        self.finish_errand(errand, Err(refusal), now);
+    }
+
+    /// An errand has taken too long; whatever comes of it is not wanted any more.
+    pub(super) fn errand_timed_out(&mut self, ticket: Ticket, now: Moment) {
+        let Some(errand) = self.errands.remove(&ticket) else {
+            return;
+        };
+        let refusal = Refusal::new(
+            Status::BadRequest,
+            "udp-clients: a name did not resolve in time; names must resolve within 5 s",
+        );
+        self.finish_errand(errand, Err(refusal), now);
+    }
+
+    fn finish_errand(&mut self, errand: Errand, result: Result<Answer, Refusal>, now: Moment) {
+        if let Some(connection) = self.connections.get_mut(errand.connection) {
+            connection.phase = Phase::Head(HeadReader::default());
+            self.give(errand.connection, result, errand.reply, now);
+        }
+    }
+}
+
+/// The clients of an add-token with the addresses that were found for their names.
+fn with_addresses(
+    add: &AddToken,
+    results: Vec<Result<Vec<SocketAddr>, String>>,
+) -> Result<Vec<RtpTuple>, Refusal> {
+    let mut results = results.into_iter();
+    let mut tuples = Vec::with_capacity(add.clients.len());
+    for (index, client) in add.clients.iter().enumerate() {
+        let bad = |what: String| {
+            let detail = format!("udp-clients: entry {} ('{client}'): {what}", index + 1);
+            Refusal::new(Status::BadRequest, detail)
+        };
+        let addresses = match client.address() {
+            Some(address) => vec![address],
+            None => results
+                .next()
+                .unwrap_or_else(|| Err("no answer".to_owned()))
+                .map_err(|error| {
+                    bad(format!(
+                        "the name does not resolve ({}); give one that does, or an address",
+                        quoted(&error, 128)
+                    ))
+                })?,
+        };
+        if addresses.is_empty() {
+            return Err(bad("the name has no address".to_owned()));
+        }
+        for address in &addresses {
+            udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;
+        }
+        tuples.push(RtpTuple {
+            client: client.clone(),
+            addresses,
+        });
+    }
+    Ok(tuples)
+}
+
+/// Without names nothing has to be found out.
+pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
+    let known = |client: &crate::gate::UdpClient| {
+        Some(RtpTuple {
+            client: client.clone(),
+            addresses: vec![client.address()?],
+        })
+    };
+    add.clients.iter().map(known).collect()
+}

@@ -1,0 +1,105 @@
+//! UDP: the RTP socket and the one above it for RTCP; segmentation off-load, and falling back from it.
+//!
+//! Several datagrams of one size go out with one call where the kernel cuts them apart (`UDP_SEGMENT`); where it refuses, one by
+//! one. A full socket buffer drops datagrams, which are counted; nothing waits and nothing grows.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use mio::net::UdpSocket;
+
+use super::sys;
+use crate::relay::Datagrams;
+
+/// The sockets for RTP and, where the port above could be bound, for RTCP.
+pub(super) struct Udp {
+    pub rtp: UdpSocket,
+    pub rtcp: Option<UdpSocket>,
+    is_ipv6: bool,
+    /// The size that the kernel cuts at now; 0: it does not cut.
+    segment_bytes: usize,
+    has_segmentation: bool,
+}
+
+/// The kernel takes no more datagrams (or bytes) than this in one call.
+pub(super) const SEGMENTS_MAX: usize = 64;
+const SEGMENTED_BYTES_MAX: usize = 65_000;
+
+/// Room for a burst of a thousand receivers' datagrams.
+const SOCKET_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
+
+impl Udp {
+    /// Binds the RTP socket, and the RTCP socket if it can be had.
+    pub fn bind(address: SocketAddr) -> io::Result<Udp> {
+        let rtp = UdpSocket::bind(address)?;
+        // The kernel grants what it may; less is no error.
+        let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
+        let bound = rtp.local_addr()?;
+        let rtcp = bound
+            .port()
+            .checked_add(1)
+            .and_then(|port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok());
+        let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
+        Ok(Udp { rtp, rtcp, is_ipv6: bound.is_ipv6(), segment_bytes: 0, has_segmentation })
+    }
+
+    /// Sends datagrams to one client; says how many of them the kernel did not take.
+    pub fn send(&mut self, datagrams: &Datagrams<'_>) -> usize {
+        let to = self.reachable(datagrams.to);
+        let size = datagrams.datagram_bytes.max(1);
+        let mut dropped = 0;
+        let at_once = SEGMENTS_MAX.min(SEGMENTED_BYTES_MAX / size).max(1);
+        for group in datagrams.bytes.chunks(size * at_once) {
+            if group.len() > size && self.send_segmented(group, size, to) {
+                continue;
+            }
+            dropped += self.send_singly(group, size, to);
+        }
+        dropped
+    }
+
+    /// One call for the whole group. `false`: it must be sent one by one.
+    fn send_segmented(&mut self, group: &[u8], size: usize, to: SocketAddr) -> bool {
+        if !self.has_segmentation || !self.cut_at(size) {
+            return false;
+        }
+        match self.rtp.send_to(group, to) {
+            Ok(_) => true,
+            // Refused for what it is, not for want of room: this path or kernel cannot cut.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::EOPNOTSUPP)) => {
+                self.has_segmentation = error.raw_os_error() != Some(libc::EOPNOTSUPP) && self.has_segmentation;
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn send_singly(&mut self, group: &[u8], size: usize, to: SocketAddr) -> usize {
+        if self.segment_bytes != 0 && self.segment_bytes < size && !self.cut_at(0) {
+            return group.len().div_ceil(size);
+        }
+        group.chunks(size).filter(|datagram| self.rtp.send_to(datagram, to).is_err()).count()
+    }
+
+    fn cut_at(&mut self, size: usize) -> bool {
+        if self.segment_bytes != size {
+            match sys::set_segment_bytes(self.rtp.as_fd(), size as i32) {
+                Ok(()) => self.segment_bytes = size,
+                Err(_) => {
+                    self.has_segmentation = false;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// An IPv6 socket reaches IPv4 through mapped addresses.
+    fn reachable(&self, to: SocketAddr) -> SocketAddr {
+        match to.ip() {
+            IpAddr::V4(address) if self.is_ipv6 => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
+            IpAddr::V4(_) | IpAddr::V6(_) => to,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! HTTP requests in arbitrary bytes, cut anywhere: the outcome may not depend on the cuts.
+
+use tollgate::http::{Body, Head, HeadReader, Limits, Part, Refusal};
+
+/// What a connection's bytes come to: requests with their bodies' content, and how it ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    requests: Vec<(Head, Vec<u8>, bool)>,
+    refusal: Option<Refusal>,
+}
+
+const LIMITS: Limits = Limits {
+    head_bytes_max: 512,
+    head_fields_max: 16,
+};
+
+/// The first byte says how the rest is cut.
+pub fn request(data: &[u8]) {
+    let Some((&seed, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = read(bytes, bytes.len().max(1), 0);
+    assert_eq!(whole, read(bytes, 1, 0), "byte by byte");
+    assert_eq!(
+        whole,
+        read(bytes, 1 + usize::from(seed & 15), usize::from(seed >> 4)),
+        "cut at {seed}"
+    );
+    for (head, content, _) in &whole.requests {
+        assert!(head.host.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert!(content.len() <= bytes.len());
+    }
+}
+
+fn read(bytes: &[u8], piece: usize, first: usize) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut reader = HeadReader::default();
+    let mut body: Option<(Head, Body, Vec<u8>)> = None;
+    let mut held: Vec<u8> = Vec::new();
+    let (start, rest) = bytes.split_at(first.min(bytes.len()));
+    for arrived in std::iter::once(start).chain(rest.chunks(piece)) {
+        held.extend_from_slice(arrived);
+        let mut input = held.as_slice();
+        let result = step(&mut input, &mut reader, &mut body, &mut outcome);
+        if let Err(refusal) = result {
+            outcome.refusal = Some(refusal);
+            break;
+        }
+        let left = input.len();
+        held.drain(..held.len() - left);
+    }
+    if let Some((head, body, content)) = body {
+        outcome.requests.push((head, content, body.is_complete()));
+    }
+    outcome
+}
+
+fn step(
+    input: &mut &[u8],
+    reader: &mut HeadReader,
+    body: &mut Option<(Head, Body, Vec<u8>)>,
+    outcome: &mut Outcome,
+) -> Result<(), Refusal> {
+    loop {
+        match body {
+            None => match reader.read(input, &LIMITS)? {
+                None => return Ok(()),
+                Some((head, length)) => {
+                    assert!(length <= LIMITS.head_bytes_max);
+                    *input = &input[length..];
+                    *reader = HeadReader::default();
+                    let framing = head.framing;
+                    *body = Some((head, Body::new(framing), Vec::new()));
+                }
+            },
+            Some((_, reading, content)) => match reading.read(input)? {
+                Part::More => return Ok(()),
+                Part::Content(piece) => content.extend_from_slice(piece),
+                Part::End => {
+                    if let Some((head, _, content)) = body.take() {
+                        outcome.requests.push((head, content, true));
+                    }
+                }
+            },
+        }
+    }
+}
