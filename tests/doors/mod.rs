@@ -16,7 +16,10 @@ pub const ALL: &[(&str, Door)] = &[
 ];
 
 /// Goes through the door of a fuzz target.
-#[allow(dead_code, reason = "fuzz targets use it, the replay of the corpora does not")]
+#[allow(
+    dead_code,
+    reason = "fuzz targets use it, the replay of the corpora does not"
+)]
 pub fn pass(name: &str, data: &[u8]) {
     let door = ALL.iter().find(|(door, _)| *door == name);
     door.expect("every target has a door").1(data);
