@@ -20,6 +20,7 @@ mod listing;
 mod live;
 mod report;
 mod request;
+mod settings;
 mod source;
 mod timers;
 mod viewer;
@@ -28,68 +29,24 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::gate::{self, SessionId, Subnet, Tokens};
+use crate::gate::{SessionId, Tokens};
 use crate::gather::Gather;
-use crate::http;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
-use crate::stream::{self, Outcome, Pool};
+use crate::stream::{Outcome, Pool};
 use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 pub use live::Live;
 use report::Report;
 pub use report::{Level, ReportLimits};
+pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
 /// The id of a stream.
 pub type LiveId = Id<Live>;
-
-/// What the operator chose.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The subnets that may call the API. None: the token framework is off.
-    pub token_servers: Vec<Subnet>,
-    /// Names under which the API may be called, besides the server's addresses.
-    pub hostnames: Vec<String>,
-    /// The bounds.
-    pub limits: Limits,
-    /// Seconds since 1970 at [`Moment::START`].
-    pub started_unix_seconds: u64,
-}
-
-/// The bounds of the core; each part below it has its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections that are served at once. A few more are let in to be refused, or to call the API.
-    pub connections_max: usize,
-    /// Connections from one address.
-    pub connections_per_host_max: usize,
-    /// Streams that run at once.
-    pub streams_max: usize,
-    /// Bytes that the buffers of all streams may take together.
-    pub buffers_bytes_max: usize,
-    /// How long a request's head, or the payload of an API call, may take.
-    pub head_time: Duration,
-    /// How long a connection is kept between requests.
-    pub keep_alive_time: Duration,
-    /// How long a source may be silent.
-    pub source_idle_time: Duration,
-    /// Bytes a second that a source must reach, on the average over `source_idle_time`.
-    pub body_bytes_per_second_min: u64,
-    /// How long a client may take nothing of what is sent to it.
-    pub viewer_stall_time: Duration,
-    /// Request heads.
-    pub http: http::Limits,
-    /// Each stream.
-    pub stream: stream::Limits,
-    /// The token table.
-    pub tokens: gate::Limits,
-    /// The log.
-    pub report: ReportLimits,
-}
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;

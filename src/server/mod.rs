@@ -31,13 +31,10 @@ use mio::event::Event;
 use mio::net::{TcpListener, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::config::{Bind, Config, Listen, LogLevel};
+use crate::config::{Bind, Config, Listen};
 use crate::moment::Moment;
-use crate::relay::{
-    self, Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Relay, ReportLimits, Settings,
-};
+use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings};
 use crate::stream::Outcome;
-use crate::{gate, http, stream};
 use blocking::Helper;
 use tcp::{Incoming, Outgoing, Sockets};
 
@@ -56,7 +53,7 @@ const WRITES_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
-const FILES_KEPT: u64 = 32;
+const FILES_KEPT: usize = 32;
 /// Without descriptors, how long until accepting is tried again if nobody leaves before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long viewers may drain when the server is told to end.
@@ -140,70 +137,18 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let room = usize::try_from(files_max.saturating_sub(FILES_KEPT))
+    let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
+    let room = usize::try_from(files_max)
         .unwrap_or(usize::MAX)
-        .saturating_sub(CONNECTIONS_BEYOND_MAX);
+        .saturating_sub(kept);
     if room == 0 {
-        return Err(StartError(format!(
+        let detail = format!(
             "the limit on open files is {files_max}; at least {} are needed",
-            FILES_KEPT as usize + CONNECTIONS_BEYOND_MAX + 1
-        )));
+            kept + 1
+        );
+        return Err(StartError(detail));
     }
-    let connections_max = config
-        .limits
-        .connections_max
-        .map_or(room, |asked| asked.min(room));
-    Ok(Settings {
-        token_servers: config.gate.token_servers.clone(),
-        hostnames: config
-            .gate
-            .hostnames
-            .iter()
-            .map(|name| name.as_str().to_owned())
-            .collect(),
-        limits: limits(config, connections_max),
-        started_unix_seconds: started.as_secs(),
-    })
-}
-
-fn limits(config: &Config, connections_max: usize) -> relay::Limits {
-    relay::Limits {
-        connections_max,
-        connections_per_host_max: config
-            .limits
-            .connections_per_host_max
-            .unwrap_or(connections_max),
-        streams_max: config.limits.streams_max,
-        buffers_bytes_max: config.buffers.total_bytes_max,
-        head_time: config.times.head_time_max,
-        keep_alive_time: config.times.keep_alive_time_max,
-        source_idle_time: config.times.source_idle_time_max,
-        body_bytes_per_second_min: config.times.body_rate_min as u64,
-        viewer_stall_time: config.times.viewer_stall_time_max,
-        http: http::Limits {
-            head_bytes_max: config.limits.head_bytes_max,
-            head_fields_max: config.limits.head_headers_max,
-        },
-        stream: stream::Limits {
-            buffer_bytes: config.buffers.stream_bytes_max,
-            join_back_bytes: config.buffers.join_back_bytes as u64,
-            join_back_time: config.buffers.join_back_time,
-        },
-        tokens: gate::Limits {
-            tokens_max: config.limits.tokens_max,
-            udp_clients_per_session_max: config.limits.udp_clients_per_session_max,
-        },
-        report: ReportLimits {
-            lines_per_second_max: u32::try_from(config.limits.log_lines_per_second_max)
-                .unwrap_or(u32::MAX),
-            level: match config.operation.log {
-                LogLevel::Error => Level::Error,
-                LogLevel::Warn => Level::Warn,
-                LogLevel::Info => Level::Info,
-                LogLevel::Debug => Level::Debug,
-            },
-        },
-    }
+    Ok(Settings::from_config(config, room, started.as_secs()))
 }
 
 /// One line to the operator.

@@ -1,0 +1,113 @@
+//! What the operator chose, as the core needs it: each part's bounds, filled from the options.
+
+use std::time::Duration;
+
+use super::{Level, ReportLimits};
+use crate::config::{Config, LogLevel};
+use crate::gate::Subnet;
+use crate::{gate, http, stream};
+
+/// What the operator chose.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The subnets that may call the API. None: the token framework is off.
+    pub token_servers: Vec<Subnet>,
+    /// Names under which the API may be called, besides the server's addresses.
+    pub hostnames: Vec<String>,
+    /// The bounds.
+    pub limits: Limits,
+    /// Seconds since 1970 at [`Moment::START`].
+    pub started_unix_seconds: u64,
+}
+
+/// The bounds of the core; each part below it has its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections that are served at once. A few more are let in to be refused, or to call the API.
+    pub connections_max: usize,
+    /// Connections from one address.
+    pub connections_per_host_max: usize,
+    /// Streams that run at once.
+    pub streams_max: usize,
+    /// Bytes that the buffers of all streams may take together.
+    pub buffers_bytes_max: usize,
+    /// How long a request's head, or the payload of an API call, may take.
+    pub head_time: Duration,
+    /// How long a connection is kept between requests.
+    pub keep_alive_time: Duration,
+    /// How long a source may be silent.
+    pub source_idle_time: Duration,
+    /// Bytes a second that a source must reach, on the average over `source_idle_time`.
+    pub body_bytes_per_second_min: u64,
+    /// How long a client may take nothing of what is sent to it.
+    pub viewer_stall_time: Duration,
+    /// Request heads.
+    pub http: http::Limits,
+    /// Each stream.
+    pub stream: stream::Limits,
+    /// The token table.
+    pub tokens: gate::Limits,
+    /// The log.
+    pub report: ReportLimits,
+}
+
+impl Settings {
+    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds.
+    pub fn from_config(
+        config: &Config,
+        connections_room: usize,
+        started_unix_seconds: u64,
+    ) -> Settings {
+        let hostnames = config.gate.hostnames.iter();
+        Settings {
+            token_servers: config.gate.token_servers.clone(),
+            hostnames: hostnames.map(|name| name.as_str().to_owned()).collect(),
+            limits: Limits::from_config(config, connections_room),
+            started_unix_seconds,
+        }
+    }
+}
+
+impl Limits {
+    fn from_config(config: &Config, connections_room: usize) -> Limits {
+        let (limits, times, buffers) = (&config.limits, &config.times, &config.buffers);
+        let connections_max = limits
+            .connections_max
+            .unwrap_or(usize::MAX)
+            .min(connections_room);
+        Limits {
+            connections_max,
+            connections_per_host_max: limits.connections_per_host_max.unwrap_or(connections_max),
+            streams_max: limits.streams_max,
+            buffers_bytes_max: buffers.total_bytes_max,
+            head_time: times.head_time_max,
+            keep_alive_time: times.keep_alive_time_max,
+            source_idle_time: times.source_idle_time_max,
+            body_bytes_per_second_min: times.body_rate_min as u64,
+            viewer_stall_time: times.viewer_stall_time_max,
+            http: http::Limits {
+                head_bytes_max: limits.head_bytes_max,
+                head_fields_max: limits.head_headers_max,
+            },
+            stream: stream::Limits {
+                buffer_bytes: buffers.stream_bytes_max,
+                join_back_bytes: buffers.join_back_bytes as u64,
+                join_back_time: buffers.join_back_time,
+            },
+            tokens: gate::Limits {
+                tokens_max: limits.tokens_max,
+                udp_clients_per_session_max: limits.udp_clients_per_session_max,
+            },
+            report: ReportLimits {
+                lines_per_second_max: u32::try_from(limits.log_lines_per_second_max)
+                    .unwrap_or(u32::MAX),
+                level: match config.operation.log {
+                    LogLevel::Error => Level::Error,
+                    LogLevel::Warn => Level::Warn,
+                    LogLevel::Info => Level::Info,
+                    LogLevel::Debug => Level::Debug,
+                },
+            },
+        }
+    }
+}
