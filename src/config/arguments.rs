@@ -9,7 +9,8 @@ use std::fmt::{self, Display, Formatter};
 
 use lexopt::{Arg, Parser};
 
-use super::options::{Asked, Fallback, OPTIONS, Row, Takes};
+use super::options::OPTIONS;
+use super::row::{Asked, Fallback, Row, Takes};
 use super::{BuffersConfig, Command, Config, GateConfig, LimitsConfig, OperationConfig};
 use super::{ScaleConfig, TimesConfig};
 use crate::gate::Excerpt;
@@ -80,8 +81,8 @@ fn blank() -> Config {
 fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgument> {
     let mut given = Given::new();
     let mut checks = None;
-    // The parser itself only fails over values that were not fetched, and all are.
-    while let Ok(Some(argument)) = parser.next() {
+    // The parser only fails over a value that was not fetched.
+    while let Some(argument) = parser.next().expect("every value is fetched") {
         let row = match argument {
             Arg::Long(name) => row_named(name).ok_or_else(|| BadArgument::unknown(name))?,
             Arg::Short(letter) => return Err(BadArgument::Short { letter }),
@@ -368,21 +369,34 @@ impl Display for BadArgument {
 
 impl std::error::Error for BadArgument {}
 
-/// The option that a mistyped name is nearest to, if one is near enough to be meant: one that it begins, or one
-/// that few edits make of it.
+/// The option that a mistyped name is nearest to, if one is near enough to be meant.
 fn nearest(name: &str) -> Option<&'static str> {
     const NAME_BYTES_MAX: usize = 40;
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return None;
     }
     let typed = name.to_ascii_lowercase().replace('_', "-");
-    let near = |row: &&Row| edits(&typed, row.name) <= 1 + row.name.len() / 4;
-    let by_edits = OPTIONS
+    let near = OPTIONS
         .iter()
-        .filter(near)
-        .min_by_key(|row| edits(&typed, row.name));
-    let by_beginning = || OPTIONS.iter().find(|row| row.name.starts_with(&typed));
-    by_edits.or_else(by_beginning).map(|row| row.name)
+        .filter_map(|row| Some((distance(&typed, row.name)?, row.name)));
+    near.min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// How far a typed name is from an option's, if not too far: in half edits, so that a name cut short (`--conn`)
+/// comes before any slip of the finger, and one with a word too many (`--log-level`) after two of them.
+fn distance(typed: &str, name: &str) -> Option<usize> {
+    if name.starts_with(typed) {
+        return Some(1);
+    }
+    if typed
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.starts_with('-'))
+    {
+        return Some(5);
+    }
+    let edits = edits(typed, name);
+    (edits <= 1 + name.len() / 4).then_some(2 * edits)
 }
 
 /// How many bytes must be added, taken out or changed to make one text of the other (Levenshtein).

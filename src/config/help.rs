@@ -1,7 +1,8 @@
 //! What the table of options says to people: `--help`, and the README's list.
 
 use super::arguments::variable;
-use super::options::{Fallback, Group, OPTIONS, Row, Takes};
+use super::options::OPTIONS;
+use super::row::{Fallback, Group, Row, Takes};
 
 /// Where the words behind an option begin in `--help`, in columns from 0.
 const WORDS_COLUMN: usize = 28;
@@ -9,7 +10,7 @@ const WORDS_COLUMN: usize = 28;
 /// The text of `--help`: a line an option, at most 80 columns.
 pub fn help() -> String {
     let mut text = String::from(
-        "Usage: tollgate [OPTIONS]\n\
+        "Usage: tollgate [OPTIONS], whose defaults stand in parentheses\n\
          A streaming proxy with a gate: media in and out over HTTP and RTP-UDP.\n",
     );
     for group in Group::ALL {
@@ -20,7 +21,7 @@ pub fn help() -> String {
             text += &format!(
                 "{usage:WORDS_COLUMN$}{}{}\n",
                 row.help,
-                default_in_brackets(row)
+                default_in_parentheses(row)
             );
         }
     }
@@ -78,11 +79,11 @@ fn shown_default(row: &Row) -> &'static str {
     }
 }
 
-fn default_in_brackets(row: &Row) -> String {
+fn default_in_parentheses(row: &Row) -> String {
     let default = shown_default(row);
     if default.is_empty() {
         String::new()
     } else {
-        format!(" [{default}]")
+        format!(" ({default})")
     }
 }

@@ -7,6 +7,7 @@
 mod arguments;
 mod help;
 mod options;
+mod row;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -81,7 +82,7 @@ pub struct GateConfig {
 pub struct LimitsConfig {
     /// `None`: what the limit on open files leaves room for.
     pub connections_max: Option<usize>,
-    /// `None`: half of the connections.
+    /// `None`: as many as there may be in all.
     pub connections_per_host_max: Option<usize>,
     pub streams_max: usize,
     pub tokens_max: usize,

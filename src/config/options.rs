@@ -1,109 +1,11 @@
 //! The table of options: for each its name, what it takes and where that goes, its group, its default, and what
-//! it says about itself. There is no other list of them.
-//!
-//! A row is taken out by deleting it, and then its field.
-
-use super::values::{self, HOUR, Read};
-use super::{Bind, Config, Listen};
+//! it says about itself. There is no other list of them: an option goes by deleting its row, and its field.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub(super) struct Row {
-    /// Without the two dashes.
-    pub name: &'static str,
-    pub takes: Takes,
-    pub group: Group,
-    pub fallback: Fallback,
-    /// Its one line in `--help`; the default is put behind it.
-    pub help: &'static str,
-    /// What the README says besides: what happens at it. Sentences, or nothing.
-    pub more: &'static str,
-}
-
-/// Writes a value into the `Config`.
-type Reader = fn(&mut Config, &str) -> Read<()>;
-
-#[derive(Clone, Copy)]
-pub(super) enum Takes {
-    Nothing(fn(&mut Config)),
-    /// Asks for something else than to run.
-    Asked(Asked),
-    /// One value, called so in `--help`.
-    One(&'static str, Reader),
-    /// May be repeated; each value is added.
-    Many(&'static str, Reader),
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Asked {
-    Help,
-    Version,
-    Check,
-}
-
-/// What holds when the option is not given, and how that is shown.
-pub(super) enum Fallback {
-    /// Nothing, which needs no word.
-    None,
-    /// Nothing, which this word explains.
-    Shown(&'static str),
-    /// As if this had been given.
-    Value(&'static str),
-    /// Shown so, and made so.
-    Made(&'static str, fn(&mut Config)),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Group {
-    Main,
-    Gate,
-    Limits,
-    Times,
-    Buffers,
-    Operation,
-    Scale,
-}
-
-impl Group {
-    pub const ALL: [Group; 7] = [
-        Group::Main,
-        Group::Gate,
-        Group::Limits,
-        Group::Times,
-        Group::Buffers,
-        Group::Operation,
-        Group::Scale,
-    ];
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Main => "Main",
-            Group::Gate => "Who may do what",
-            Group::Limits => "How many",
-            Group::Times => "How long",
-            Group::Buffers => "What is buffered",
-            Group::Operation => "Operation",
-            Group::Scale => "Other machines",
-        }
-    }
-}
-
-impl Row {
-    /// Whether it can be given by a variable as well.
-    pub fn has_variable(&self) -> bool {
-        !matches!(self.takes, Takes::Asked(_))
-    }
-
-    /// As it is typed: `--name` or `--name=PLACEHOLDER`.
-    pub fn usage(&self) -> String {
-        match self.takes {
-            Takes::Nothing(_) | Takes::Asked(_) => format!("--{}", self.name),
-            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => {
-                format!("--{}={placeholder}", self.name)
-            }
-        }
-    }
-}
+use super::row::{Asked, Fallback, Group, Row, Takes};
+use super::values::{self, HOUR, Read};
+use super::{Bind, Listen};
 
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
@@ -202,7 +104,7 @@ pub(super) const OPTIONS: &[Row] = &[
             push(&mut config.gate.hostnames, values::hostname(text))
         }),
         group: Group::Gate,
-        fallback: Fallback::Shown("any"),
+        fallback: Fallback::Shown("off"),
         help: "answer API calls to this name only",
         more: "Addresses always count. Against names that a stranger has pointed at the server \
                (DNS rebinding): any other Host gets 403 from the API.",
@@ -213,7 +115,7 @@ pub(super) const OPTIONS: &[Row] = &[
             push(&mut config.gate.publish_from, values::subnet(text))
         }),
         group: Group::Gate,
-        fallback: Fallback::Shown("any"),
+        fallback: Fallback::Shown("off"),
         help: "take streams from this subnet only",
         more: "On top of the token; PUT and POST from elsewhere get 403.",
     },
@@ -223,7 +125,7 @@ pub(super) const OPTIONS: &[Row] = &[
             push(&mut config.gate.rtp_to, values::subnet(text))
         }),
         group: Group::Gate,
-        fallback: Fallback::Shown("any"),
+        fallback: Fallback::Shown("off"),
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
                that the relay cannot be turned on a stranger.",
@@ -262,7 +164,7 @@ pub(super) const OPTIONS: &[Row] = &[
             )
         }),
         group: Group::Limits,
-        fallback: Fallback::Shown("half of all"),
+        fallback: Fallback::Shown("all"),
         help: "clients at once of one address",
         more: "Past it a newcomer from there gets 429.",
     },

@@ -1,1 +1,495 @@
+//! The options as a user meets them: what is good, what is wrong and what is said about it.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use super::options::OPTIONS;
+use super::row::Takes;
+use super::*;
+
+fn read(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Command, BadArgument> {
+    let environment = environment
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()));
+    parse(arguments, environment)
+}
+
+fn run(arguments: &[&str]) -> Config {
+    match read(arguments, &[]) {
+        Ok(Command::Run(config)) => config,
+        other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Config {
+    match read(arguments, environment) {
+        Ok(Command::Run(config)) => config,
+        other => panic!("{arguments:?}, {environment:?}: {other:?}"),
+    }
+}
+
+/// What is said about one argument.
+fn said(argument: &str) -> String {
+    read(&[argument], &[]).expect_err(argument).to_string()
+}
+
+#[test]
+fn an_empty_command_line_has_the_defaults() {
+    let config = run(&[]);
+    assert_eq!(config, Config::default());
+    let bind = |port: u16| Bind {
+        address: format!("[::]:{port}").parse().expect("an address"),
+        without_ipv6: Some(format!("0.0.0.0:{port}").parse().expect("an address")),
+    };
+    assert_eq!(config.listen, [Listen::Tcp(bind(8000))]);
+    assert_eq!(config.rtp, Some(bind(5004)));
+    assert_eq!(config.gate, GateConfig::default());
+    assert_eq!(config.limits.connections_max, None);
+    assert_eq!(config.limits.head_bytes_max, 16 << 10);
+    assert_eq!(config.times.source_idle_time_max, Duration::from_secs(15));
+    assert_eq!(config.buffers.stream_bytes_max, 8 << 20);
+    assert_eq!(config.buffers.total_bytes_max, 1 << 30);
+    assert_eq!(config.operation, OperationConfig::default());
+    assert_eq!(config.scale, ScaleConfig::default());
+}
+
+#[test]
+fn a_value_stands_behind_an_equals_sign_or_next() {
+    let joined = run(&[
+        "--token-server=10.0.0.0/8",
+        "--rtp=off",
+        "--icecast",
+        "--wait=2",
+    ]);
+    let apart = run(&[
+        "--token-server",
+        "10.0.0.0/8",
+        "--rtp",
+        "off",
+        "--icecast",
+        "--wait",
+        "2",
+    ]);
+    assert_eq!(joined, apart);
+    assert_eq!(joined.rtp, None);
+    assert!(joined.operation.icecast);
+    assert_eq!(
+        run(&["--access-log", "-"]).operation.access_log,
+        Some(AccessLog::StandardOutput)
+    );
+}
+
+#[test]
+fn repeated_options_add_up() {
+    let config = run(&[
+        "--listen=127.0.0.1:0",
+        "--listen=unix:/run/t",
+        "--listen",
+        "[::1]:80",
+    ]);
+    let tcp = |text: &str| {
+        Listen::Tcp(Bind {
+            address: text.parse().expect("an address"),
+            without_ipv6: None,
+        })
+    };
+    let expected = [
+        tcp("127.0.0.1:0"),
+        Listen::Unix("/run/t".into()),
+        tcp("[::1]:80"),
+    ];
+    assert_eq!(config.listen, expected);
+    let config = run(&["--token-server=::1", "--token-server=10.0.0.0/255.0.0.0"]);
+    let subnets: Vec<String> = config
+        .gate
+        .token_servers
+        .iter()
+        .map(Subnet::to_string)
+        .collect();
+    assert_eq!(subnets, ["::1/128", "10.0.0.0/8"]);
+    for twice in [
+        ["--rtp=off", "--rtp=off"],
+        ["--icecast", "--icecast"],
+        ["--check", "--check"],
+    ] {
+        let said = read(&twice, &[]).expect_err("given twice").to_string();
+        assert!(
+            said.ends_with(": it is given twice; give it once"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn help_version_and_check_ask_for_something_else() {
+    assert_eq!(read(&["--help"], &[]), Ok(Command::Help));
+    assert_eq!(
+        read(&["--rtp=off", "--version", "--junk"], &[]),
+        Ok(Command::Version)
+    );
+    let expected = run(&["--rtp=off"]);
+    assert_eq!(
+        read(&["--check", "--rtp=off"], &[]),
+        Ok(Command::Check(expected))
+    );
+    assert!(read(&["--check", "--rtp=junk"], &[]).is_err());
+    assert!(read(&["--junk", "--help"], &[]).is_err());
+}
+
+#[test]
+fn an_option_wins_over_its_variable() {
+    let environment = [
+        ("TOLLGATE_TOKEN_SERVER", "10.0.0.0/8, ::1"),
+        ("TOLLGATE_RTP", "off"),
+        ("TOLLGATE_CLOSE_DELIMITED", "1"),
+        ("TOLLGATE_ICECAST", "false"),
+        ("HOME", "/"),
+    ];
+    let config = run_with(&["--token-server=127.0.0.1"], &environment);
+    assert_eq!(
+        config.gate.token_servers,
+        run(&["--token-server=127.0.0.1"]).gate.token_servers
+    );
+    assert_eq!(config.rtp, None);
+    assert!(config.operation.close_delimited && !config.operation.icecast);
+    let config = run_with(&[], &environment);
+    let both = run(&["--token-server=10.0.0.0/8", "--token-server=::1"]);
+    assert_eq!(config.gate, both.gate);
+    assert!(config.unknown_variables.is_empty());
+    // What is overridden is not looked at.
+    assert_eq!(
+        run_with(&["--rtp=off"], &[("TOLLGATE_RTP", "junk")]).rtp,
+        None
+    );
+}
+
+#[test]
+fn variables_are_as_strict_as_options() {
+    let cases = [
+        (
+            "TOLLGATE_BUFFER",
+            "8X",
+            "TOLLGATE_BUFFER: '8X' is wrong; give a size from 64K to 64G",
+        ),
+        (
+            "TOLLGATE_TOKEN_SERVER",
+            "",
+            "TOLLGATE_TOKEN_SERVER: '' is not a subnet",
+        ),
+        (
+            "TOLLGATE_TOKEN_SERVER",
+            "::1,",
+            "TOLLGATE_TOKEN_SERVER: '' is not a subnet",
+        ),
+        (
+            "TOLLGATE_RTP",
+            "",
+            "TOLLGATE_RTP: it is empty; give ADDR:PORT",
+        ),
+        (
+            "TOLLGATE_TAKEOVER",
+            "yes",
+            "TOLLGATE_TAKEOVER: 'yes' is wrong; give 1 or 0",
+        ),
+    ];
+    for (name, value, beginning) in cases {
+        let said = read(&[], &[(name, value)]).expect_err(name).to_string();
+        assert!(said.starts_with(beginning), "{said}");
+    }
+}
+
+#[test]
+fn variables_that_are_no_option_are_told() {
+    let environment = [
+        ("TOLLGATE_TOKENSERVER", "x"),
+        ("TOLLGATE_HELP", "1"),
+        ("OTHER", ""),
+    ];
+    let config = run_with(&[], &environment);
+    assert_eq!(
+        config.unknown_variables,
+        ["'TOLLGATE_HELP'", "'TOLLGATE_TOKENSERVER'"]
+    );
+}
+
+#[test]
+fn a_mistyped_option_names_the_nearest() {
+    let cases = [
+        ("--token-servre=::1", "token-server"),
+        ("--tokenserver=::1", "token-server"),
+        ("--listn", "listen"),
+        ("--BUFFER", "buffer"),
+        ("--head_bytes=1", "head-bytes"),
+        ("--conn", "connections"),
+        ("--log-level=debug", "log"),
+        ("--connections-per-hots=1", "connections-per-host"),
+        ("--verison", "version"),
+    ];
+    for (argument, nearest) in cases {
+        let said = said(argument);
+        assert!(
+            said.ends_with(&format!("; --{nearest} was probably meant")),
+            "{said}"
+        );
+    }
+    assert_eq!(
+        said("--elephant"),
+        "there is no option 'elephant'; see --help"
+    );
+    assert_eq!(
+        said("-h"),
+        "there is no option 'h' with one dash; see --help"
+    );
+}
+
+#[test]
+fn what_is_no_option_is_refused() {
+    assert_eq!(
+        said("x\ny"),
+        "'x\\u{a}y' is no option; all begin with two dashes, see --help"
+    );
+    assert_eq!(
+        said("--icecast=1"),
+        "--icecast: '1' is too much; give --icecast alone"
+    );
+    assert_eq!(
+        said("--help=rtp"),
+        "--help: 'rtp' is too much; give --help alone"
+    );
+    assert_eq!(
+        said("--rtp"),
+        "--rtp: it has no value; give --rtp=ADDR:PORT"
+    );
+    let said = read(&["--token-file", "--check"], &[])
+        .expect_err("no value")
+        .to_string();
+    assert_eq!(
+        said,
+        "--token-file: it has no value; give --token-file=PATH"
+    );
+    assert!(read(&["--", "--help"], &[]).is_err());
+    let bytes = OsString::from_vec(b"--hostname=\xff".to_vec());
+    let said = parse([bytes], []).expect_err("not UTF-8").to_string();
+    assert_eq!(said, "--hostname: '\\xff' is not UTF-8; give UTF-8");
+}
+
+#[test]
+fn wrong_values_are_told_with_what_would_be_right() {
+    let cases = [
+        (
+            "--listen=8000",
+            "'8000' is wrong; give ADDR:PORT, such as 127.0.0.1:8000",
+        ),
+        (
+            "--listen=localhost:80",
+            "'localhost:80' is wrong; give ADDR:PORT",
+        ),
+        ("--listen=::1:80", "'::1:80' is wrong; give ADDR:PORT"),
+        ("--listen=unix:", "it is empty; give a path"),
+        (
+            "--rtp=on",
+            "'on' is wrong; give ADDR:PORT, such as 127.0.0.1:5004 or [::]:5004, or off",
+        ),
+        (
+            "--token-server=10.1.1.1/8",
+            "'10.1.1.1/8' has bits set beyond its mask; 10.0.0.0/8 was",
+        ),
+        ("--publish-from=x", "'x' is not a subnet; give ADDR/MASK"),
+        (
+            "--rtp-to=10.0.0.0/33",
+            "'10.0.0.0/33' has a bad mask; give a prefix length from 0 to 32",
+        ),
+        (
+            "--hostname=a..b",
+            "'a..b': empty label in the name; give labels",
+        ),
+        (
+            "--hostname=10.0.0.1",
+            "'10.0.0.1' is no name; addresses are answered to anyway",
+        ),
+        ("--token-file=", "it is empty; give a path"),
+        (
+            "--connections=0",
+            "'0' is wrong; give a number from 1 to 10000000",
+        ),
+        ("--connections=+5", "'+5' is wrong; give a number from 1"),
+        (
+            "--connections=99999999999999999999",
+            "'99999999999999999999' is wrong",
+        ),
+        (
+            "--udp-clients=65537",
+            "'65537' is wrong; give a number from 1 to 65536",
+        ),
+        (
+            "--buffer=1K",
+            "'1K' is wrong; give a size from 64K to 64G, in bytes or with K, M or G",
+        ),
+        ("--buffer=K", "'K' is wrong"),
+        ("--buffer=1.5M", "'1.5M' is wrong"),
+        ("--buffer=17179869184G", "'17179869184G' is wrong"),
+        (
+            "--head-time=0",
+            "'0' is wrong; give 0.01 to 3600 seconds, such as 30, 0.5, 30s or 2m",
+        ),
+        (
+            "--head-time=61m",
+            "'61m' is wrong; give 0.01 to 3600 seconds",
+        ),
+        ("--wait=-1", "'-1' is wrong; give 0 to 3600 seconds"),
+        ("--wait=1.", "'1.' is wrong"),
+        ("--wait=.5", "'.5' is wrong"),
+        ("--wait=1e3", "'1e3' is wrong"),
+        ("--wait=0.0000000001", "'0.0000000001' is wrong"),
+        (
+            "--wait=99999999999999999999h",
+            "'99999999999999999999h' is wrong",
+        ),
+        (
+            "--log=trace",
+            "'trace' is wrong; give error, warn, info or debug",
+        ),
+        (
+            "--cors=example.org",
+            "'example.org' is wrong; give * or an origin",
+        ),
+        (
+            "--cors=https://example.org/",
+            "'https://example.org/' is wrong",
+        ),
+        (
+            "--cors=https://Example.org",
+            "'https://Example.org' is wrong",
+        ),
+        (
+            "--origin=edge:80",
+            "'edge:80' is wrong; give http://HOST:PORT",
+        ),
+        ("--origin=http://edge/path", "'http://edge/path': bad name"),
+        (
+            "--peer=http://edge:0",
+            "'http://edge:0': port 0; give a port from 1 to 65535",
+        ),
+    ];
+    for (argument, beginning) in cases {
+        let (name, _) = argument.split_once('=').expect("an option with a value");
+        let said = said(argument);
+        assert!(said.starts_with(&format!("{name}: {beginning}")), "{said}");
+    }
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    let buffer = |text: &str| run(&["--buffer", text]).buffers.stream_bytes_max;
+    assert_eq!(buffer("65536"), 1 << 16);
+    assert_eq!((buffer("64K"), buffer("64k")), (1 << 16, 1 << 16));
+    assert_eq!((buffer("3M"), buffer("1G")), (3 << 20, 1 << 30));
+    let wait = |text: &str| run(&["--wait", text]).times.wait_time;
+    assert_eq!(
+        (wait("30"), wait("30s")),
+        (Duration::from_secs(30), Duration::from_secs(30))
+    );
+    assert_eq!(
+        (wait("0.5"), wait("500ms")),
+        (Duration::from_millis(500), wait("0.5s"))
+    );
+    assert_eq!(
+        (wait("1.5m"), wait("1h")),
+        (Duration::from_secs(90), Duration::from_secs(3600))
+    );
+    assert_eq!(wait("0.000000001"), Duration::from_nanos(1));
+}
+
+#[test]
+fn other_values_are_read() {
+    let config = run(&[
+        "--hostname=Gate.example",
+        "--token-file=/var/lib/t",
+        "--connections=7",
+        "--body-rate=0",
+        "--log=warn",
+        "--cors=*",
+        "--cors=http://localhost:3000",
+        "--origin=http://edge",
+        "--origin=http://[::1]:8001/",
+        "--rtp=127.0.0.1:0",
+    ]);
+    assert_eq!(config.gate.hostnames[0].as_str(), "Gate.example");
+    assert_eq!(config.gate.token_file, Some("/var/lib/t".into()));
+    assert_eq!(config.limits.connections_max, Some(7));
+    assert_eq!(config.times.body_rate_min, 0);
+    assert_eq!(config.operation.log, LogLevel::Warn);
+    let site = CorsOrigin::Site("http://localhost:3000".to_owned());
+    assert_eq!(config.operation.cors, [CorsOrigin::Any, site]);
+    let ports: Vec<u16> = config
+        .scale
+        .origins
+        .iter()
+        .map(|relay| relay.port.get())
+        .collect();
+    assert_eq!(ports, [80, 8001]);
+    assert_eq!(config.scale.origins[1].host.as_str(), "::1");
+    assert_eq!(config.rtp.and_then(|bind| bind.without_ipv6), None);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_told() {
+    assert_eq!(
+        said("--buffer=2G"),
+        "--buffer: 2147483648 is above --buffers, 1073741824; give at most that, or raise --buffers"
+    );
+    assert!(read(&["--buffer=2G", "--buffers=2G"], &[]).is_ok());
+    assert!(
+        said("--join-back-bytes=9M").starts_with("--join-back-bytes: 9437184 is above --buffer")
+    );
+}
+
+#[test]
+fn help_fits_a_screen_and_the_readme_has_every_option() {
+    let (help, readme) = (help(), readme_table());
+    assert!(help.lines().count() <= 55, "{} lines", help.lines().count());
+    for line in help.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for row in OPTIONS {
+        // Two columns for the mark, and at least one space before the words.
+        assert!(row.usage().len() <= 25, "{}", row.usage());
+        assert!(help.contains(&format!(" {} ", row.usage())), "{}", row.name);
+        assert!(
+            readme.contains(&format!("| `{}`", row.usage())),
+            "{}",
+            row.name
+        );
+        assert!(
+            !row.more.contains('|') && !row.more.contains('\n'),
+            "{}",
+            row.name
+        );
+    }
+}
+
+#[test]
+fn names_are_distinct_and_plain() {
+    let names: BTreeSet<&str> = OPTIONS.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), OPTIONS.len());
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+    assert!(names.iter().all(|name| name.bytes().all(plain)));
+}
+
+/// A default that is shown as a value can also be given as one, and then means the same: this keeps words and
+/// deeds together.
+#[test]
+fn shown_defaults_can_be_given() {
+    for row in OPTIONS {
+        let (super::row::Fallback::Value(text), Takes::One(..)) = (&row.fallback, row.takes) else {
+            continue;
+        };
+        assert_eq!(
+            run(&[&format!("--{}={text}", row.name)]),
+            Config::default(),
+            "{}",
+            row.name
+        );
+    }
+}

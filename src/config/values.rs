@@ -134,8 +134,7 @@ pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
 }
 
 pub(super) fn subnet(text: &str) -> Read<Subnet> {
-    text.parse()
-        .map_err(|bad: crate::gate::subnet::BadSubnet| bad.to_string())
+    text.parse::<Subnet>().map_err(|bad| bad.to_string())
 }
 
 pub(super) fn hostname(text: &str) -> Read<HostName> {

@@ -10,11 +10,13 @@ pub mod host;
 pub mod session_id;
 pub mod subnet;
 pub mod tokens;
+pub mod tuple;
 pub mod udp_clients;
 
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
 pub use session_id::SessionId;
 pub use subnet::Subnet;
-pub use tokens::{Direction, Limits, RtpTuple, Tokens, Tuple};
+pub use tokens::{Limits, Tokens};
+pub use tuple::{Direction, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

@@ -194,7 +194,7 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
     let session = parameters.session()?;
     let clients = match (parameters.raw("udp-clients"), rtp) {
         (Some(raw), true) => gate::udp_clients::parse(raw, udp_clients_max)
-            .map_err(|error| bad(format!("udp-clients: {error}")))?,
+            .map_err(|error| bad(error.to_string()))?,
         (None, false) => Vec::new(),
         (Some(_), false) => return Err(bad("udp-clients is given, but type does not say rtp-udp")),
         (None, true) => {

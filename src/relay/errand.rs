@@ -115,9 +115,9 @@ fn with_addresses(
 ) -> Result<Vec<RtpTuple>, Refusal> {
     let mut results = results.into_iter();
     let mut tuples = Vec::with_capacity(add.clients.len());
-    for (index, client) in add.clients.iter().enumerate() {
+    for client in &add.clients {
         let bad = |what: String| {
-            let detail = format!("udp-clients: entry {} ('{client}'): {what}", index + 1);
+            let detail = format!("udp-clients: '{client}': {what}");
             Refusal::new(Status::BadRequest, detail)
         };
         let addresses = match client.address() {

@@ -1,48 +1,127 @@
-//! What the gate and the command line read from outside.
+//! Doors into the gate and the options: each takes any bytes and asserts what must hold for all of them.
 
-use tollgate::config;
-use tollgate::gate::{Subnet, udp_clients};
+use std::ffi::{OsStr, OsString};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 
-/// A list that parses prints back, and what is printed parses to the same.
+use tollgate::config::{self, BadArgument, Command};
+use tollgate::gate::udp_clients::{self, UdpClient};
+use tollgate::gate::{Host, Subnet};
+
+/// What is said to people is one line of bounded length.
+fn assert_line(said: &str) {
+    assert!(said.len() < 2000, "too long: {said}");
+    assert!(
+        !said.chars().any(char::is_control),
+        "not one line: {said:?}"
+    );
+}
+
+fn is_same(one: &UdpClient, other: &UdpClient) -> bool {
+    one == other && one.host.as_str() == other.host.as_str()
+}
+
+/// A `udp-clients` value: what parses prints back and parses again to the same, and repeats add nothing.
 pub fn udp_clients(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
+    const ENTRIES_MAX: usize = 64;
+    let Ok(raw) = std::str::from_utf8(data) else {
         return;
     };
-    match udp_clients::parse(text, 64) {
-        Ok(clients) => {
-            assert!(!clients.is_empty() && clients.len() <= 64);
-            let printed: Vec<String> = clients.iter().map(ToString::to_string).collect();
-            assert_eq!(
-                udp_clients::parse(&printed.join(","), 64).as_ref(),
-                Ok(&clients)
-            );
+    let clients = match udp_clients::parse(raw, ENTRIES_MAX) {
+        Ok(clients) => clients,
+        Err(bad) => {
+            assert!((1..=ENTRIES_MAX + 1).contains(&bad.number));
+            return assert_line(&bad.to_string());
         }
-        Err(error) => assert_one_line(&error.to_string()),
+    };
+    assert!((1..=ENTRIES_MAX).contains(&clients.len()));
+    let entries: Vec<String> = clients.iter().map(UdpClient::to_string).collect();
+    let printed = entries.join(",");
+    let again = udp_clients::parse(&printed, ENTRIES_MAX).expect("what was printed");
+    assert_eq!(again.len(), clients.len(), "{printed}");
+    assert!(
+        clients
+            .iter()
+            .zip(&again)
+            .all(|(one, other)| is_same(one, other)),
+        "{printed}"
+    );
+    let twice = udp_clients::parse(&format!("{printed},{printed}"), 2 * ENTRIES_MAX);
+    assert_eq!(twice.expect("what was printed, twice"), clients);
+    for client in &clients {
+        if let Host::Address { address, .. } = &client.host {
+            assert_eq!(address.to_canonical(), *address);
+            assert!(!address.is_unspecified());
+        }
     }
 }
 
-/// A subnet that parses prints back to the same, and contains its own address.
+/// A subnet: what parses prints back and parses again to the same, and holds its own first address, in both
+/// of the ways to write it.
 pub fn subnet(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    match text.parse::<Subnet>() {
-        Ok(subnet) => assert_eq!(subnet.to_string().parse::<Subnet>().as_ref(), Ok(&subnet)),
-        Err(error) => assert_one_line(&error.to_string()),
-    }
-}
-
-/// Whatever the arguments, there is a configuration or one line that says what is wrong.
-pub fn options(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
+    let subnet = match text.parse::<Subnet>() {
+        Ok(subnet) => subnet,
+        Err(bad) => return assert_line(&bad.to_string()),
     };
-    if let Err(error) = config::parse(text.lines().map(String::from), []) {
-        assert_one_line(&error.to_string());
+    let printed = subnet.to_string();
+    assert_eq!(printed.parse(), Ok(subnet));
+    let (first, _) = printed.split_once('/').expect("ADDR/LENGTH");
+    let first: IpAddr = first.parse().expect("an address");
+    assert!(subnet.contains(first));
+    if let IpAddr::V4(first) = first {
+        assert!(subnet.contains(IpAddr::V6(first.to_ipv6_mapped())));
     }
 }
 
-fn assert_one_line(message: &str) {
-    assert!(!message.is_empty());
-    assert!(!message.chars().any(char::is_control), "{message:?}");
+/// A command line and an environment, parted by NUL bytes; what begins with `TOLLGATE_` and has an equals sign
+/// is a variable. What is wrong is told in one line; `--name=value` and `--name value` are the same.
+pub fn options(data: &[u8]) {
+    let mut arguments = Vec::new();
+    let mut environment = Vec::new();
+    for part in data.split(|byte| *byte == 0) {
+        let place = part.iter().position(|byte| *byte == b'=');
+        match place.and_then(|place| part.split_at_checked(place)) {
+            Some((name, value)) if name.starts_with(b"TOLLGATE_") => {
+                environment.push((os_string(name), os_string(&value[1..])));
+            }
+            Some(_) | None => arguments.push(os_string(part)),
+        }
+    }
+    let apart = arguments.iter().flat_map(taken_apart).collect();
+    let joined = read(arguments, environment.clone());
+    match &joined {
+        Ok(_) => assert_eq!(read(apart, environment), joined),
+        Err(bad) => assert_line(&bad.to_string()),
+    }
+    if let Ok(Command::Run(config) | Command::Check(config)) = joined {
+        assert!(!config.listen.is_empty());
+        assert!(config.buffers.stream_bytes_max <= config.buffers.total_bytes_max);
+        assert!(config.buffers.join_back_bytes <= config.buffers.stream_bytes_max);
+    }
+}
+
+fn read(
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+) -> Result<Command, BadArgument> {
+    config::parse(arguments, environment)
+}
+
+fn os_string(bytes: &[u8]) -> OsString {
+    OsStr::from_bytes(bytes).to_owned()
+}
+
+/// `--name=value` as two arguments, unless the value looks like an option itself; anything else as it is.
+fn taken_apart(argument: &OsString) -> Vec<OsString> {
+    let bytes = argument.as_bytes();
+    let place = bytes.iter().position(|byte| *byte == b'=');
+    match place.and_then(|place| bytes.split_at_checked(place)) {
+        Some((name, value)) if name.starts_with(b"--") && !value.starts_with(b"=--") => {
+            vec![os_string(name), os_string(&value[1..])]
+        }
+        Some(_) | None => vec![argument.clone()],
+    }
 }

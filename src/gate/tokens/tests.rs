@@ -244,11 +244,14 @@ impl Numbers {
 
 /// The same table, kept as a plain list.
 #[derive(Default)]
-struct Model(Vec<(String, Option<(String, Vec<SocketAddr>)>)>);
+struct Model(Vec<ModelRow>);
+
+/// A session, and the UDP client if the tuple is about one.
+type ModelRow = (String, Option<(String, Vec<SocketAddr>)>);
 
 impl Model {
     fn found(&self, address: SocketAddr) -> Vec<String> {
-        let has = |row: &&(String, Option<(String, Vec<SocketAddr>)>)| {
+        let has = |row: &&ModelRow| {
             row.1
                 .as_ref()
                 .is_some_and(|(_, addresses)| addresses.contains(&address))
@@ -297,7 +300,7 @@ fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
         if !given.insert(client.clone()) {
             continue;
         }
-        let same = |row: &&mut (String, Option<(String, Vec<SocketAddr>)>)| {
+        let same = |row: &&mut ModelRow| {
             row.0 == name && row.1.as_ref().is_some_and(|known| known.0 == client)
         };
         match model.0.iter_mut().find(same) {

@@ -1,0 +1,124 @@
+//! Tuples: what a token says, (sessionid, host, port), and what the table knows besides.
+//!
+//! A tuple never changes; where more is allowed than before, the table puts another in its place.
+
+use std::net::SocketAddr;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::session_id::SessionId;
+use super::udp_clients::UdpClient;
+
+/// How many addresses of one UDP client are kept; a name that resolves to more has the rest ignored.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// What an `http` tuple allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To be the source.
+    In,
+    /// To watch.
+    Out,
+    Both,
+}
+
+impl Direction {
+    pub fn allows_in(self) -> bool {
+        match self {
+            Direction::In | Direction::Both => true,
+            Direction::Out => false,
+        }
+    }
+
+    pub fn allows_out(self) -> bool {
+        match self {
+            Direction::Out | Direction::Both => true,
+            Direction::In => false,
+        }
+    }
+
+    pub(super) fn widened_by(self, other: Direction) -> Direction {
+        if self == other { self } else { Direction::Both }
+    }
+}
+
+/// A UDP client and what its host resolved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtpTuple {
+    pub client: UdpClient,
+    /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`] count.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// What a tuple is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Http(Direction),
+    Rtp(RtpTuple),
+}
+
+/// One tuple of the table. As JSON it has exactly the keys `sessionid`, `host` and `port`, and never another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuple {
+    pub(super) serial: u64,
+    pub(super) session: SessionId,
+    pub(super) kind: Kind,
+}
+
+impl Tuple {
+    /// Where the tuple stands in the order of addition, from 1; never given to another.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The UDP client and its addresses, if that is what the tuple is about.
+    pub fn rtp(&self) -> Option<&RtpTuple> {
+        match &self.kind {
+            Kind::Http(_) => None,
+            Kind::Rtp(rtp) => Some(rtp),
+        }
+    }
+
+    pub(super) fn http(&self) -> Option<Direction> {
+        match &self.kind {
+            Kind::Http(direction) => Some(*direction),
+            Kind::Rtp(_) => None,
+        }
+    }
+
+    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends nothing.
+    pub(super) fn inbound(&self) -> Vec<SocketAddr> {
+        let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
+        let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
+        keys.retain(|key| !key.ip().is_multicast());
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
+impl Serialize for Tuple {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let client = self.rtp().map(|rtp| &rtp.client);
+        let mut object = serializer.serialize_struct("Tuple", 3)?;
+        object.serialize_field("sessionid", &self.session)?;
+        object.serialize_field("host", &client.map(|client| client.host.as_str()))?;
+        object.serialize_field("port", &client.map(|client| client.port.get()))?;
+        object.end()
+    }
+}
+
+/// An address as datagrams are looked up: IPv4-mapped counts as IPv4, and an IPv6 address without its zone and
+/// flow label, which a token cannot name.
+pub(super) fn inbound_key(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
