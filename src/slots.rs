@@ -129,6 +129,16 @@ impl<T> Slots<T> {
         }
     }
 
+    /// The id of the entry at this place, if there is one.
+    pub fn id_at(&self, index: usize) -> Option<Id<T>> {
+        let (generation, _) = self.entries.get(index)?;
+        Some(Id {
+            index: index as u32,
+            generation: *generation,
+            kind: PhantomData,
+        })
+    }
+
     /// Every entry, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
         self.entries.iter().map(|(index, (generation, entry))| {

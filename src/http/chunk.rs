@@ -10,6 +10,7 @@ pub struct ChunkWriter {
     /// The size line, right-aligned: its unsent rest is `line[LINE_BYTES - line_left..]`.
     line: [u8; LINE_BYTES],
     line_left: u8,
+    line_bytes: u8,
     /// Content that is promised and not yet sent.
     content_left: u32,
     /// What is unsent of the CRLF behind the content: 0 to 2.
@@ -42,6 +43,12 @@ impl ChunkWriter {
             rest >>= 4;
         }
         self.line_left = (LINE_BYTES - place) as u8;
+        self.line_bytes = self.line_left;
+    }
+
+    /// Whether a chunk is open of which nothing has been sent.
+    pub fn is_untouched(&self) -> bool {
+        self.line_left > 0 && self.line_left == self.line_bytes
     }
 
     /// What is still to be sent of the size line.

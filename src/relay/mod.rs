@@ -16,6 +16,7 @@
 mod api;
 mod connection;
 mod errand;
+mod frame;
 mod listing;
 mod live;
 mod report;
@@ -37,6 +38,7 @@ use crate::stream::{Outcome, Pool};
 use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
+use frame::Frame;
 pub use live::Live;
 use report::Report;
 pub use report::{Level, ReportLimits};
@@ -85,6 +87,7 @@ pub struct Relay {
     /// Streams with something for their viewers, and how many viewers of the first have been served in a row.
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
+    frame: Frame,
     actions: VecDeque<Action>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
@@ -128,6 +131,7 @@ impl Relay {
             queue: VecDeque::new(),
             flowing: VecDeque::new(),
             served_in_row: 0,
+            frame: Frame::default(),
             actions: VecDeque::new(),
             errands: HashMap::new(),
             ticket_next: 1,

@@ -145,6 +145,9 @@ impl Relay {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
                 if let Some(bytes) = NonZeroU32::new(bytes.min(TURN_BYTES_MAX) as u32) {
                     chunk.begin(bytes);
+                    if let Some(cursor) = live.stream.cursor(phase.viewer) {
+                        self.frame.lay(phase.live, &live.stream, cursor, chunk);
+                    }
                 }
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
@@ -208,6 +211,13 @@ impl Relay {
                 live.stream.lend(phase.viewer, TURN_BYTES_MAX, gather, 0);
             }
             Outgoing::Chunked(chunk) => {
+                let cursor = live.stream.cursor(phase.viewer);
+                if let Some(whole) =
+                    cursor.and_then(|cursor| self.frame.whole(phase.live, cursor, chunk))
+                {
+                    let _ = gather.push(whole);
+                    return;
+                }
                 if !gather.push(chunk.line()) {
                     return;
                 }

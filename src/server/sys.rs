@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Sets an option of a socket whose value is an integer.
@@ -49,6 +49,39 @@ pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Resu
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Sends slices over a connected stream socket with one call. Leaner than `writev`, which goes through the file layer first:
+/// that is a tenth of the cost of a viewer's write.
+pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    if let [slice] = slices {
+        // SAFETY: the descriptor is open while it is borrowed; pointer and length are those of a live slice, which the kernel reads.
+        let sent = unsafe {
+            libc::send(
+                socket.as_raw_fd(),
+                slice.as_ptr().cast(),
+                slice.len(),
+                flags,
+            )
+        };
+        return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+    }
+    // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSlice` has the layout of iovec on Unix, as its documentation says; the kernel only reads through this pointer.
+    message.msg_iov = slices.as_ptr().cast_mut().cast();
+    message.msg_iovlen = slices.len() as _;
+    // SAFETY: the descriptor is open while it is borrowed; the header points to `msg_iovlen` slices that live through the call; the
+    // kernel reads them and keeps no pointer.
+    let sent = unsafe {
+        libc::sendmsg(
+            socket.as_raw_fd(),
+            &raw const message,
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Asks for send and receive buffers of so many bytes; the kernel grants what it may.

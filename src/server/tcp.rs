@@ -3,7 +3,7 @@
 //! A socket is registered once, for both directions, and events are edges: a direction is silent until it has said that it would
 //! block. So each socket remembers whether it may have something to read; whether it takes bytes, the core remembers.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{self, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 
@@ -133,7 +133,7 @@ impl Socket {
     /// Writes once. For a stream socket, a write that is not whole has filled it (epoll(7)), and an event will tell when it takes more.
     pub fn write(&mut self, gather: &Gather<'_>) -> Outgoing {
         loop {
-            match self.stream.write_vectored(gather.slices()) {
+            match sys::send(self.stream.as_fd(), gather.slices()) {
                 Ok(bytes) if bytes == gather.bytes() => return Outgoing::Whole(bytes),
                 Ok(bytes) => return Outgoing::Part(bytes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

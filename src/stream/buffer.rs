@@ -145,17 +145,17 @@ impl Buffer {
         &rest[..rest.len().min(bytes_max)]
     }
 
-    /// A copy of the bytes between two offsets.
-    pub fn copy(&self, from: u64, to: u64) -> Vec<u8> {
-        let mut copy = Vec::with_capacity(to.saturating_sub(from) as usize);
-        while from + (copy.len() as u64) < to {
-            let at = from + copy.len() as u64;
+    /// Copies the bytes between two offsets behind what `into` holds, as far as they are at hand.
+    pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, to: u64) {
+        into.reserve(to.saturating_sub(from) as usize);
+        let mut at = from;
+        while at < to {
             let slice = self.slice(at, (to - at) as usize);
             if slice.is_empty() {
                 break;
             }
-            copy.extend_from_slice(slice);
+            into.extend_from_slice(slice);
+            at += slice.len() as u64;
         }
-        copy
     }
 }

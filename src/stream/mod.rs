@@ -34,7 +34,7 @@ use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
 use buffer::Buffer;
-use lines::{Line, Lines};
+use lines::Lines;
 use points::{Back, Points};
 use rate::Rate;
 use viewer::{Lead, Position};
@@ -105,7 +105,7 @@ pub struct Stream<C> {
     findings: Vec<Finding>,
     points: Points,
     viewers: Slots<Viewer<C>>,
-    lines: Lines<Viewer<C>>,
+    lines: Lines,
     /// Viewers that may lag, by an offset at or before their cursor.
     lagging: BTreeSet<(u64, ViewerId<C>)>,
     /// No viewer that is ready and not lagging has a cursor before this.
@@ -191,7 +191,7 @@ impl<C: Copy> Stream<C> {
     /// Whether the source is to be read. Not while viewers whose sockets are open have yet to get half a buffer of what has
     /// arrived: then it is this server that is slow, and nobody should lose bytes for that.
     pub fn wants_bytes(&self) -> bool {
-        self.lines.first(Line::Ready).is_none()
+        !self.lines.has_ready()
             || self.buffer.newest() - self.pace_floor < self.buffer.bytes_max() as u64 / 2
     }
 
@@ -238,7 +238,7 @@ impl<C: Copy> Stream<C> {
 
     /// All who wait have every byte up to now; something comes that they do not have.
     fn wake(&mut self) {
-        if self.lines.first(Line::Ready).is_none() {
+        if !self.lines.has_ready() {
             self.pace_floor = self.buffer.newest();
         }
         self.lines.wake_all();
@@ -276,9 +276,9 @@ impl<C: Copy> Stream<C> {
         });
         if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
             self.lag(viewer, cursor);
-            self.lines.push(Line::Ready, viewer);
+            self.lines.be_ready(viewer.index());
         } else {
-            self.lines.push(Line::Waiting, viewer);
+            self.lines.wait(viewer.index());
         }
         viewer
     }
@@ -312,7 +312,7 @@ impl<C: Copy> Stream<C> {
 
     /// The viewer is gone.
     pub fn leave(&mut self, id: ViewerId<C>) {
-        self.lines.remove(id);
+        self.lines.leave(id.index());
         self.stop_lagging(id);
         if let Some(viewer) = self.viewers.remove(id)
             && viewer.position == (Position::Fallen { holds_rest: true })
@@ -324,14 +324,13 @@ impl<C: Copy> Stream<C> {
     /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with [`Stream::settle`].
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
         self.media_type()?;
-        let id = self.lines.first(Line::Ready)?;
-        self.lines.remove(id);
+        let id = self.viewers.id_at(self.lines.next()?)?;
         self.viewers.get(id).map(|viewer| (id, viewer.connection))
     }
 
     /// Whether there is a viewer whose turn it is.
     pub fn has_ready(&self) -> bool {
-        self.lines.first(Line::Ready).is_some() && self.media_type().is_some()
+        self.lines.has_ready() && self.media_type().is_some()
     }
 
     /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest of its unit is sent.
@@ -375,6 +374,20 @@ impl<C: Copy> Stream<C> {
         viewer.lead = Lead::new(lead);
         viewer.header_seen = Some(self.points.header_end);
         self.lag(id, cursor);
+    }
+
+    /// The offset of a viewer's next byte, if that is the next it gets.
+    pub fn cursor(&self, id: ViewerId<C>) -> Option<u64> {
+        let viewer = self.viewers.get(id)?;
+        match viewer.position {
+            Position::At(cursor) if viewer.lead.rest().is_empty() => Some(cursor),
+            Position::At(_) | Position::Fallen { .. } => None,
+        }
+    }
+
+    /// Copies bytes that are in the buffer behind what `into` holds.
+    pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, bytes: usize) {
+        self.buffer.copy_to(into, from, from + bytes as u64);
     }
 
     /// Lends a viewer's next bytes: at most `bytes_max`, fewer where the places run out, of which `places_kept` stay free.
@@ -429,18 +442,18 @@ impl<C: Copy> Stream<C> {
         match (outcome, viewer.position, supply) {
             (Outcome::Open, Position::At(_), Supply::UpToDate) => {
                 self.stop_lagging(id);
-                self.lines.push(Line::Waiting, id);
+                self.lines.wait(id.index());
             }
             (Outcome::Open, Position::At(cursor), _) => {
                 self.lag(id, cursor);
-                self.lines.push(Line::Ready, id);
+                self.lines.be_ready(id.index());
             }
-            (Outcome::Open, Position::Fallen { .. }, _) => self.lines.push(Line::Ready, id),
+            (Outcome::Open, Position::Fallen { .. }, _) => self.lines.be_ready(id.index()),
             (Outcome::Blocked, Position::At(cursor), _) => {
-                self.lines.remove(id);
+                self.lines.leave(id.index());
                 self.lag(id, cursor);
             }
-            (Outcome::Blocked, Position::Fallen { .. }, _) => self.lines.remove(id),
+            (Outcome::Blocked, Position::Fallen { .. }, _) => self.lines.leave(id.index()),
         }
     }
 
@@ -480,7 +493,11 @@ impl<C: Copy> Stream<C> {
 
     /// More has arrived than those who keep up could be given, which [`Stream::wants_bytes`] warned of: all of them may fall out.
     fn watch_all_ready(&mut self) {
-        let ready: Vec<_> = self.lines.iter(Line::Ready).collect();
+        let ready: Vec<_> = self
+            .lines
+            .ready()
+            .filter_map(|place| self.viewers.id_at(place))
+            .collect();
         for id in ready {
             if let Some(Position::At(cursor)) = self.viewers.get(id).map(|viewer| viewer.position) {
                 self.lag(id, cursor);
@@ -518,7 +535,8 @@ impl<C: Copy> Stream<C> {
             (self.buffer.bytes_max() - self.rest_bytes.min(self.buffer.bytes_max())) as u64;
         match self.points.unit_end(cursor) {
             Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
-                let rest = self.buffer.copy(cursor, unit_end);
+                let mut rest = Vec::new();
+                self.buffer.copy_to(&mut rest, cursor, unit_end);
                 self.rest_bytes += rest.len();
                 viewer.position = Position::Fallen { holds_rest: true };
                 viewer.lead = Lead::new(Rc::from(rest));
