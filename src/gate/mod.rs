@@ -5,6 +5,7 @@
 //! are measured against ([`subnet`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
 //! elsewhere and come back as addresses.
 
+mod blocks;
 pub mod excerpt;
 pub mod host;
 pub mod session_id;
@@ -13,6 +14,7 @@ pub mod tokens;
 pub mod tuple;
 pub mod udp_clients;
 
+pub use blocks::Blocks;
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
 pub use session_id::SessionId;

@@ -2,6 +2,9 @@
 //!
 //! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before all of it has been checked.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::Relay;
@@ -17,10 +20,14 @@ pub(super) enum Call {
     AddToken(AddToken),
     RevokeToken {
         session: SessionId,
+        /// Its stream ends in the same turn.
+        aborts: bool,
     },
     List(Rows),
     AbortStream {
         session: SessionId,
+        /// For so long nobody is admitted to the session afterwards.
+        block: Option<Duration>,
     },
     /// The methods that a path knows.
     Options {
@@ -141,6 +148,48 @@ impl<'a> Parameters<'a> {
             .map(|parameter| parameter.value)
     }
 
+    fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        match self.raw(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(bad(format!(
+                "{name}: '{}' is neither true nor false",
+                quoted(other, 64)
+            ))),
+        }
+    }
+
+    fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        let seconds = if raw.bytes().all(|byte| byte.is_ascii_digit()) {
+            raw.parse().ok()
+        } else {
+            None
+        };
+        match seconds {
+            Some(seconds @ 1..=BLOCK_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
+            Some(_) | None => Err(bad(format!(
+                "{name}: '{}' is not a number of seconds from 1 to {BLOCK_SECONDS_MAX}",
+                quoted(raw, 64)
+            ))),
+        }
+    }
+
+    fn direction(&self) -> Result<Option<Direction>, Refusal> {
+        match self.raw("direction") {
+            None => Ok(None),
+            Some("in") => Ok(Some(Direction::In)),
+            Some("out") => Ok(Some(Direction::Out)),
+            Some("both") => Ok(Some(Direction::Both)),
+            Some(other) => Err(bad(format!(
+                "direction: '{}' is none of in, out and both",
+                quoted(other, 64)
+            ))),
+        }
+    }
+
     fn session(&self) -> Result<SessionId, Refusal> {
         let raw = self
             .raw("sessionid")
@@ -176,12 +225,22 @@ impl Call {
     pub fn parse(name: Name, target: &Target, udp_clients_max: usize) -> Result<Call, Refusal> {
         match name {
             Name::AddToken => parse_add_token(target, udp_clients_max).map(Call::AddToken),
-            Name::RevokeToken => Ok(Call::RevokeToken {
-                session: only_session(target)?,
-            }),
-            Name::AbortStream => Ok(Call::AbortStream {
-                session: only_session(target)?,
-            }),
+            Name::RevokeToken => {
+                let parameters = Parameters::read(target, &["sessionid", "abort"])?;
+                let aborts = parameters.flag("abort")?;
+                Ok(Call::RevokeToken {
+                    session: parameters.session()?,
+                    aborts,
+                })
+            }
+            Name::AbortStream => {
+                let parameters = Parameters::read(target, &["sessionid", "block"])?;
+                let block = parameters.seconds("block")?;
+                Ok(Call::AbortStream {
+                    session: parameters.session()?,
+                    block,
+                })
+            }
             Name::ListTokens => no_parameters(target).map(|()| Call::List(Rows::Tokens)),
             Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
         }
@@ -189,7 +248,7 @@ impl Call {
 }
 
 fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, Refusal> {
-    let parameters = Parameters::read(target, &["type", "sessionid", "udp-clients"])?;
+    let parameters = Parameters::read(target, &["type", "sessionid", "udp-clients", "direction"])?;
     let (http, rtp) = parse_types(parameters.raw("type"))?;
     let session = parameters.session()?;
     let clients = match (parameters.raw("udp-clients"), rtp) {
@@ -203,9 +262,13 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
             ));
         }
     };
+    let direction = parameters.direction()?;
+    if direction.is_some() && !http {
+        return Err(bad("direction is given, but type does not say http"));
+    }
     Ok(AddToken {
         session,
-        http: http.then_some(Direction::Both),
+        http: http.then_some(direction.unwrap_or(Direction::Both)),
         clients,
     })
 }
@@ -250,9 +313,9 @@ impl Relay {
                 Some(clients) => self.add_token(&add, clients),
                 None => Ok(Answer::Resolve(add)),
             },
-            Call::RevokeToken { session } => self.revoke_token(&session),
+            Call::RevokeToken { session, aborts } => self.revoke_token(&session, aborts, now),
             Call::List(rows) => Ok(Answer::List(rows)),
-            Call::AbortStream { session } => self.abort_stream(&session, now),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         }
     }
@@ -263,6 +326,7 @@ impl Relay {
         add: &AddToken,
         clients: Vec<gate::RtpTuple>,
     ) -> Result<Answer, Refusal> {
+        self.check_destinations(&clients)?;
         let Some(tokens) = &mut self.tokens else {
             return Err(framework_is_off());
         };
@@ -285,7 +349,33 @@ impl Relay {
         ))
     }
 
-    fn revoke_token(&mut self, session: &SessionId) -> Result<Answer, Refusal> {
+    /// Whoever holds the API must not be able to turn the relay on a stranger.
+    fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
+        let subnets = &self.settings.rtp_to;
+        let is_allowed = |address: &SocketAddr| {
+            subnets.is_empty() || subnets.iter().any(|subnet| subnet.contains(address.ip()))
+        };
+        match clients
+            .iter()
+            .find(|tuple| !tuple.addresses.iter().all(is_allowed))
+        {
+            None => Ok(()),
+            Some(tuple) => {
+                let detail = format!(
+                    "udp-clients: '{}' is in none of the subnets that UDP clients may be in",
+                    tuple.client
+                );
+                Err(Refusal::new(Status::Forbidden, detail))
+            }
+        }
+    }
+
+    fn revoke_token(
+        &mut self,
+        session: &SessionId,
+        aborts: bool,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
         let Some(tokens) = &mut self.tokens else {
             return Err(framework_is_off());
         };
@@ -296,6 +386,9 @@ impl Relay {
                 "sessionid: this session has no tokens",
             ));
         }
+        if aborts {
+            self.end_session(session, now);
+        }
         Ok(json(
             Status::Ok,
             &Revoked {
@@ -305,13 +398,21 @@ impl Relay {
         ))
     }
 
-    fn abort_stream(&mut self, session: &SessionId, now: Moment) -> Result<Answer, Refusal> {
+    fn abort_stream(
+        &mut self,
+        session: &SessionId,
+        block: Option<Duration>,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
         let viewers = self.end_session(session, now).ok_or_else(|| {
             Refusal::new(
                 Status::NotFound,
                 "sessionid: this session has no running stream",
             )
         })?;
+        if let Some(block) = block {
+            self.blocks.add(session, now + block, now);
+        }
         Ok(json(
             Status::Ok,
             &Aborted {
@@ -321,6 +422,9 @@ impl Relay {
         ))
     }
 }
+
+/// The longest that a session can be blocked: a day.
+const BLOCK_SECONDS_MAX: u64 = 86_400;
 
 /// After how long a client may try again when a limit is reached.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;

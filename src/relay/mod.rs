@@ -30,7 +30,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::gate::{SessionId, Tokens};
+use crate::gate::{Blocks, SessionId, Tokens};
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -80,6 +80,7 @@ pub struct Relay {
     order: std::collections::BTreeMap<u64, LiveId>,
     live_serial_next: u64,
     tokens: Option<Tokens>,
+    blocks: Blocks,
     timers: Timers,
     pool: Pool,
     /// Connections with something of their own to write.
@@ -124,6 +125,7 @@ impl Relay {
             order: std::collections::BTreeMap::new(),
             live_serial_next: 1,
             tokens,
+            blocks: Blocks::default(),
             timers: Timers::default(),
             pool: Pool {
                 bytes_left: settings.limits.buffers_bytes_max,

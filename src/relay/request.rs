@@ -91,7 +91,7 @@ impl Relay {
             },
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
-        match self.route(id, &head) {
+        match self.route(id, &head, now) {
             Err(refusal) => {
                 let reply = Reply {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,
@@ -125,7 +125,7 @@ impl Relay {
     }
 
     /// Checks a request and says what it asks for.
-    fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
+    fn route(&self, id: ConnectionId, head: &Head, now: Moment) -> Result<Wish, Refusal> {
         let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
         let wish = match segments.as_slice() {
             [] if head.method == Method::Options => Ok(Wish::Call(Call::Options {
@@ -135,8 +135,8 @@ impl Relay {
                 Status::BadRequest,
                 "the target '*' is for OPTIONS only",
             )),
-            [b"stream"] => self.route_stream(head, None),
-            [b"stream", session] => self.route_stream(head, Some(session)),
+            [b"stream"] => self.route_stream(id, head, None, now),
+            [b"stream", session] => self.route_stream(id, head, Some(session), now),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.route_call(id, head, name),
                 None => Err(not_found()),
@@ -207,7 +207,13 @@ impl Relay {
         }
     }
 
-    fn route_stream(&self, head: &Head, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+    fn route_stream(
+        &self,
+        id: ConnectionId,
+        head: &Head,
+        segment: Option<&[u8]>,
+        now: Moment,
+    ) -> Result<Wish, Refusal> {
         if head.method == Method::Options {
             return Ok(Wish::Call(Call::Options {
                 allow: STREAM_METHODS,
@@ -220,6 +226,9 @@ impl Relay {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
+        if publishes {
+            self.check_publisher(id)?;
+        }
         let session = match segment {
             Some(bytes) => {
                 api::no_parameters(&head.target)?;
@@ -228,10 +237,10 @@ impl Relay {
             None => api::only_session(&head.target)?,
         };
         if !publishes {
-            self.check_watch(&session)?;
+            self.check_watch(&session, now)?;
             return Ok(Wish::Watch { session });
         }
-        self.check_publish(&session, head)?;
+        self.check_publish(&session, head, now)?;
         let content_type = head
             .content_type
             .clone()
@@ -240,6 +249,23 @@ impl Relay {
             session,
             content_type,
         })
+    }
+
+    fn check_publisher(&self, id: ConnectionId) -> Result<(), Refusal> {
+        let peer = self
+            .connections
+            .get(id)
+            .map(|connection| connection.peer.ip());
+        let subnets = &self.settings.publish_from;
+        if subnets.is_empty()
+            || peer.is_some_and(|peer| subnets.iter().any(|subnet| subnet.contains(peer)))
+        {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Status::Forbidden,
+            "streams are taken from certain subnets only, and this host is in none of them",
+        ))
     }
 
     /// The payload of a call means nothing, and must not be taken for a request.

@@ -14,6 +14,10 @@ pub struct Settings {
     pub token_servers: Vec<Subnet>,
     /// Names under which the API may be called, besides the server's addresses.
     pub hostnames: Vec<String>,
+    /// Where sources may come from. None: from anywhere.
+    pub publish_from: Vec<Subnet>,
+    /// Where UDP clients may be. None: anywhere.
+    pub rtp_to: Vec<Subnet>,
     /// The bounds.
     pub limits: Limits,
     /// Seconds since 1970 at [`Moment::START`].
@@ -62,6 +66,8 @@ impl Settings {
         Settings {
             token_servers: config.gate.token_servers.clone(),
             hostnames: hostnames.map(|name| name.as_str().to_owned()).collect(),
+            publish_from: config.gate.publish_from.clone(),
+            rtp_to: config.gate.rtp_to.clone(),
             limits: Limits::from_config(config, connections_room),
             started_unix_seconds,
         }

@@ -24,7 +24,12 @@ struct Received<'a> {
 
 impl Relay {
     /// Whether a request may become the session's source: token, length, conflict, and room for another stream.
-    pub(super) fn check_publish(&self, session: &SessionId, head: &Head) -> Result<(), Refusal> {
+    pub(super) fn check_publish(
+        &self,
+        session: &SessionId,
+        head: &Head,
+        now: Moment,
+    ) -> Result<(), Refusal> {
         if self
             .tokens
             .as_ref()
@@ -32,6 +37,7 @@ impl Relay {
         {
             return Err(no_token());
         }
+        self.check_block(session, now)?;
         if head.framing == Framing::None {
             return Err(Refusal::new(
                 Status::LengthRequired,
@@ -52,6 +58,23 @@ impl Relay {
             ));
         }
         Ok(())
+    }
+
+    /// Whether an abort keeps everybody out of the session still.
+    pub(super) fn check_block(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
+        match self.blocks.left(session, now) {
+            None => Ok(()),
+            Some(left) => {
+                let seconds = u32::try_from(left.as_secs())
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(1);
+                Err(Refusal::busy(
+                    Status::TooManyRequests,
+                    "this session was aborted and is blocked for a while",
+                    seconds,
+                ))
+            }
+        }
     }
 
     /// The request is admitted: its stream runs from now on.

@@ -16,7 +16,7 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 
 impl Relay {
     /// Whether the session may be watched, told before anything about whether it runs; and then whether it does.
-    pub(super) fn check_watch(&self, session: &SessionId) -> Result<(), Refusal> {
+    pub(super) fn check_watch(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
         if self
             .tokens
             .as_ref()
@@ -24,6 +24,7 @@ impl Relay {
         {
             return Err(no_token());
         }
+        self.check_block(session, now)?;
         if !self.running.contains_key(session) {
             return Err(Refusal::new(
                 Status::NotFound,
