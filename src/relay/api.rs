@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Relay;
 use super::errand::without_names;
 use super::listing::Rows;
+use super::route::is_in;
 use crate::gate::{self, Direction, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 use crate::moment::Moment;
@@ -352,9 +353,7 @@ impl Relay {
     /// Whoever holds the API must not be able to turn the relay on a stranger.
     fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
         let subnets = &self.settings.rtp_to;
-        let is_allowed = |address: &SocketAddr| {
-            subnets.is_empty() || subnets.iter().any(|subnet| subnet.contains(address.ip()))
-        };
+        let is_allowed = |address: &SocketAddr| subnets.is_empty() || is_in(subnets, address.ip());
         match clients
             .iter()
             .find(|tuple| !tuple.addresses.iter().all(is_allowed))

@@ -15,12 +15,14 @@
 
 mod api;
 mod connection;
+mod deadlines;
 mod errand;
 mod frame;
 mod listing;
 mod live;
 mod report;
 mod request;
+mod route;
 mod settings;
 mod source;
 mod timers;
@@ -468,64 +470,6 @@ impl Relay {
                 self.errands.remove(&ticket);
             }
             Phase::Head(_) | Phase::Payload(_) | Phase::Listing(_) | Phase::Lingering(_) => {}
-        }
-    }
-
-    /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
-    fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
-        let limits = &self.settings.limits;
-        if connection.is_blocked && !matches!(connection.phase, Phase::Lingering(_)) {
-            return Some((
-                connection.progress + limits.viewer_stall_time,
-                "took nothing for too long",
-            ));
-        }
-        match &connection.phase {
-            Phase::Head(reader) if reader.has_begun() => Some((
-                connection.progress + limits.head_time,
-                "its request took too long",
-            )),
-            Phase::Head(_) if connection.output.is_empty() => Some((
-                connection.progress + limits.keep_alive_time,
-                "no request came",
-            )),
-            Phase::Payload(_) => Some((
-                connection.progress + limits.head_time,
-                "its request took too long",
-            )),
-            Phase::Source(source) => self.source_deadline(connection, source),
-            Phase::Lingering(lingering) => Some((lingering.until, "is done")),
-            Phase::Awaiting(_) => Some((
-                connection.progress + ERRAND_TIME,
-                "its errand took too long",
-            )),
-            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) => None,
-        }
-    }
-
-    fn rearm(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        let deadline = self.connection_deadline(connection);
-        if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
-            self.timers
-                .arm(&mut connection.armed, Owner::Connection(id), deadline);
-        }
-    }
-
-    fn connection_due(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        connection.armed.fired();
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        match self.connection_deadline(connection) {
-            Some((deadline, reason)) if deadline <= now => self.time_out(id, reason, now),
-            Some(_) => self.rearm(id),
-            None => {}
         }
     }
 

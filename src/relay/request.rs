@@ -1,38 +1,20 @@
-//! What becomes of a request: the checks in their order, the calls, the answers.
-//!
-//! The order is fixed (contract, *Points made exact*): framing, path, method, subnet and Origin, parameters, token, length, conflict.
+//! What becomes of a request: its head is read, its wish is granted or refused, the answer goes out.
 
-use std::net::IpAddr;
-
-use super::api::{self, Answer, Call, Name};
-use super::connection::{Beyond, Payload, Phase};
+use super::api::{Answer, Call, Name};
+use super::connection::{Payload, Phase};
 use super::listing::{Listing, Rows};
+use super::route::Wish;
 use super::{ConnectionId, Relay};
-use crate::gate::SessionId;
 use crate::http::{
     self, Body, Framing, Head, HeadReader, HttpDate, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::moment::Moment;
-
-/// What a request that passed its checks asks for.
-pub(super) enum Wish {
-    Call(Call),
-    Publish {
-        session: SessionId,
-        content_type: Option<String>,
-    },
-    Watch {
-        session: SessionId,
-    },
-}
 
 /// A payload that means nothing is read up to here; beyond it the call is refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
 /// RFC 9745: since when the paths without `/api` are deprecated. They always were, here: 2026-01-01.
 const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
-
-const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl Relay {
     /// The date of an answer.
@@ -122,150 +104,6 @@ impl Relay {
             Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply, now),
             Ok(Wish::Call(call)) => self.answer(id, call, reply, now),
         }
-    }
-
-    /// Checks a request and says what it asks for.
-    fn route(&self, id: ConnectionId, head: &Head, now: Moment) -> Result<Wish, Refusal> {
-        let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
-        let wish = match segments.as_slice() {
-            [] if head.method == Method::Options => Ok(Wish::Call(Call::Options {
-                allow: STREAM_METHODS,
-            })),
-            [] => Err(Refusal::framing(
-                Status::BadRequest,
-                "the target '*' is for OPTIONS only",
-            )),
-            [b"stream"] => self.route_stream(id, head, None, now),
-            [b"stream", session] => self.route_stream(id, head, Some(session), now),
-            [b"api", name] | [name] => match Name::parse(name) {
-                Some(name) => self.route_call(id, head, name),
-                None => Err(not_found()),
-            },
-            _ => Err(not_found()),
-        }?;
-        match self
-            .connections
-            .get(id)
-            .and_then(|connection| connection.is_beyond_limit)
-        {
-            Some(beyond) if !matches!(wish, Wish::Call(_)) => Err(beyond_limit(beyond)),
-            _ => Ok(wish),
-        }
-    }
-
-    fn route_call(&self, id: ConnectionId, head: &Head, name: Name) -> Result<Wish, Refusal> {
-        if head.method == Method::Options {
-            return Ok(Wish::Call(Call::Options {
-                allow: name.allow(),
-            }));
-        }
-        if !name.knows(head.method) {
-            return Err(Refusal::method(name.allow()));
-        }
-        self.check_caller(id, head)?;
-        Call::parse(
-            name,
-            &head.target,
-            self.settings.limits.tokens.udp_clients_per_session_max,
-        )
-        .map(Wish::Call)
-    }
-
-    /// Only the hosts of the token subnet call the API, and no browser on behalf of another site.
-    fn check_caller(&self, id: ConnectionId, head: &Head) -> Result<(), Refusal> {
-        if self.tokens.is_none() {
-            return Err(api::framework_is_off());
-        }
-        let peer = self
-            .connections
-            .get(id)
-            .map(|connection| connection.peer.ip());
-        if !peer.is_some_and(|peer| {
-            self.settings
-                .token_servers
-                .iter()
-                .any(|subnet| subnet.contains(peer))
-        }) {
-            return Err(Refusal::new(
-                Status::Forbidden,
-                "only the hosts of the token server's subnet may call the API",
-            ));
-        }
-        let is_known = is_own_name(&head.host, &self.settings.hostnames);
-        if !self.settings.hostnames.is_empty() && !is_known {
-            return Err(Refusal::new(
-                Status::Forbidden,
-                "the API answers under its own names and addresses only; see --hostname",
-            ));
-        }
-        match &head.origin {
-            Some(origin) if !(is_known && is_origin_of(origin, &head.host)) => Err(Refusal::new(
-                Status::Forbidden,
-                "the Origin is another site's; the API is not for its pages",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn route_stream(
-        &self,
-        id: ConnectionId,
-        head: &Head,
-        segment: Option<&[u8]>,
-        now: Moment,
-    ) -> Result<Wish, Refusal> {
-        if head.method == Method::Options {
-            return Ok(Wish::Call(Call::Options {
-                allow: STREAM_METHODS,
-            }));
-        }
-        let publishes = match head.method {
-            Method::Put | Method::Post => true,
-            Method::Get | Method::Head => false,
-            Method::Delete | Method::Options | Method::Source | Method::Other => {
-                return Err(Refusal::method(STREAM_METHODS));
-            }
-        };
-        if publishes {
-            self.check_publisher(id)?;
-        }
-        let session = match segment {
-            Some(bytes) => {
-                api::no_parameters(&head.target)?;
-                api::parse_session(bytes)?
-            }
-            None => api::only_session(&head.target)?,
-        };
-        if !publishes {
-            self.check_watch(&session, now)?;
-            return Ok(Wish::Watch { session });
-        }
-        self.check_publish(&session, head, now)?;
-        let content_type = head
-            .content_type
-            .clone()
-            .filter(|given| !is_form_type(given));
-        Ok(Wish::Publish {
-            session,
-            content_type,
-        })
-    }
-
-    fn check_publisher(&self, id: ConnectionId) -> Result<(), Refusal> {
-        let peer = self
-            .connections
-            .get(id)
-            .map(|connection| connection.peer.ip());
-        let subnets = &self.settings.publish_from;
-        if subnets.is_empty()
-            || peer.is_some_and(|peer| subnets.iter().any(|subnet| subnet.contains(peer)))
-        {
-            return Ok(());
-        }
-        Err(Refusal::new(
-            Status::Forbidden,
-            "streams are taken from certain subnets only, and this host is in none of them",
-        ))
     }
 
     /// The payload of a call means nothing, and must not be taken for a request.
@@ -510,64 +348,9 @@ fn is_deprecated(head: &Head) -> bool {
     matches!(head.target.segments.as_slice(), [name] if Name::parse(name).is_some())
 }
 
-fn not_found() -> Refusal {
-    Refusal::new(
-        Status::NotFound,
-        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
-    )
-}
-
 fn payload_too_large() -> Refusal {
     let detail = format!(
         "a call's payload means nothing, and no more than {PAYLOAD_BYTES_MAX} bytes of it are read"
     );
     Refusal::framing(Status::ContentTooLarge, detail)
-}
-
-fn beyond_limit(beyond: Beyond) -> Refusal {
-    let (status, detail) = match beyond {
-        Beyond::All => (
-            Status::ServiceUnavailable,
-            "the server has as many connections as it may",
-        ),
-        Beyond::Host => (
-            Status::TooManyRequests,
-            "this host has as many connections as it may",
-        ),
-    };
-    Refusal::busy(status, detail, api::RETRY_AFTER_SECONDS)
-}
-
-/// What curl says of any body by itself does not say what the body is.
-fn is_form_type(given: &str) -> bool {
-    let essence = given
-        .split(';')
-        .next()
-        .unwrap_or("")
-        .trim_matches([' ', '\t']);
-    essence.is_empty() || essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-}
-
-/// Whether a Host is an address, `localhost` or one of the configured names: no name that somebody else's DNS can point here.
-fn is_own_name(host: &str, names: &[String]) -> bool {
-    let name = match host.rfind(':') {
-        Some(colon) if !host.ends_with(']') => &host[..colon],
-        _ => host,
-    };
-    let address = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(name);
-    address.parse::<IpAddr>().is_ok()
-        || (names.is_empty() && name.eq_ignore_ascii_case("localhost"))
-        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
-}
-
-fn is_origin_of(origin: &str, host: &str) -> bool {
-    match origin.split_once("://") {
-        Some((scheme, authority)) => {
-            scheme.eq_ignore_ascii_case("http") && authority.eq_ignore_ascii_case(host)
-        }
-        None => false,
-    }
 }

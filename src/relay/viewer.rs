@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
 use super::source::no_token;
-use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
+use super::{ConnectionId, LiveId, Relay, SERVED_IN_ROW_MAX};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, HeadReader, Refusal, Reply, Status, Version};
@@ -284,63 +284,6 @@ impl Relay {
             .is_some_and(|live| !live.stream.has_ready())
         {
             self.resume(id);
-        }
-    }
-
-    /// A deadline that was not put off has come.
-    pub(super) fn time_out(&mut self, id: ConnectionId, reason: &'static str, now: Moment) {
-        let date = self.date(now);
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        let peer = connection.peer;
-        let reply = Reply {
-            version: Version::Http11,
-            keep_alive: false,
-            head_only: false,
-            date,
-            fields: &[],
-        };
-        match &connection.phase {
-            Phase::Head(reader) if reader.has_begun() => self.refuse(
-                id,
-                &Refusal::new(Status::RequestTimeout, reason),
-                reply,
-                now,
-            ),
-            Phase::Payload(_) => self.refuse(
-                id,
-                &Refusal::new(Status::RequestTimeout, reason),
-                reply,
-                now,
-            ),
-            Phase::Source(source) => {
-                let live = source.live;
-                if self.source_is_at_fault(id, reason, now) {
-                    self.refuse(
-                        id,
-                        &Refusal::new(Status::RequestTimeout, reason),
-                        reply,
-                        now,
-                    );
-                    self.source_lost(live, reason, now);
-                } else {
-                    self.rearm(id);
-                }
-            }
-            Phase::Viewer(_) => {
-                self.log(
-                    Level::Info,
-                    now,
-                    format_args!("event=viewer-dropped peer={peer} reason=\"{reason}\""),
-                );
-                self.close(id, now);
-            }
-            Phase::Awaiting(ticket) => {
-                let ticket = *ticket;
-                self.errand_timed_out(ticket, now);
-            }
-            Phase::Head(_) | Phase::Listing(_) | Phase::Lingering(_) => self.close(id, now),
         }
     }
 }

@@ -1,0 +1,127 @@
+//! Deadlines of connections: what has to be done about each, when, and what is said of it then.
+//!
+//! Each phase has one deadline at the most, derived from what the connection did last; see [`super::timers`] for why putting it
+//! off costs nothing.
+
+use super::connection::{Connection, Phase};
+use super::timers::Owner;
+use super::{ConnectionId, ERRAND_TIME, Level, Relay};
+use crate::http::{Refusal, Reply, Status, Version};
+use crate::moment::Moment;
+
+impl Relay {
+    /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
+    fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
+        let limits = &self.settings.limits;
+        if connection.is_blocked && !matches!(connection.phase, Phase::Lingering(_)) {
+            return Some((
+                connection.progress + limits.viewer_stall_time,
+                "took nothing for too long",
+            ));
+        }
+        match &connection.phase {
+            Phase::Head(reader) if reader.has_begun() => Some((
+                connection.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Head(_) if connection.output.is_empty() => Some((
+                connection.progress + limits.keep_alive_time,
+                "no request came",
+            )),
+            Phase::Payload(_) => Some((
+                connection.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Source(source) => self.source_deadline(connection, source),
+            Phase::Lingering(lingering) => Some((lingering.until, "is done")),
+            Phase::Awaiting(_) => Some((
+                connection.progress + ERRAND_TIME,
+                "its errand took too long",
+            )),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) => None,
+        }
+    }
+
+    pub(super) fn rearm(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let deadline = self.connection_deadline(connection);
+        if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
+            self.timers
+                .arm(&mut connection.armed, Owner::Connection(id), deadline);
+        }
+    }
+
+    pub(super) fn connection_due(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.armed.fired();
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        match self.connection_deadline(connection) {
+            Some((deadline, reason)) if deadline <= now => self.time_out(id, reason, now),
+            Some(_) => self.rearm(id),
+            None => {}
+        }
+    }
+
+    /// A deadline that was not put off has come.
+    fn time_out(&mut self, id: ConnectionId, reason: &'static str, now: Moment) {
+        let date = self.date(now);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let peer = connection.peer;
+        let reply = Reply {
+            version: Version::Http11,
+            keep_alive: false,
+            head_only: false,
+            date,
+            fields: &[],
+        };
+        match &connection.phase {
+            Phase::Head(reader) if reader.has_begun() => self.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                now,
+            ),
+            Phase::Payload(_) => self.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                now,
+            ),
+            Phase::Source(source) => {
+                let live = source.live;
+                if self.source_is_at_fault(id, reason, now) {
+                    self.refuse(
+                        id,
+                        &Refusal::new(Status::RequestTimeout, reason),
+                        reply,
+                        now,
+                    );
+                    self.source_lost(live, reason, now);
+                } else {
+                    self.rearm(id);
+                }
+            }
+            Phase::Viewer(_) => {
+                self.log(
+                    Level::Info,
+                    now,
+                    format_args!("event=viewer-dropped peer={peer} reason=\"{reason}\""),
+                );
+                self.close(id, now);
+            }
+            Phase::Awaiting(ticket) => {
+                let ticket = *ticket;
+                self.errand_timed_out(ticket, now);
+            }
+            Phase::Head(_) | Phase::Listing(_) | Phase::Lingering(_) => self.close(id, now),
+        }
+    }
+}
