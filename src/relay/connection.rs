@@ -170,4 +170,22 @@ impl Connection {
             is_beyond_limit,
         }
     }
+
+    /// Whether there is something of its own to be written, or there will be as soon as the socket takes it.
+    pub(super) fn has_output(&self) -> bool {
+        !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
+    }
+
+    /// Whether a request is arriving: its time counts from its first byte, however it drips.
+    pub(super) fn is_within_request(&self) -> bool {
+        match &self.phase {
+            Phase::Head(reader) => reader.has_begun(),
+            Phase::Payload(_) => true,
+            Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Lingering(_) => false,
+        }
+    }
 }

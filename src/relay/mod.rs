@@ -317,7 +317,7 @@ impl Relay {
             connection.is_blocked = true;
             connection.progress = now;
             self.rearm(id);
-        } else if outcome == Outcome::Open && !connection.output.is_empty() {
+        } else if outcome == Outcome::Open && connection.has_output() {
             self.queue(id);
         }
         self.settle_viewer(id, outcome);
@@ -366,7 +366,9 @@ impl Relay {
             let Some(connection) = self.connections.get_mut(id) else {
                 return &[];
             };
-            connection.progress = now;
+            if !connection.is_within_request() {
+                connection.progress = now;
+            }
             let goes_on = match &mut connection.phase {
                 Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
                 Phase::Head(_) => self.read_head(id, &mut input, now),

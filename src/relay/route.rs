@@ -50,14 +50,15 @@ impl Relay {
                 None => Err(not_found()),
             },
             _ => Err(not_found()),
-        }?;
-        match self
+        };
+        let beyond = self
             .connections
             .get(id)
-            .and_then(|connection| connection.is_beyond_limit)
-        {
-            Some(beyond) if !matches!(wish, Wish::Call(_)) => Err(beyond_limit(beyond)),
-            _ => Ok(wish),
+            .and_then(|connection| connection.is_beyond_limit);
+        match (wish, beyond) {
+            (Ok(Wish::Call(call)), _) => Ok(Wish::Call(call)),
+            (_, Some(beyond)) => Err(beyond_limit(beyond)),
+            (wish, None) => wish,
         }
     }
 

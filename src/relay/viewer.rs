@@ -142,9 +142,15 @@ impl Relay {
                 .push(&viewer_head(media_type, &phase.reply));
             phase.owes_head = false;
         }
-        match (live.stream.supply(phase.viewer), &mut phase.framing) {
+        // What is promised must be in the buffer still when a viewer that fell out of it goes on after the end.
+        let turn_bytes = TURN_BYTES_MAX.min(self.settings.limits.stream.buffer_bytes / 4);
+        let owed = match &phase.framing {
+            Outgoing::Chunked(chunk) => chunk.content_left(),
+            Outgoing::UntilClose => 0,
+        };
+        match (live.stream.supply(phase.viewer, owed), &mut phase.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                if let Some(bytes) = NonZeroU32::new(bytes.min(TURN_BYTES_MAX) as u32) {
+                if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
                     chunk.begin(bytes);
                     if let Some(cursor) = live.stream.cursor(phase.viewer) {
                         self.frame.lay(phase.live, &live.stream, cursor, chunk);
@@ -156,7 +162,7 @@ impl Relay {
             }
             (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end, now),
             // An open chunk whose bytes will never come: it tells the viewer that the stream is broken.
-            (Supply::Ended(End::Lost), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
+            (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
                 self.end_viewer(id, End::Lost, now)
             }
             (

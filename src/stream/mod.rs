@@ -114,6 +114,8 @@ pub struct Stream<C> {
     rest_bytes: usize,
     /// Viewers whose unit could not be finished.
     cut: Vec<C>,
+    /// The offset at which the bytes begin that arrived last.
+    newest_piece: u64,
     figures: Figures,
     rate: Rate,
     told_of_large_group: bool,
@@ -137,6 +139,7 @@ impl<C: Copy> Stream<C> {
             pace_floor: 0,
             rest_bytes: 0,
             cut: Vec::new(),
+            newest_piece: 0,
             figures: Figures::default(),
             rate: Rate::default(),
             told_of_large_group: false,
@@ -200,6 +203,7 @@ impl<C: Copy> Stream<C> {
         self.figures.bytes_received += bytes.len() as u64;
         self.rate.count(bytes.len(), now.since(self.started));
         self.wake();
+        self.newest_piece = self.buffer.newest();
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.buffer.needs_block() {
@@ -334,8 +338,10 @@ impl<C: Copy> Stream<C> {
     }
 
     /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest of its unit is sent.
-    pub fn supply(&mut self, id: ViewerId<C>) -> Supply {
-        self.catch_up(id);
+    /// `owed` bytes have been promised to it already, by a chunk that is open: once the stream has ended, it goes on early enough
+    /// to get them.
+    pub fn supply(&mut self, id: ViewerId<C>, owed: usize) -> Supply {
+        self.catch_up(id, owed);
         let Some(viewer) = self.viewers.get(id) else {
             return Supply::UpToDate;
         };
@@ -350,26 +356,31 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    fn catch_up(&mut self, id: ViewerId<C>) {
-        let newest = self.buffer.newest();
+    fn catch_up(&mut self, id: ViewerId<C>, owed: usize) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
         if !viewer.has_fallen() || !viewer.lead.rest().is_empty() {
             return;
         }
-        let needs_header = viewer.header_seen != Some(self.points.header_end);
-        let nothing_back = Back {
-            offset_max: u64::MAX,
+        let offset_max = match self.end {
+            None => u64::MAX,
+            Some(_) => self.buffer.newest().saturating_sub(owed as u64),
+        };
+        let back = Back {
+            offset_max,
             moment_max: Moment::after_start(Duration::MAX),
         };
-        let (cursor, lead) = match self.points.told {
-            Told::Known(_) => self
-                .points
-                .start(&nothing_back, needs_header)
-                .unwrap_or((newest, Rc::from([]))),
-            Told::Undecided | Told::Unknown => (newest, Rc::from([])),
+        let needs_header = viewer.header_seen != Some(self.points.header_end);
+        let start = match self.points.told {
+            Told::Known(_) => self.points.start(&back, needs_header),
+            Told::Undecided | Told::Unknown => None,
         };
+        // Without any point: at the live edge, which is where the newest piece begins.
+        let (cursor, lead) = start.unwrap_or_else(|| {
+            let live_edge = self.newest_piece.min(offset_max);
+            (live_edge.max(self.buffer.oldest()), Rc::from([]))
+        });
         viewer.position = Position::At(cursor);
         viewer.lead = Lead::new(lead);
         viewer.header_seen = Some(self.points.header_end);
@@ -435,7 +446,7 @@ impl<C: Copy> Stream<C> {
 
     /// The viewer's turn is over; it goes where it belongs now.
     pub fn settle(&mut self, id: ViewerId<C>, outcome: Outcome) {
-        let supply = self.supply(id);
+        let supply = self.supply(id, 0);
         let Some(viewer) = self.viewers.get(id) else {
             return;
         };

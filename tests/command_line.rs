@@ -1,0 +1,318 @@
+//! The command line, the start and the end of the server.
+
+mod support;
+
+use std::net::TcpListener;
+use std::process::Output;
+
+use support::client::Client;
+use support::media::media;
+use support::server::{Server, command};
+use support::streaming::{Source, Viewer};
+use support::until;
+
+/// Runs the program to its end. Only for arguments with which it does not stay.
+fn run(options: &[&str]) -> Output {
+    let mut child = command(options).spawn().expect("the program starts");
+    until(&format!("the program ends with {options:?}"), || {
+        child.try_wait().expect("a child")
+    });
+    child.wait_with_output().expect("its output")
+}
+
+/// Checks that these arguments get status 2 and one line on stderr that holds all of `says`.
+#[track_caller]
+fn assert_bad(options: &[&str], says: &[&str]) {
+    let output = run(options);
+    let line = only_line(&output);
+    assert_eq!(output.status.code(), Some(2), "{options:?}: {line}");
+    for words in says {
+        assert!(
+            line.contains(words),
+            "{options:?}: nothing of {words:?} in {line:?}"
+        );
+    }
+}
+
+#[track_caller]
+fn only_line(output: &Output) -> String {
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let text = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(text.lines().count(), 1, "not one line: {text:?}");
+    text
+}
+
+#[test]
+fn help_goes_to_stdout_and_names_every_option_of_the_contract() {
+    let output = run(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    for option in ["--token-server", "--listen", "--rtp", "--help", "--version"] {
+        assert!(help.contains(option), "no {option} in the help");
+    }
+}
+
+#[test]
+fn version_goes_to_stdout() {
+    let output = run(&["--version"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+    let version = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(version, format!("tollgate {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
+    assert_bad(&["--no-such-option"], &["no-such-option"]);
+    assert_bad(&["--lisen=127.0.0.1:0"], &["lisen"]);
+    assert_bad(&["stray"], &["stray"]);
+    assert_bad(&["-x"], &["x"]);
+    assert_bad(&["--listen"], &["--listen"]);
+    assert_bad(&["--listen="], &["--listen"]);
+    assert_bad(&["--listen=8000"], &["--listen", "8000"]);
+    assert_bad(&["--listen=127.0.0.1:65536"], &["--listen", "65536"]);
+    assert_bad(
+        &["--listen=localhost:8000"],
+        &["--listen", "localhost:8000"],
+    );
+    assert_bad(&["--rtp=on"], &["--rtp", "on"]);
+    assert_bad(&["--rtp=off", "--rtp=off"], &["--rtp"]);
+    assert_bad(&["--help=me"], &["--help"]);
+    assert_bad(&["--connections=0"], &["--connections", "0"]);
+    assert_bad(&["--connections=-1"], &["--connections", "-1"]);
+    assert_bad(&["--connections=many"], &["--connections", "many"]);
+    assert_bad(&["--buffer=8X"], &["--buffer", "8X"]);
+    assert_bad(&["--head-time=soon"], &["--head-time", "soon"]);
+    assert_bad(&["--source-idle-time=-1"], &["--source-idle-time", "-1"]);
+}
+
+#[test]
+fn bad_subnets_are_refused_with_what_was_probably_meant() {
+    assert_bad(
+        &["--token-server=10.1.2.3/8"],
+        &["--token-server", "10.1.2.3/8", "10.0.0.0/8"],
+    );
+    assert_bad(
+        &["--token-server=10.1.2.3/255.0.0.0"],
+        &["10.1.2.3/255.0.0.0", "10.0.0.0/"],
+    );
+    assert_bad(&["--token-server=fd00::1/8"], &["fd00::1/8", "fd00::/8"]);
+    assert_bad(&["--token-server=10.0.0.0/255.0.255.0"], &["255.0.255.0"]);
+    assert_bad(&["--token-server=10.0.0.0/0.0.0.255"], &["0.0.0.255"]);
+    assert_bad(&["--token-server=10.0.0.0/33"], &["10.0.0.0/33"]);
+    assert_bad(&["--token-server=fd00::/129"], &["fd00::/129"]);
+    assert_bad(&["--token-server=fd00::/255.0.0.0"], &["fd00::/255.0.0.0"]);
+    assert_bad(&["--token-server=10.0.0/8"], &["10.0.0/8"]);
+    assert_bad(&["--token-server=10.0.0.0/+8"], &["10.0.0.0/+8"]);
+    assert_bad(&["--token-server=10.0.0.0/"], &["10.0.0.0/"]);
+    assert_bad(&["--token-server=example.org"], &["example.org"]);
+    assert_bad(&["--token-server="], &["--token-server"]);
+    assert_bad(
+        &["--token-server=127.0.0.1/32", "--token-server=nonsense"],
+        &["nonsense"],
+    );
+}
+
+#[test]
+fn control_characters_of_an_argument_do_not_reach_the_terminal() {
+    assert_bad(&["--listen=\u{1b}[31mred\nsecond line"], &["--listen"]);
+    let output = run(&["--\u{1b}[31m\n"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!only_line(&output).contains('\u{1b}'));
+}
+
+#[test]
+fn masks_are_prefixes_or_dotted_and_a_bare_address_is_one_host() {
+    for (subnet, status) in [
+        ("127.0.0.0/8", 200),
+        ("127.0.0.0/255.0.0.0", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1/255.255.255.255", 200),
+        ("0.0.0.0/0", 200),
+        ("127.0.0.2", 403),
+        ("127.0.0.2/31", 403),
+        ("127.0.0.0/31", 200),
+        ("128.0.0.0/255.0.0.0", 403),
+        ("fd00::/8", 403),
+    ] {
+        let server = Server::start(&[&format!("--token-server={subnet}")]);
+        assert_eq!(
+            server.request("GET", "/api/list-tokens").status(),
+            status,
+            "{subnet}"
+        );
+    }
+}
+
+#[test]
+fn a_value_may_be_its_own_argument() {
+    let server = Server::start(&["--token-server", "127.0.0.1/32"]);
+    assert_eq!(server.request("GET", "/api/list-tokens").status(), 200);
+}
+
+#[test]
+fn a_listener_that_cannot_be_bound_gets_one_line_and_status_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let output = run(&[
+        &format!("--listen={address}"),
+        "--token-server=127.0.0.1/32",
+        "--rtp=off",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(only_line(&output).contains(&address));
+}
+
+#[test]
+fn each_listener_is_told_with_the_address_really_bound_and_serves() {
+    let server = Server::start(&["--listen=127.0.0.1:0", "--listen=127.0.0.2:0"]);
+    assert_eq!(server.listeners.len(), 2);
+    for address in &server.listeners {
+        assert_ne!(address.port(), 0);
+        Client::connect(*address).assert_usable();
+    }
+}
+
+#[test]
+fn the_rtp_socket_is_bound_with_a_token_server_only() {
+    let gated = Server::gated(&["--rtp=127.0.0.1:0"]);
+    assert_ne!(gated.rtp.expect("a line `listening rtp`").port(), 0);
+    let open = Server::start(&["--rtp=127.0.0.1:0"]);
+    Client::connect(open.address()).assert_usable();
+    let lines = open.stderr();
+    assert!(
+        !lines.iter().any(|line| line.starts_with("listening rtp")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_server_without_a_gate_says_so_at_its_start_and_streams_for_anyone() {
+    let open = Server::start(&[]);
+    open.await_line(&["warn", "--token-server"]);
+    let mut source = Source::open(open.address(), "/stream/anything");
+    source.send(b"first");
+    let mut viewer = Viewer::ask(open.address(), "/stream/anything");
+    viewer.head();
+    source.send(b"second");
+    assert_eq!(source.finish().status(), 200);
+    let (content, _) = viewer.read_to_end();
+    assert!(content.ends_with(b"second"));
+
+    let gated = Server::gated(&[]);
+    Client::connect(gated.address()).assert_usable();
+    let lines = gated.stderr();
+    assert!(!lines.iter().any(|line| line.contains("warn")), "{lines:?}");
+}
+
+#[test]
+fn told_to_end_it_gives_viewers_what_is_buffered_and_a_clean_end() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::gated(&[]);
+        server.admit("demo");
+        let mut source = Source::open(server.address(), "/stream/demo");
+        let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+        server.await_viewers("demo", 1);
+        // More than the sockets between take while nobody reads: the rest is in the stream's buffer when the signal comes.
+        let media = media(1, 6 << 20);
+        source.send(&media);
+        until("all of it has arrived", || {
+            (server.stream("demo")?["bytes_received"] == media.len()).then_some(())
+        });
+        let mut idle = Client::connect(server.address());
+        idle.assert_usable();
+        server.signal(signal);
+        viewer.assert_rest(&media);
+        idle.rest();
+        source.into_client().rest();
+        assert_eq!(server.exit_status().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn told_to_end_it_takes_no_new_clients() {
+    let mut server = Server::gated(&[]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let stalled = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    source.send(&media(1, 7 << 20));
+    until("there is enough to keep the server", || {
+        (server.stream("demo")?["bytes_received"] == 7 << 20).then_some(())
+    });
+    server.signal("TERM");
+    // The source's end shows that the signal has come; the viewer, who reads nothing, keeps the server for a while.
+    source.into_client().rest();
+    let refused = until("nobody is let in", || {
+        match std::net::TcpStream::connect(server.address()) {
+            Err(_) => Some(true),
+            Ok(_) => None,
+        }
+    });
+    assert!(refused);
+    drop(stalled);
+    assert_eq!(server.exit_status().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut server = Server::gated(&[]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    source.send(&media(1, 7 << 20));
+    until("there is enough to keep the server", || {
+        (server.stream("demo")?["bytes_received"] == 7 << 20).then_some(())
+    });
+    server.signal("TERM");
+    source.into_client().rest();
+    server.signal("TERM");
+    server.exit_status();
+    // It had more to send, and did not wait for who would take it.
+    let (content, end) = viewer.read_to_end();
+    assert!(content.len() < 7 << 20);
+    assert_eq!(end, support::response::End::CutShort);
+}
+
+#[test]
+fn an_idle_server_ends_at_once_with_status_0() {
+    let mut server = Server::start(&[]);
+    server.signal("TERM");
+    assert_eq!(server.exit_status().code(), Some(0));
+}
+
+#[test]
+fn what_a_client_sends_begins_no_line_of_the_log() {
+    let server = Server::gated(&["--log=debug"]);
+    let session = "x%0d%0alistening%20http%20127.0.0.1:1";
+    let target = format!("/api/add-token?type=http&sessionid={session}");
+    server.request("POST", &target).assert_problem(400, &[]);
+    let name = "listening http 127.0.0.1:1";
+    let mut client = Client::connect(server.address());
+    client.send(format!(
+        "GET /{name} HTTP/1.1\r\nHost: h\r\nUser-Agent: \u{9b}31m\r\n\r\n"
+    ));
+    client.response("GET");
+    server.admit("secret-session");
+    let source = Source::open(server.address(), "/stream/secret-session");
+    assert_eq!(source.finish().status(), 200);
+    server.await_end_of_stream("secret-session");
+    let lines = server.stderr();
+    let told = lines
+        .iter()
+        .filter(|line| line.starts_with("listening http"));
+    assert_eq!(told.count(), 1, "{lines:?}");
+    for line in &lines {
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+        assert!(
+            !line.contains("secret-session"),
+            "a sessionid is a secret: {line:?}"
+        );
+    }
+}

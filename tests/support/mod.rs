@@ -1,0 +1,39 @@
+//! What the integration tests share: the server as a process of its own, and clients that behave or misbehave.
+//!
+//! Everything waits for a condition and gives up after [`PATIENCE`]; nothing passes because time has passed.
+
+// Each file of tests compiles this module for itself, and uses its own part of it.
+#![allow(dead_code)]
+
+pub mod client;
+pub mod crowd;
+pub mod media;
+pub mod process;
+pub mod response;
+pub mod server;
+pub mod streaming;
+
+use std::time::{Duration, Instant};
+
+/// How long to wait for what must happen. It ends a test that would fail; it never makes one pass.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks `check` again and again until it has an answer.
+pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = check() {
+            return answer;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "did not happen within {PATIENCE:?}: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether this machine has the address `::1`; what needs a second host beside 127.0.0.1 uses it.
+pub fn has_ipv6() -> bool {
+    std::net::TcpListener::bind("[::1]:0").is_ok()
+}
