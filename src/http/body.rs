@@ -2,6 +2,7 @@
 //!
 //! Lends the content out of the bytes that it is handed; keeps none of it.
 
+use super::head::is_token_byte;
 use super::refusal::Refusal;
 use super::response::Status;
 
@@ -56,11 +57,10 @@ enum State {
     /// Behind a chunk's data.
     DataCr,
     DataLf,
-    /// In the trailer section, at a line of which `line_bytes` have been read; `bytes` of the section in all.
+    /// In the trailer section, of which `bytes` have been read.
     Trailer {
-        line_bytes: u16,
+        place: TrailerPlace,
         bytes: u16,
-        after_cr: bool,
     },
     End,
 }
@@ -70,6 +70,19 @@ enum SizePlace {
     Digits,
     Extension,
     Lf,
+}
+
+/// Where in the trailer section: it is made of fields, like a head, and is ended by an empty line. Anything else there is not a
+/// trailer but perhaps somebody's next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TrailerPlace {
+    LineStart,
+    Name,
+    Value,
+    /// Behind the CR of a field.
+    FieldLf,
+    /// Behind the CR of the empty line.
+    LastLf,
 }
 
 /// The longest first line of a chunk, and the longest trailer section. Nobody uses either; the bound is against those who would misuse them.
@@ -176,36 +189,11 @@ fn step(state: State, byte: u8) -> Result<State, Refusal> {
         State::DataCr | State::DataLf => Err(malformed(
             "a chunk's data is not followed by CRLF where its size says that it ends",
         )),
-        State::Trailer {
-            line_bytes,
-            bytes,
-            after_cr,
-        } => {
+        State::Trailer { place, bytes } => {
             if bytes >= TRAILER_BYTES_MAX {
                 return Err(malformed("the trailer section is longer than 8192 bytes"));
             }
-            let bytes = bytes + 1;
-            match byte {
-                b'\n' if after_cr && line_bytes == 0 => Ok(State::End),
-                b'\n' if after_cr => Ok(State::Trailer {
-                    line_bytes: 0,
-                    bytes,
-                    after_cr: false,
-                }),
-                _ if after_cr => Err(malformed("a CR without its LF in the trailer section")),
-                b'\n' => Err(malformed("an LF without its CR in the trailer section")),
-                b'\r' => Ok(State::Trailer {
-                    line_bytes,
-                    bytes,
-                    after_cr: true,
-                }),
-                b'\t' | b' '..=0x7e | 0x80..=0xff => Ok(State::Trailer {
-                    line_bytes: line_bytes + 1,
-                    bytes,
-                    after_cr: false,
-                }),
-                _ => Err(malformed("a control character in the trailer section")),
-            }
+            trailer_step(place, bytes + 1, byte)
         }
         State::Length { .. } | State::Data { .. } | State::UntilClose | State::End => Ok(state),
     }
@@ -248,13 +236,31 @@ fn size_step(
         }
         (SizePlace::Digits | SizePlace::Extension, b'\r') => Ok(state(SizePlace::Lf)),
         (SizePlace::Lf, b'\n') if size == 0 => Ok(State::Trailer {
-            line_bytes: 0,
+            place: TrailerPlace::LineStart,
             bytes: 0,
-            after_cr: false,
         }),
         (SizePlace::Lf, b'\n') => Ok(State::Data { left: size }),
         _ => Err(malformed(
             "a chunk's first line is not a size in hexadecimal digits and CRLF",
+        )),
+    }
+}
+
+/// One byte of the trailer section, whose fields mean nothing here.
+fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<State, Refusal> {
+    let state = |place| Ok(State::Trailer { place, bytes });
+    match (place, byte) {
+        (TrailerPlace::LineStart, b'\r') => state(TrailerPlace::LastLf),
+        (TrailerPlace::LastLf, b'\n') => Ok(State::End),
+        (TrailerPlace::Name, b':') => state(TrailerPlace::Value),
+        (TrailerPlace::LineStart | TrailerPlace::Name, byte) if is_token_byte(byte) => {
+            state(TrailerPlace::Name)
+        }
+        (TrailerPlace::Value, b'\r') => state(TrailerPlace::FieldLf),
+        (TrailerPlace::Value, b'\t' | b' '..=0x7e | 0x80..=0xff) => state(TrailerPlace::Value),
+        (TrailerPlace::FieldLf, b'\n') => state(TrailerPlace::LineStart),
+        _ => Err(malformed(
+            "what follows the last chunk is neither a trailer field nor the empty line that ends the body",
         )),
     }
 }

@@ -315,6 +315,8 @@ fn split_request_line(line: &str) -> Result<(&str, &str, Option<Version>), Refus
     let version = match version.as_bytes() {
         b"HTTP/1.1" => Some(Version::Http11),
         b"HTTP/1.0" => Some(Version::Http10),
+        // A later minor version is answered as the highest one that is known (RFC 9110 section 2.5).
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Some(Version::Http11),
         [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => None,
         _ => {
             return Err(malformed(format!(
@@ -326,7 +328,7 @@ fn split_request_line(line: &str) -> Result<(&str, &str, Option<Version>), Refus
     Ok((method, target, version))
 }
 
-fn is_token_byte(byte: u8) -> bool {
+pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

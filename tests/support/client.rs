@@ -180,6 +180,12 @@ impl Client {
         std::mem::take(&mut self.received)
     }
 
+    /// Waits for the beginning of an answer; nothing, if the connection ends without one.
+    #[track_caller]
+    pub fn answers(&mut self) -> Option<()> {
+        (self.receive() == Arrival::Bytes).then_some(())
+    }
+
     /// Checks that the server closes the connection, without another byte and without a reset.
     #[track_caller]
     pub fn assert_closed(&mut self) {
