@@ -44,6 +44,7 @@ use frame::Frame;
 pub use live::Live;
 use report::Report;
 pub use report::{Level, ReportLimits};
+use route::is_in;
 pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
 
@@ -159,9 +160,14 @@ impl Relay {
         } else {
             None
         };
-        if self.is_closing
-            || self.connections.len() >= limits.connections_max + CONNECTIONS_BEYOND_MAX
-        {
+        // Half of what lies beyond is kept for those who may call the API: strangers cannot keep the operator out.
+        let may_call = is_in(&self.settings.token_servers, peer.ip());
+        let beyond_max = if may_call {
+            CONNECTIONS_BEYOND_MAX
+        } else {
+            CONNECTIONS_BEYOND_MAX / 2
+        };
+        if self.is_closing || self.connections.len() >= limits.connections_max + beyond_max {
             return None;
         }
         *self.hosts.entry(peer.ip()).or_insert(0) += 1;
