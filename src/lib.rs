@@ -9,6 +9,7 @@
 //! server      THE SHELL: sockets, clock, signals, and nothing else
 //! relay       THE CORE: the whole server without a socket or a clock
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
+//! rtp         RTP and RTCP packets, order, MPEG-TS over RTP, pacing
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, subnets
@@ -27,6 +28,7 @@ pub mod gather;
 pub mod http;
 pub mod moment;
 pub mod relay;
+pub mod rtp;
 pub mod server;
 pub mod slots;
 pub mod stream;

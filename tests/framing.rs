@@ -4,12 +4,11 @@
 //! proper request itself.
 
 mod support;
-mod vectors;
 
 use support::client::Client;
 use support::server::Server;
 use support::until;
-use vectors::{Outcome, VECTORS, Vector};
+use support::vectors::{Outcome, VECTORS, Vector};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 

@@ -158,7 +158,7 @@ fn a_source_that_drips_is_lost_as_a_silent_one() {
 
 #[test]
 fn a_head_that_does_not_end_ends_the_connection() {
-    let server = Server::start(&["--head-time=0.5"]);
+    let server = Server::start(&["--head-time=0.5", "--keep-alive-time=0.5"]);
     for beginning in ["", "G", "GET / HTTP/1.1\r\nHost: h\r\nX: "] {
         let mut slow = Client::connect(server.address());
         slow.send(beginning);

@@ -1,4 +1,5 @@
 //! placeholder
+pub mod mpegts;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     pub offset: u64,

@@ -12,6 +12,7 @@ pub mod process;
 pub mod response;
 pub mod server;
 pub mod streaming;
+pub mod vectors;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,18 @@
+//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace.
+//!
+//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or who receives.
+
+mod pacing;
+mod packet;
+mod packetiser;
+mod reorder;
+mod sequence;
+
+pub use pacing::Pacing;
+pub use packet::{Control, Malformed, Packet, is_control};
+pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
+pub use reorder::Reorder;
+pub use sequence::{Probation, Sequence};
+
+/// MPEG-TS (RFC 3551 section 6).
+pub const PAYLOAD_TYPE_MPEG_TS: u8 = 33;

@@ -1,0 +1,348 @@
+//! The pace of an MPEG-TS stream: which of its bytes are due, by its own clock (PCR; ISO/IEC 13818-1 section 2.4.2).
+//!
+//! The bytes stay where they are; this only reads the clock references out of them as they arrive, and answers up to which offset
+//! they may be sent. A body that comes faster than real time is let out at the pace of its clock; one that comes in real time is
+//! not held back by more than about one interval between references; without a clock, bytes are due when they arrive.
+//!
+//! `sent <= due <= arrived`, and the marks ascend in offset and in time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::format::mpegts::Aligner;
+use crate::moment::Moment;
+
+/// The clock's ticks in a second.
+const TICKS_PER_SECOND: u64 = 27_000_000;
+/// Where it wraps.
+const TICKS_WRAP: u64 = (1 << 33) * 300;
+/// References that lie further apart, or go back, are a jump: the clock starts anew there.
+const JUMP_TICKS: u64 = TICKS_PER_SECOND;
+/// What is let out together: nobody receives a whole key frame in one burst.
+const GROUP: Duration = Duration::from_millis(10);
+/// How far a source may be behind its own clock before the clock is set anew. Less than this it catches up.
+const LATE_MAX: Duration = Duration::from_millis(200);
+/// A clock that says nothing for so long, or so many bytes, is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+const SILENCE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// References that are remembered; beyond it every other is forgotten.
+const MARKS_MAX: usize = 4096;
+
+/// When the bytes of a stream are due.
+#[derive(Debug, Default)]
+pub struct Pacing {
+    aligner: Aligner,
+    /// The PID whose references count: the first that had one, until it falls silent.
+    clock_pid: Option<u16>,
+    newest_ticks: u64,
+    /// Time on the stream's own time line, which goes on over wraps and jumps.
+    newest_time: Duration,
+    marks: VecDeque<Mark>,
+    /// Between the newest two references: the time, and the bytes.
+    interval: (Duration, u64),
+    /// The mark that was passed last.
+    passed: Option<Mark>,
+    /// The moment at which the time line's zero was, or would have been.
+    zero: Option<Zero>,
+    arrived: u64,
+    due: u64,
+    heard_at: Moment,
+    has_ended: bool,
+}
+
+/// A clock reference: the byte at `offset` is due at `time`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    offset: u64,
+    time: Duration,
+}
+
+/// Where the time line lies in the server's time: `time` on it was at `moment`.
+#[derive(Clone, Copy, Debug)]
+struct Zero {
+    time: Duration,
+    moment: Moment,
+}
+
+impl Zero {
+    fn moment_of(&self, time: Duration) -> Moment {
+        match time.checked_sub(self.time) {
+            Some(later) => self.moment + later,
+            None => self.moment,
+        }
+    }
+
+    fn time_at(&self, now: Moment) -> Duration {
+        self.time + now.since(self.moment)
+    }
+}
+
+impl Pacing {
+    /// The pace of bytes from `offset` on.
+    pub fn new(offset: u64) -> Pacing {
+        Pacing {
+            arrived: offset,
+            due: offset,
+            ..Pacing::default()
+        }
+    }
+
+    /// The stream's next bytes have arrived.
+    pub fn feed(&mut self, bytes: &[u8], now: Moment) {
+        let start = self.arrived;
+        self.arrived += bytes.len() as u64;
+        let mut aligner = std::mem::take(&mut self.aligner);
+        aligner.feed(bytes, |at, packet| {
+            if let Some(ticks) = packet.clock_reference() {
+                let offset = start.saturating_add_signed(at);
+                self.hear(packet.pid(), ticks, packet.is_discontinuous(), offset, now);
+            }
+        });
+        self.aligner = aligner;
+        self.forget_silent_clock(now);
+    }
+
+    /// Nothing more comes: what is left is due when its time has come.
+    pub fn finish(&mut self) {
+        self.has_ended = true;
+        let Some(last) = self.marks.back().copied() else {
+            return;
+        };
+        // Behind the last reference, the pace between the last two goes on.
+        let bytes = u128::from(self.arrived.saturating_sub(last.offset));
+        let (interval, interval_bytes) = self.interval;
+        let nanoseconds = (interval.as_nanos() * bytes)
+            .checked_div(u128::from(interval_bytes))
+            .unwrap_or(0);
+        let rest = Duration::from_nanos(nanoseconds as u64).min(SILENCE_MAX);
+        self.marks.push_back(Mark {
+            offset: self.arrived,
+            time: last.time + rest,
+        });
+    }
+
+    fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Moment) {
+        if *self.clock_pid.get_or_insert(pid) != pid {
+            return;
+        }
+        let passed = (ticks + TICKS_WRAP - self.newest_ticks) % TICKS_WRAP;
+        let is_first = self.marks.is_empty() && self.passed.is_none();
+        // Over a jump no time passes that anybody knows of.
+        let goes_on = !is_first && !is_discontinuous && passed <= JUMP_TICKS;
+        if goes_on {
+            self.newest_time +=
+                Duration::from_nanos(passed * 1000 / (TICKS_PER_SECOND / 1_000_000));
+        }
+        self.newest_ticks = ticks;
+        self.heard_at = now;
+        if self.marks.len() >= MARKS_MAX {
+            let mut keep = false;
+            self.marks.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.marks.push_back(Mark {
+            offset,
+            time: self.newest_time,
+        });
+        let time = self.newest_time;
+        let is_late = |zero: &Zero| zero.moment_of(time) + LATE_MAX < now;
+        // A source that is late by its own clock goes on from here; it does not burst to catch up.
+        if self.zero.as_ref().is_none_or(is_late) && self.marks.len() == 1 {
+            self.zero = Some(Zero { time, moment: now });
+        }
+    }
+
+    fn forget_silent_clock(&mut self, now: Moment) {
+        let last = self
+            .marks
+            .back()
+            .or(self.passed.as_ref())
+            .map_or(0, |mark| mark.offset);
+        let is_silent = now.since(self.heard_at) > SILENCE_MAX
+            || self.arrived.saturating_sub(last) > SILENCE_BYTES_MAX;
+        if self.clock_pid.is_some() && is_silent && self.marks.is_empty() {
+            self.clock_pid = None;
+            self.passed = None;
+            self.zero = None;
+        }
+    }
+
+    /// Up to which offset bytes are due: never less than before.
+    pub fn due(&mut self, now: Moment) -> u64 {
+        let due = self.due_by_clock(now);
+        self.due = self.due.max(due);
+        self.due
+    }
+
+    fn due_by_clock(&mut self, now: Moment) -> u64 {
+        let Some(zero) = self.zero else {
+            return self.arrived;
+        };
+        let time = zero.time_at(now);
+        while let Some(mark) = self.marks.front().copied()
+            && mark.time <= time
+        {
+            self.marks.pop_front();
+            self.passed = Some(mark);
+        }
+        match (self.passed, self.marks.front()) {
+            (Some(passed), Some(next)) => between(passed, *next, time),
+            // Ahead of the first reference: it leads up to that.
+            (None, Some(next)) => next.offset,
+            // Behind the last: its interval is not known yet, and a live source is not to be held back for it.
+            (_, None) => self.arrived,
+        }
+    }
+
+    /// When more will be due, if nothing arrives; `None` if everything is.
+    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+        let zero = self.zero?;
+        let next = self.marks.front()?;
+        let at = zero.moment_of(next.time);
+        Some(if self.passed.is_some() {
+            at.min(now + GROUP)
+        } else {
+            at
+        })
+    }
+
+    /// Whether the stream has ended and all of it is due.
+    pub fn is_over(&self) -> bool {
+        self.has_ended && self.marks.is_empty()
+    }
+}
+
+/// Bytes are due evenly between two references.
+fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
+    let interval = next.time.saturating_sub(passed.time).as_nanos();
+    let elapsed = time.saturating_sub(passed.time).as_nanos().min(interval);
+    let bytes = u128::from(next.offset.saturating_sub(passed.offset));
+    match (bytes * elapsed).checked_div(interval) {
+        Some(share) => passed.offset + share as u64,
+        None => next.offset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    /// Packets of which every tenth carries a reference, `interval` milliseconds after the one before.
+    fn stream(references: u64, interval: u64, first_ticks: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in 0..references * 10 {
+            let mut packet = [0xff; PACKET_BYTES];
+            packet[..4].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x10]);
+            if number % 10 == 0 {
+                let ticks = (first_ticks + number / 10 * interval * 27_000) % TICKS_WRAP;
+                let (base, extension) = (ticks / 300, ticks % 300);
+                packet[3] = 0x30;
+                packet[4..6].copy_from_slice(&[7, 0x10]);
+                packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+                packet[10] = (base as u8 & 1) << 7 | 0x7e | (extension >> 8) as u8;
+                packet[11] = extension as u8;
+            }
+            bytes.extend(packet);
+        }
+        bytes
+    }
+
+    /// Lets a stream out, whole at the start, and says when it was all out and how large the largest group was.
+    fn let_out(bytes: &[u8]) -> (u64, u64) {
+        let mut pacing = Pacing::new(0);
+        pacing.feed(bytes, at(5));
+        pacing.finish();
+        let (mut now, mut sent, mut largest) = (at(5), 0, 0);
+        while sent < bytes.len() as u64 {
+            let due = pacing.due(now);
+            assert!(due >= sent && due <= bytes.len() as u64);
+            largest = largest.max(due - sent);
+            sent = due;
+            if let Some(deadline) = pacing.deadline(now) {
+                assert!(deadline > now, "a deadline that does not move on");
+                now = deadline;
+            }
+        }
+        assert!(pacing.is_over());
+        (now.since(at(5)).as_millis() as u64, largest)
+    }
+
+    #[test]
+    fn a_body_that_comes_at_once_goes_out_over_its_length_in_small_groups() {
+        for first_ticks in [0, 12_345, TICKS_WRAP - 27_000_000] {
+            let bytes = stream(100, 40, first_ticks);
+            let (milliseconds, largest) = let_out(&bytes);
+            assert!((3_990..=4_010).contains(&milliseconds), "{milliseconds} ms");
+            assert!(
+                largest <= 3 * PACKET_BYTES as u64,
+                "{largest} bytes at once"
+            );
+        }
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_holds_nothing_back() {
+        let mut bytes = stream(25, 40, 0);
+        bytes.extend(stream(25, 40, 27_000_000 * 3600));
+        bytes.extend(stream(25, 40, 27_000_000));
+        let (milliseconds, _) = let_out(&bytes);
+        assert!((2_800..=3_000).contains(&milliseconds), "{milliseconds} ms");
+    }
+
+    #[test]
+    fn what_comes_in_real_time_is_not_held_back() {
+        let bytes = stream(50, 40, 777);
+        let mut pacing = Pacing::new(0);
+        for (number, piece) in bytes.chunks(PACKET_BYTES * 5).enumerate() {
+            // Early and late by turns.
+            let jitter = [0, 7, 3, 12][number % 4];
+            let now = at(1_000 + number as u64 * 20 + jitter);
+            pacing.feed(piece, now);
+            let arrived = (number + 1) * PACKET_BYTES * 5;
+            let held = arrived as u64 - pacing.due(now + Duration::from_millis(20));
+            assert!(
+                held <= 10 * PACKET_BYTES as u64,
+                "{held} bytes are held back at {number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_source_that_stood_still_does_not_burst() {
+        let bytes = stream(50, 40, 0);
+        let (before, behind) = bytes.split_at(PACKET_BYTES * 100);
+        let mut pacing = Pacing::new(0);
+        pacing.feed(before, at(0));
+        assert_eq!(pacing.due(at(400)), before.len() as u64);
+        pacing.feed(behind, at(3_000));
+        let due = pacing.due(at(3_000));
+        assert!(
+            due <= (before.len() + PACKET_BYTES * 10) as u64,
+            "{due} of {}",
+            bytes.len()
+        );
+        assert!(pacing.due(at(3_000 + 1_600)) >= (bytes.len() - PACKET_BYTES * 10) as u64);
+    }
+
+    #[test]
+    fn without_a_clock_bytes_are_due_when_they_arrive() {
+        let mut pacing = Pacing::new(100);
+        pacing.feed(&[0; 50_000], at(0));
+        assert_eq!(pacing.due(at(0)), 50_100);
+        assert_eq!(pacing.deadline(at(0)), None);
+        let bytes = stream(10, 40, 0);
+        pacing.feed(&bytes, at(1));
+        for second in 1..4 {
+            pacing.feed(&[0xff; 1000], at(second * 1_100));
+            pacing.due(at(second * 1_100));
+        }
+        assert_eq!(pacing.due(at(4_000)), 50_100 + bytes.len() as u64 + 3_000);
+    }
+}

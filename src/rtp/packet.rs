@@ -1,0 +1,237 @@
+//! RTP and RTCP packets (RFC 3550 sections 5.1, 6.4 and 6.6; RFC 5761 for telling them apart).
+//!
+//! Reading checks every length before it is used; what is read is a value that cannot be nonsense.
+
+/// The fixed part of an RTP header.
+pub const HEADER_BYTES: usize = 12;
+
+/// An RTP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// 0 to 127.
+    pub payload_type: u8,
+    /// One more than that of the packet before.
+    pub sequence_number: u16,
+    /// Of the payload's first byte.
+    pub timestamp: u32,
+    /// The synchronisation source.
+    pub ssrc: u32,
+    /// Without padding.
+    pub payload: &'a [u8],
+}
+
+/// Neither RTP nor RTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Whether a datagram is RTCP and not RTP: by its second byte (RFC 5761 section 4).
+pub fn is_control(datagram: &[u8]) -> bool {
+    matches!(datagram.get(1), Some(192..=223))
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a datagram.
+    pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        let (header, rest) = datagram
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(Malformed)?;
+        let [first, second, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3] = *header;
+        if first >> 6 != 2 || is_control(datagram) {
+            return Err(Malformed);
+        }
+        let contributing = usize::from(first & 0x0f) * 4;
+        let mut payload = rest.get(contributing..).ok_or(Malformed)?;
+        if first & 0x10 != 0 {
+            let ([_, _, w0, w1], behind) = payload.split_first_chunk::<4>().ok_or(Malformed)?;
+            let words = usize::from(u16::from_be_bytes([*w0, *w1]));
+            payload = behind.get(words * 4..).ok_or(Malformed)?;
+        }
+        if first & 0x20 != 0 {
+            let padding = usize::from(*payload.last().ok_or(Malformed)?);
+            let length = payload.len().checked_sub(padding).filter(|_| padding > 0);
+            payload = &payload[..length.ok_or(Malformed)?];
+        }
+        Ok(Packet {
+            payload_type: second & 0x7f,
+            sequence_number: u16::from_be_bytes([s0, s1]),
+            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
+            ssrc: u32::from_be_bytes([r0, r1, r2, r3]),
+            payload,
+        })
+    }
+
+    /// The header of a packet without marker, padding, extension or contributing sources.
+    pub fn header(
+        payload_type: u8,
+        sequence_number: u16,
+        timestamp: u32,
+        ssrc: u32,
+    ) -> [u8; HEADER_BYTES] {
+        let [s0, s1] = sequence_number.to_be_bytes();
+        let [t0, t1, t2, t3] = timestamp.to_be_bytes();
+        let [r0, r1, r2, r3] = ssrc.to_be_bytes();
+        [
+            0x80,
+            payload_type & 0x7f,
+            s0,
+            s1,
+            t0,
+            t1,
+            t2,
+            t3,
+            r0,
+            r1,
+            r2,
+            r3,
+        ]
+    }
+}
+
+/// What a compound RTCP packet says that matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Who sent it: the source of its first report.
+    pub ssrc: u32,
+    /// Whether it says that this source leaves.
+    pub says_bye: bool,
+}
+
+const SENDER_REPORT: u8 = 200;
+const RECEIVER_REPORT: u8 = 201;
+const BYE: u8 = 203;
+
+impl Control {
+    /// Reads a datagram, which is valid as a whole or not at all (RFC 3550 appendix A.2). One that is only a BYE is taken too:
+    /// senders that are about to leave are seldom careful.
+    pub fn parse(datagram: &[u8]) -> Result<Control, Malformed> {
+        let mut rest = datagram;
+        let mut found: Option<Control> = None;
+        while !rest.is_empty() {
+            let ([first, kind, w0, w1], body) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
+            let body_bytes = usize::from(u16::from_be_bytes([*w0, *w1])) * 4;
+            let body_and_rest = body.split_at_checked(body_bytes).ok_or(Malformed)?;
+            let is_first = found.is_none();
+            if first >> 6 != 2
+                || (is_first && !matches!(*kind, SENDER_REPORT | RECEIVER_REPORT | BYE))
+            {
+                return Err(Malformed);
+            }
+            let sources = usize::from(first & 0x1f);
+            let mut named = body_and_rest.0.chunks_exact(4).map(ssrc_of);
+            let control = match found {
+                Some(control) => control,
+                None => Control {
+                    ssrc: named.clone().next().ok_or(Malformed)?,
+                    says_bye: false,
+                },
+            };
+            let says_bye = control.says_bye
+                || (*kind == BYE
+                    && named
+                        .by_ref()
+                        .take(sources)
+                        .any(|ssrc| ssrc == control.ssrc));
+            found = Some(Control {
+                says_bye,
+                ..control
+            });
+            rest = body_and_rest.1;
+        }
+        found.ok_or(Malformed)
+    }
+}
+
+fn ssrc_of(word: &[u8]) -> u32 {
+    word.iter()
+        .fold(0, |ssrc, byte| ssrc << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut datagram = Packet::header(33, 65_535, 0xdead_beef, 7).to_vec();
+        datagram.extend_from_slice(b"payload");
+        let packet = Packet::parse(&datagram).expect("good RTP");
+        assert_eq!(
+            (
+                packet.payload_type,
+                packet.sequence_number,
+                packet.timestamp,
+                packet.ssrc
+            ),
+            (33, 65_535, 0xdead_beef, 7)
+        );
+        assert_eq!(packet.payload, b"payload");
+    }
+
+    #[test]
+    fn contributing_sources_extension_and_padding_are_left_out() {
+        let mut datagram = Packet::header(96, 1, 2, 3).to_vec();
+        datagram[0] |= 0x20 | 0x10 | 2;
+        datagram.extend_from_slice(&[0; 8]);
+        datagram.extend_from_slice(&[0xbe, 0xde, 0, 1, 9, 9, 9, 9]);
+        datagram.extend_from_slice(&[b'a', b'b', 0, 0, 3]);
+        assert_eq!(
+            Packet::parse(&datagram).map(|packet| packet.payload),
+            Ok(&b"ab"[..])
+        );
+        for length in 0..datagram.len() {
+            let cut = Packet::parse(&datagram[..length]);
+            assert!(
+                cut.is_err() || cut.is_ok_and(|packet| packet.payload.len() < 2),
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_rtp_is_malformed() {
+        let good = Packet::header(33, 1, 2, 3);
+        for version in [0x00, 0x40, 0xc0] {
+            let mut bad = good;
+            bad[0] = version;
+            assert_eq!(Packet::parse(&bad), Err(Malformed));
+        }
+        let mut padded = good.to_vec();
+        padded[0] |= 0x20;
+        assert_eq!(Packet::parse(&padded), Err(Malformed));
+        padded.push(0);
+        assert_eq!(Packet::parse(&padded), Err(Malformed));
+        padded[12] = 2;
+        assert_eq!(Packet::parse(&padded), Err(Malformed));
+    }
+
+    #[test]
+    fn a_bye_counts_for_its_own_source_only() {
+        let report = [0x80, 201, 0, 1, 0, 0, 0, 7];
+        let bye = |ssrc: u8| [0x81, 203, 0, 1, 0, 0, 0, ssrc];
+        let read = |parts: &[&[u8]]| Control::parse(&parts.concat());
+        assert_eq!(
+            read(&[&report, &bye(7)]),
+            Ok(Control {
+                ssrc: 7,
+                says_bye: true
+            })
+        );
+        assert_eq!(
+            read(&[&report, &bye(8)]),
+            Ok(Control {
+                ssrc: 7,
+                says_bye: false
+            })
+        );
+        assert_eq!(
+            read(&[&bye(9)]),
+            Ok(Control {
+                ssrc: 9,
+                says_bye: true
+            })
+        );
+        assert_eq!(read(&[&report, &bye(7)[..7]]), Err(Malformed));
+        assert_eq!(read(&[]), Err(Malformed));
+        assert_eq!(read(&[&[0x80, 204, 0, 1, 0, 0, 0, 7]]), Err(Malformed));
+    }
+}

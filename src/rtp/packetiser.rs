@@ -1,0 +1,131 @@
+//! MPEG-TS into RTP (RFC 2250 section 2): seven packets a datagram, in step with the sync byte however the bytes come.
+
+use super::PAYLOAD_TYPE_MPEG_TS;
+use super::packet::{HEADER_BYTES, Packet};
+use crate::format::mpegts::{Aligner, PACKET_BYTES};
+
+/// TS packets in a datagram: what fits into an Ethernet frame.
+const PACKETS_PER_DATAGRAM: usize = 7;
+const PAYLOAD_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
+/// The size of every datagram but the last of a stream, or the last before a pause.
+pub const DATAGRAM_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
+
+/// Datagrams, one behind the other, that can go out with one call: all of [`DATAGRAM_BYTES`] but perhaps the last.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The datagrams.
+    pub bytes: Vec<u8>,
+}
+
+/// Makes the datagrams of one stream.
+#[derive(Debug)]
+pub struct Packetiser {
+    ssrc: u32,
+    sequence_number: u16,
+    aligner: Aligner,
+    /// Packets that do not fill a datagram yet: at most [`PAYLOAD_BYTES`].
+    waiting: Vec<u8>,
+    /// The time of the first of them.
+    timestamp: u32,
+}
+
+impl Packetiser {
+    /// One synchronisation source a stream, and a first number that nobody can guess.
+    pub fn new(ssrc: u32, first_sequence_number: u16) -> Packetiser {
+        Packetiser {
+            ssrc,
+            sequence_number: first_sequence_number,
+            aligner: Aligner::default(),
+            waiting: Vec::with_capacity(PAYLOAD_BYTES),
+            timestamp: 0,
+        }
+    }
+
+    /// Takes the stream's next bytes, which belong to `timestamp` (90 kHz), and puts each datagram that is full behind the batch.
+    pub fn push(&mut self, bytes: &[u8], timestamp: u32, batch: &mut Batch) {
+        let (waiting, first_timestamp, sequence_number) = (
+            &mut self.waiting,
+            &mut self.timestamp,
+            &mut self.sequence_number,
+        );
+        let ssrc = self.ssrc;
+        self.aligner.feed(bytes, |_, packet| {
+            if waiting.is_empty() {
+                *first_timestamp = timestamp;
+            }
+            waiting.extend_from_slice(packet.bytes());
+            if waiting.len() >= PAYLOAD_BYTES {
+                emit(ssrc, sequence_number, *first_timestamp, waiting, batch);
+            }
+        });
+    }
+
+    /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while. The batch must go out then.
+    pub fn flush(&mut self, batch: &mut Batch) {
+        if !self.waiting.is_empty() {
+            emit(
+                self.ssrc,
+                &mut self.sequence_number,
+                self.timestamp,
+                &mut self.waiting,
+                batch,
+            );
+        }
+    }
+
+    /// Whether packets wait for a datagram to be filled.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+fn emit(
+    ssrc: u32,
+    sequence_number: &mut u16,
+    timestamp: u32,
+    waiting: &mut Vec<u8>,
+    batch: &mut Batch,
+) {
+    let header = Packet::header(PAYLOAD_TYPE_MPEG_TS, *sequence_number, timestamp, ssrc);
+    batch.bytes.extend_from_slice(&header);
+    batch.bytes.append(waiting);
+    *sequence_number = sequence_number.wrapping_add(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::mpegts::SYNC_BYTE;
+
+    #[test]
+    fn datagrams_do_not_depend_on_how_the_bytes_are_cut() {
+        let mut stream = vec![1, 2, 3];
+        for number in 0..30u8 {
+            let mut packet = [number; PACKET_BYTES];
+            packet[0] = SYNC_BYTE;
+            stream.extend(packet);
+        }
+        let make = |piece: usize| {
+            let mut packetiser = Packetiser::new(9, 65_534);
+            let mut batch = Batch::default();
+            for bytes in stream.chunks(piece) {
+                packetiser.push(bytes, 5, &mut batch);
+            }
+            packetiser.flush(&mut batch);
+            batch.bytes
+        };
+        let whole = make(stream.len());
+        assert_eq!(
+            whole.len(),
+            4 * DATAGRAM_BYTES + HEADER_BYTES + 2 * PACKET_BYTES
+        );
+        let numbers = whole
+            .chunks(DATAGRAM_BYTES)
+            .map(|datagram| Packet::parse(datagram).expect("good RTP"));
+        let numbers: Vec<u16> = numbers.map(|packet| packet.sequence_number).collect();
+        assert_eq!(numbers, [65_534, 65_535, 0, 1, 2]);
+        for piece in 1..500 {
+            assert_eq!(make(piece), whole, "in pieces of {piece}");
+        }
+    }
+}
