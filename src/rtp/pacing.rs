@@ -130,8 +130,13 @@ impl Pacing {
         // Over a jump no time passes that anybody knows of.
         let goes_on = !is_first && !is_discontinuous && passed <= JUMP_TICKS;
         if goes_on {
-            self.newest_time +=
-                Duration::from_nanos(passed * 1000 / (TICKS_PER_SECOND / 1_000_000));
+            let interval = Duration::from_nanos(passed * 1000 / (TICKS_PER_SECOND / 1_000_000));
+            self.newest_time += interval;
+            let before = self.marks.back().or(self.passed.as_ref());
+            self.interval = (
+                interval,
+                offset.saturating_sub(before.map_or(offset, |mark| mark.offset)),
+            );
         }
         self.newest_ticks = ticks;
         self.heard_at = now;
