@@ -21,7 +21,12 @@ struct Scene {
 
 impl Scene {
     fn new(viewers: usize) -> Scene {
-        let mut relay = Relay::new(Settings::from_config(&Config::default(), viewers + 10, 0));
+        let mut relay = Relay::new(Settings::from_config(
+            &Config::default(),
+            viewers + 10,
+            0,
+            0,
+        ));
         let now = Moment::START;
         let mut connect = |number: usize, request: &str| {
             let address = SocketAddr::from((

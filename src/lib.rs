@@ -13,7 +13,7 @@
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, subnets
-//! gather, moment, slots     what all of them are made of
+//! gather, moment, random, slots     what all of them are made of
 //! ```
 //!
 //! The life of a byte: [`server`] reads it; [`relay`] asks [`http`] to unframe it; [`stream`] copies it into the stream's buffer, the
@@ -27,6 +27,7 @@ pub mod gate;
 pub mod gather;
 pub mod http;
 pub mod moment;
+pub mod random;
 pub mod relay;
 pub mod rtp;
 pub mod server;

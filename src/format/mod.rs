@@ -1,57 +1,222 @@
-//! placeholder
+//! What a container's bytes tell about joining: where its headers end, where decoding can begin, where its units begin.
+//!
+//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and reports [`Finding`]s. It never changes, copies or delays
+//! the bytes; it holds a bounded header and a few counters. What it does not understand makes it let go, and the stream goes on as
+//! one of unknown format: nothing here ends a stream. The same bytes give the same findings however they are cut.
+
+mod detect;
 pub mod mpegts;
+
+use detect::{Detection, detect};
+use mpegts::MpegTs;
+
+/// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
+    /// From the stream's first byte.
     pub offset: u64,
+    /// What the container needs in front. Usually nothing.
     pub prelude: Prelude,
 }
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+
+impl Start {
+    /// A start that needs nothing in front.
+    pub fn at(offset: u64) -> Start {
+        Start {
+            offset,
+            prelude: Prelude::default(),
+        }
+    }
+}
+
+/// A few bytes of a start's own: for Matroska, a cluster's head and its time stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prelude {
     length: u8,
-    bytes: [u8; 32],
+    bytes: [u8; Prelude::BYTES_MAX],
 }
+
 impl Prelude {
+    /// More never fits.
+    pub const BYTES_MAX: usize = 31;
+
+    /// `None` if it does not fit.
+    pub fn new(bytes: &[u8]) -> Option<Prelude> {
+        let mut prelude = Prelude {
+            length: bytes.len() as u8,
+            ..Prelude::default()
+        };
+        prelude.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(prelude)
+    }
+
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 }
+
+/// The containers that can be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// WebM
     WebM,
+    /// Matroska
     Matroska,
+    /// MPEG transport stream
     MpegTs,
+    /// Ogg
     Ogg,
+    /// fragmented MP4
     Mp4,
+    /// FLV
     Flv,
+    /// MPEG audio
     Mp3,
+    /// AAC in ADTS
     Aac,
 }
+
 impl Format {
+    /// As list-streams names it.
     pub fn name(self) -> &'static str {
-        "webm"
+        self.names().0
     }
+
+    /// Its media type.
     pub fn media_type(self) -> &'static str {
-        "video/webm"
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Format::WebM => ("webm", "video/webm"),
+            Format::Matroska => ("matroska", "video/x-matroska"),
+            Format::MpegTs => ("mpegts", "video/mp2t"),
+            Format::Ogg => ("ogg", "application/ogg"),
+            Format::Mp4 => ("mp4", "video/mp4"),
+            Format::Flv => ("flv", "video/x-flv"),
+            Format::Mp3 => ("mp3", "audio/mpeg"),
+            Format::Aac => ("aac", "audio/aac"),
+        }
     }
 }
+
+/// What a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
+    /// What the first bytes show: comes first. A tag that stands in front of sound is taken for MP3; what follows may correct it once.
     Format(Format),
+    /// Nothing known, or not any more: no point counts, and nothing more is found.
     Unknown,
+    /// What a late viewer gets first. It replaces the header before, and no earlier point counts any more.
     Header(Vec<u8>),
+    /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
     Join(Start),
+    /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets ascend, [`UNIT_SPACING`] apart at least.
     Unit(Start),
 }
+
+/// Units need not be reported closer together than this.
+pub const UNIT_SPACING: u64 = 4096;
+
+/// The longest header that is kept. Album art may exceed it: then the format is let go.
+pub const HEADER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The container is not understood (any more).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetGo;
+
+/// Scans one stream.
 pub struct Scanner {
-    told: bool,
+    state: State,
+    /// The offset of the next byte.
+    offset: u64,
 }
-impl Scanner {
-    pub fn new() -> Scanner {
-        Scanner { told: false }
-    }
-    pub fn feed(&mut self, _bytes: &[u8], findings: &mut Vec<Finding>) {
-        if !self.told {
-            self.told = true;
-            findings.push(Finding::Unknown);
+
+enum State {
+    /// Too few bytes to tell; these are they: at most [`detect::BYTES_MAX`].
+    Undecided(Vec<u8>),
+    Known(Container),
+    Unknown,
+}
+
+enum Container {
+    MpegTs(Box<MpegTs>),
+}
+
+impl Container {
+    fn feed(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        match self {
+            Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
         }
+    }
+}
+
+impl Default for Scanner {
+    fn default() -> Scanner {
+        Scanner {
+            state: State::Undecided(Vec::new()),
+            offset: 0,
+        }
+    }
+}
+
+impl Scanner {
+    /// A scanner before the stream's first byte.
+    pub fn new() -> Scanner {
+        Scanner::default()
+    }
+
+    /// Takes the stream's next bytes, and puts what they tell behind the findings.
+    pub fn feed(&mut self, bytes: &[u8], findings: &mut Vec<Finding>) {
+        let offset = self.offset;
+        self.offset += bytes.len() as u64;
+        match &mut self.state {
+            State::Unknown => {}
+            State::Known(container) => {
+                if container.feed(bytes, offset, findings).is_err() {
+                    self.let_go(findings);
+                }
+            }
+            State::Undecided(held) => {
+                // Decided byte by byte, so that the verdict falls at the same byte however they are cut; it falls early.
+                for (index, byte) in bytes.iter().enumerate() {
+                    held.push(*byte);
+                    match detect(held) {
+                        Detection::More if held.len() < detect::BYTES_MAX => {}
+                        Detection::More | Detection::Unknown => return self.let_go(findings),
+                        Detection::Known(format) => {
+                            let held = std::mem::take(held);
+                            return self.begin(format, &held, &bytes[index + 1..], findings);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Vec<Finding>) {
+        findings.push(Finding::Format(format));
+        let mut container = match format {
+            Format::MpegTs => Container::MpegTs(Box::new(MpegTs::default())),
+            _ => return self.let_go(findings),
+        };
+        let rest_offset = self.offset - rest.len() as u64;
+        let fed = container.feed(held, rest_offset - held.len() as u64, findings);
+        match fed.and_then(|()| container.feed(rest, rest_offset, findings)) {
+            Ok(()) => self.state = State::Known(container),
+            Err(LetGo) => self.let_go(findings),
+        }
+    }
+
+    fn let_go(&mut self, findings: &mut Vec<Finding>) {
+        self.state = State::Unknown;
+        findings.push(Finding::Unknown);
     }
 }

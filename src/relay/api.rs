@@ -311,7 +311,7 @@ impl Relay {
     pub(super) fn call(&mut self, call: Call, now: Moment) -> Result<Answer, Refusal> {
         match call {
             Call::AddToken(add) => match without_names(&add) {
-                Some(clients) => self.add_token(&add, clients),
+                Some(clients) => self.add_token(&add, clients, now),
                 None => Ok(Answer::Resolve(add)),
             },
             Call::RevokeToken { session, aborts } => self.revoke_token(&session, aborts, now),
@@ -326,6 +326,7 @@ impl Relay {
         &mut self,
         add: &AddToken,
         clients: Vec<gate::RtpTuple>,
+        now: Moment,
     ) -> Result<Answer, Refusal> {
         self.check_destinations(&clients)?;
         let Some(tokens) = &mut self.tokens else {
@@ -340,6 +341,10 @@ impl Relay {
                     RETRY_AFTER_SECONDS,
                 )
             })?;
+        self.tuples_changed(&add.session, now);
+        let Some(tokens) = &self.tokens else {
+            return Err(framework_is_off());
+        };
         let body = Added {
             sessionid: &add.session,
             tokens: tokens.of(&add.session).collect(),
@@ -352,6 +357,16 @@ impl Relay {
 
     /// Whoever holds the API must not be able to turn the relay on a stranger.
     fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
+        for tuple in clients {
+            // The first address that can be reached is sent to; what is wrong with a name is what is wrong with all of its addresses.
+            let faults = tuple
+                .addresses
+                .iter()
+                .map(|address| self.destination_fault(*address));
+            if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
+                return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
+            }
+        }
         let subnets = &self.settings.rtp_to;
         let is_allowed = |address: &SocketAddr| subnets.is_empty() || is_in(subnets, address.ip());
         match clients
@@ -385,6 +400,8 @@ impl Relay {
                 "sessionid: this session has no tokens",
             ));
         }
+        self.forget_candidates(&removed);
+        self.tuples_changed(session, now);
         if aborts {
             self.end_session(session, now);
         }

@@ -71,7 +71,7 @@ impl Relay {
         };
         let Done::Resolved(results) = done;
         let result = with_addresses(&errand.add, results)
-            .and_then(|clients| self.add_token(&errand.add, clients));
+            .and_then(|clients| self.add_token(&errand.add, clients, now));
         self.finish_errand(errand, result, now);
     }
 

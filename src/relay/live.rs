@@ -5,9 +5,13 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::ConnectionId;
+use super::outlet::Outlet;
 use super::timers::Armed;
+use super::udp::RtpInput;
+use crate::format::Format;
 use crate::gate::SessionId;
 use crate::moment::Moment;
+use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{Figures, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
@@ -19,6 +23,10 @@ pub struct Live {
     pub(super) source_address: SocketAddr,
     pub(super) started_unix_seconds: u64,
     pub(super) stream: Stream<ConnectionId>,
+    /// What is known of its source, if that is RTP.
+    pub(super) input: Option<Box<RtpInput>>,
+    /// Its UDP clients and what is on its way to them.
+    pub(super) outlet: Outlet,
     /// It stands in the queue of streams that have something for their viewers.
     pub(super) is_flowing: bool,
     /// Its source is not read until its viewers have caught up.
@@ -31,6 +39,8 @@ pub struct Live {
 pub(super) enum Origin {
     /// The body of this client's request.
     Http(ConnectionId),
+    /// The datagrams of this address.
+    Rtp(SocketAddr),
     /// Nowhere any more.
     Gone,
 }
@@ -49,6 +59,7 @@ pub(super) struct Row<'a> {
     viewers: usize,
     udp_clients: usize,
     skips: u64,
+    rtp: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -58,6 +69,23 @@ struct RowSource {
 }
 
 impl Live {
+    /// Why it cannot go out by RTP, if it cannot.
+    pub(super) fn rtp_fault(&self) -> Option<&'static str> {
+        match self.stream.told() {
+            _ if self.input.is_some() => None,
+            Told::Undecided | Told::Known(Format::MpegTs) => None,
+            Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
+        }
+    }
+
+    /// Why it cannot go out over HTTP, if it cannot.
+    pub(super) fn http_fault(&self) -> Option<String> {
+        let payload_type = self.input.as_ref()?.payload_type;
+        (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
+            format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
+        })
+    }
+
     /// What list-streams says of it.
     pub(super) fn row(&self, now: Moment) -> Row<'_> {
         let Figures {
@@ -68,7 +96,11 @@ impl Live {
         Row {
             sessionid: &self.session,
             source: RowSource {
-                protocol: "http",
+                protocol: if self.input.is_some() {
+                    "rtp-udp"
+                } else {
+                    "http"
+                },
                 address: self.source_address.to_string(),
             },
             started_at: self.started_unix_seconds,
@@ -79,10 +111,11 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent,
+            bytes_sent: bytes_sent + self.outlet.bytes_sent,
             viewers: self.stream.viewer_count(),
-            udp_clients: 0,
+            udp_clients: self.outlet.clients.len(),
             skips,
+            rtp: self.rtp_fault(),
         }
     }
 }

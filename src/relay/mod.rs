@@ -20,12 +20,14 @@ mod errand;
 mod frame;
 mod listing;
 mod live;
+mod outlet;
 mod report;
 mod request;
 mod route;
 mod settings;
 mod source;
 mod timers;
+mod udp;
 mod viewer;
 
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +37,7 @@ use std::time::Duration;
 use crate::gate::{Blocks, SessionId, Tokens};
 use crate::gather::Gather;
 use crate::moment::Moment;
+use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
 use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
@@ -47,6 +50,8 @@ pub use report::{Level, ReportLimits};
 use route::is_in;
 pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
+use udp::Udp;
+pub use udp::{Datagrams, UdpFigures, UdpPort};
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -92,6 +97,10 @@ pub struct Relay {
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     frame: Frame,
+    udp: Udp,
+    /// Streams with datagrams for their UDP clients.
+    posting: VecDeque<LiveId>,
+    random: Random,
     actions: VecDeque<Action>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
@@ -137,6 +146,9 @@ impl Relay {
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
+            udp: Udp::default(),
+            posting: VecDeque::new(),
+            random: Random::new(settings.random_seed),
             actions: VecDeque::new(),
             errands: HashMap::new(),
             ticket_next: 1,
@@ -248,7 +260,7 @@ impl Relay {
         while let Some(owner) = self.timers.pop_due(now) {
             match owner {
                 Owner::Connection(id) => self.connection_due(id, now),
-                Owner::Live(_) => {}
+                Owner::Live(id) => self.live_due(id, now),
             }
         }
     }
@@ -341,7 +353,7 @@ impl Relay {
 
     /// Whether there is anything to write at once.
     pub fn has_writes(&self) -> bool {
-        !self.queue.is_empty() || !self.flowing.is_empty()
+        !self.queue.is_empty() || !self.flowing.is_empty() || !self.posting.is_empty()
     }
 
     /// Whether nobody is connected any more.

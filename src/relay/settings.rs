@@ -20,6 +20,8 @@ pub struct Settings {
     pub rtp_to: Vec<Subnet>,
     /// The bounds.
     pub limits: Limits,
+    /// From which source identifiers and first sequence numbers are drawn.
+    pub random_seed: u64,
     /// Seconds since 1970 at [`Moment::START`].
     pub started_unix_seconds: u64,
 }
@@ -56,11 +58,13 @@ pub struct Limits {
 }
 
 impl Settings {
-    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds.
+    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds; with a seed that nobody
+    /// outside can guess.
     pub fn from_config(
         config: &Config,
         connections_room: usize,
         started_unix_seconds: u64,
+        random_seed: u64,
     ) -> Settings {
         let hostnames = config.gate.hostnames.iter();
         Settings {
@@ -69,6 +73,7 @@ impl Settings {
             publish_from: config.gate.publish_from.clone(),
             rtp_to: config.gate.rtp_to.clone(),
             limits: Limits::from_config(config, connections_room),
+            random_seed,
             started_unix_seconds,
         }
     }

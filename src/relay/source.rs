@@ -7,13 +7,14 @@ use serde::Serialize;
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase, Source};
 use super::live::{Live, Origin};
+use super::outlet::Outlet;
 use super::request::CONTINUE;
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Level, LiveId, Relay, SOURCE_READ_BYTES_MAX};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
-use crate::stream::{End, Stream};
+use crate::stream::{End, Stream, Told};
 
 /// The answer to a complete body.
 #[derive(Serialize)]
@@ -113,7 +114,7 @@ impl Relay {
         self.queue(id);
     }
 
-    fn begin_live(
+    pub(super) fn begin_live(
         &mut self,
         session: SessionId,
         content_type: Option<String>,
@@ -138,21 +139,28 @@ impl Relay {
             source_address,
             started_unix_seconds: self.date(now).unix_seconds,
             stream: Stream::new(self.settings.limits.stream, content_type, now),
+            input: None,
+            outlet: Outlet::default(),
             is_flowing: false,
             is_paused: false,
             armed: Armed::default(),
         });
         self.order.insert(serial, live);
+        if let Some(old) = self.udp.resting.remove(&session) {
+            self.end_rest(old);
+        }
         self.running.insert(session, live);
+        self.refresh_clients(live, now);
         live
     }
 
     /// How many bytes of a source are wanted.
     pub(super) fn source_appetite(&mut self, id: LiveId) -> usize {
+        let is_held_back = self.is_held_back(id);
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
-        live.is_paused = !live.stream.wants_bytes();
+        live.is_paused = !live.stream.wants_bytes() || is_held_back;
         // A quarter of the buffer at once: what those who keep up have yet to get must not be overwritten.
         if live.is_paused {
             0
@@ -199,11 +207,13 @@ impl Relay {
     }
 
     /// Media of a stream has arrived.
-    fn append(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
+        let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
+        let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let has_large_group = live.stream.take_large_group_notice();
         let digest = live.session.digest();
         if has_large_group {
@@ -218,6 +228,10 @@ impl Relay {
             self.close(connection, now);
         }
         self.flow(id);
+        if is_told {
+            self.tell_of_transport(id, now);
+        }
+        self.feed_outlet(id, bytes, now);
     }
 
     fn source_complete(&mut self, id: ConnectionId, live: LiveId, reply: Reply, now: Moment) {
@@ -284,11 +298,15 @@ impl Relay {
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
-    fn end_live(&mut self, id: LiveId, end: End, reason: &'static str, now: Moment) {
+    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str, now: Moment) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        live.source = Origin::Gone;
+        let source = std::mem::replace(&mut live.source, Origin::Gone);
+        if let Some(transport) = &mut live.outlet.transport {
+            transport.pacing.finish();
+            self.udp.resting.insert(live.session.clone(), id);
+        }
         live.stream.finish(end);
         let session = live.session.clone();
         let figures = live.stream.figures();
@@ -306,7 +324,19 @@ impl Relay {
                 figures.skips
             ),
         );
+        if let Origin::Rtp(address) = source {
+            self.forget_rtp_source(address, id);
+        }
         self.flow(id);
+        self.pump(id, now);
+        self.forget_if_over(id);
+    }
+
+    /// What is left of a stream for its UDP clients is not sent any more.
+    pub(super) fn end_rest(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.outlet = Outlet::default();
+        }
         self.forget_if_over(id);
     }
 
@@ -319,8 +349,9 @@ impl Relay {
         self.end_live(id, End::Lost, "it was aborted", now);
         match source {
             Origin::Http(connection) => self.close(connection, now),
-            Origin::Gone => {}
+            Origin::Rtp(_) | Origin::Gone => {}
         }
+        self.end_rest(id);
         for viewer in &viewers {
             self.close(*viewer, now);
         }
@@ -329,21 +360,35 @@ impl Relay {
 
     /// A stream is over when neither source nor outlet is left.
     pub(super) fn forget_if_over(&mut self, id: LiveId) {
-        let is_over = self
-            .lives
-            .get(id)
-            .is_some_and(|live| live.source == Origin::Gone && live.stream.viewer_count() == 0);
-        if let Some(mut live) = is_over.then(|| self.lives.remove(id)).flatten() {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        let is_sent = live.outlet.is_empty()
+            && live
+                .outlet
+                .transport
+                .as_ref()
+                .is_none_or(|transport| transport.is_over(live.stream.newest()));
+        if live.source != Origin::Gone || live.stream.viewer_count() > 0 || !is_sent {
+            return;
+        }
+        if let Some(mut live) = self.lives.remove(id) {
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
             self.timers.disarm(&mut live.armed, Owner::Live(id));
+            if self.udp.resting.get(&live.session) == Some(&id) {
+                self.udp.resting.remove(&live.session);
+            }
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
     pub(super) fn resume(&mut self, id: LiveId) {
+        let is_held_back = self.is_held_back(id);
         if let Some(live) = self.lives.get_mut(id)
             && live.is_paused
+            && !is_held_back
+            && live.stream.wants_bytes()
         {
             live.is_paused = false;
             if let Origin::Http(connection) = live.source {

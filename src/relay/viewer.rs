@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
+use super::live::Live;
 use super::source::no_token;
 use super::{ConnectionId, LiveId, Relay, SERVED_IN_ROW_MAX};
 use crate::gate::SessionId;
@@ -25,6 +26,10 @@ impl Relay {
             return Err(no_token());
         }
         self.check_block(session, now)?;
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        if let Some(fault) = live.and_then(Live::http_fault) {
+            return Err(Refusal::new(Status::NotAcceptable, fault));
+        }
         if !self.running.contains_key(session) {
             return Err(Refusal::new(
                 Status::NotFound,

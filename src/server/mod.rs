@@ -19,9 +19,11 @@
 mod blocking;
 mod sys;
 mod tcp;
+mod udp;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -37,6 +39,7 @@ use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings
 use crate::stream::Outcome;
 use blocking::Helper;
 use tcp::{Incoming, Outgoing, Sockets};
+use udp::Udp;
 
 /// Why the server did not start, in one line.
 #[derive(Debug)]
@@ -50,6 +53,7 @@ impl fmt::Display for StartError {
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
+const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
@@ -62,6 +66,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 /// Tokens above every connection's.
 const SIGNALS: Token = Token(usize::MAX);
 const HELPER: Token = Token(usize::MAX - 1);
+const RTP: Token = Token(usize::MAX - 2);
+const RTCP: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -76,6 +82,7 @@ struct Server {
     signals: UnixStream,
     /// Started with the token framework, the only one who has errands.
     helper: Option<Helper>,
+    udp: Option<Udp>,
     ends_at: Option<Moment>,
 }
 
@@ -103,6 +110,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         read_buffer: vec![0; READ_BUFFER_BYTES],
         signals,
         helper: None,
+        udp: None,
         ends_at: None,
     };
     server
@@ -117,6 +125,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     }
     for listen in &config.listen {
         server.listen(listen)?;
+    }
+    if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
+        server.bind_rtp(bind)?;
     }
     server
         .run()
@@ -148,7 +159,9 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
         );
         return Err(StartError(detail));
     }
-    Ok(Settings::from_config(config, room, started.as_secs()))
+    // The one source of chance that std has: the keys of its hash tables.
+    let seed = RandomState::new().hash_one(started);
+    Ok(Settings::from_config(config, room, started.as_secs(), seed))
 }
 
 /// One line to the operator.
@@ -176,6 +189,34 @@ impl Server {
         Ok(())
     }
 
+    fn bind_rtp(&mut self, bind: &Bind) -> Result<(), StartError> {
+        let mut udp = match (Udp::bind(bind.address), bind.without_ipv6) {
+            (Err(error), Some(instead)) if is_without_ipv6(&error) => Udp::bind(instead),
+            (bound, _) => bound,
+        }
+        .map_err(|error| {
+            StartError(format!(
+                "cannot bind the RTP socket to {}: {error}",
+                bind.address
+            ))
+        })?;
+        let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
+        let registry = self.poll.registry();
+        registry
+            .register(&mut udp.rtp, RTP, Interest::READABLE)
+            .map_err(failed)?;
+        if let Some(rtcp) = &mut udp.rtcp {
+            registry
+                .register(rtcp, RTCP, Interest::READABLE)
+                .map_err(failed)?;
+        }
+        let bound = udp.rtp.local_addr().map_err(failed)?;
+        self.relay.set_rtp(bound);
+        self.udp = Some(udp);
+        tell(&format!("listening rtp {bound}"));
+        Ok(())
+    }
+
     fn now(&self) -> Moment {
         Moment::after_start(self.began.elapsed())
     }
@@ -194,8 +235,10 @@ impl Server {
             }
             self.accept(now);
             self.read(now);
+            self.receive(now);
             self.relay.expire(now);
             self.write(now);
+            self.send(now);
             self.act(now);
             if self
                 .ends_at
@@ -210,6 +253,7 @@ impl Server {
     fn wait(&self, now: Moment) -> Option<Duration> {
         let has_more = !self.to_read.is_empty()
             || self.relay.has_writes()
+            || self.udp.as_ref().is_some_and(Udp::is_readable)
             || (self.accept_again.is_none()
                 && self.listeners.iter().any(|accepting| accepting.is_ready));
         if has_more {
@@ -228,6 +272,11 @@ impl Server {
                 while let Some((ticket, done)) = self.helper.as_ref().and_then(Helper::next_result)
                 {
                     self.relay.helped(ticket, done, now);
+                }
+            }
+            RTP | RTCP => {
+                if let Some(udp) = &mut self.udp {
+                    udp.note_readable();
                 }
             }
             Token(token) if token >= LISTENERS_FROM => {
@@ -372,6 +421,32 @@ impl Server {
                 self.relay.sent(id, bytes, now);
             }
             self.relay.served(id, outcome, now);
+        }
+    }
+
+    /// Takes datagrams, a bounded number of them.
+    fn receive(&mut self, now: Moment) {
+        let Some(udp) = &mut self.udp else { return };
+        for _ in 0..DATAGRAMS_PER_TURN_MAX {
+            let Some((bytes, from, port)) = udp.receive(&mut self.read_buffer) else {
+                return;
+            };
+            self.relay
+                .datagram(from, port, &self.read_buffer[..bytes], now);
+        }
+    }
+
+    /// Sends datagrams, each group to one client with one call, a bounded number of them.
+    fn send(&mut self, now: Moment) {
+        let Some(udp) = &mut self.udp else { return };
+        for _ in 0..WRITES_PER_TURN_MAX {
+            let Some(datagrams) = self.relay.next_datagrams(now) else {
+                return;
+            };
+            let dropped = udp.send(&datagrams);
+            if dropped > 0 {
+                self.relay.datagrams_dropped(dropped);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use mio::net::UdpSocket;
 
 use super::sys;
-use crate::relay::Datagrams;
+use crate::relay::{Datagrams, UdpPort};
 
 /// The sockets for RTP and, where the port above could be bound, for RTCP.
 pub(super) struct Udp {
@@ -20,6 +20,7 @@ pub(super) struct Udp {
     /// The size that the kernel cuts at now; 0: it does not cut.
     segment_bytes: usize,
     has_segmentation: bool,
+    may_have: [bool; 2],
 }
 
 /// The kernel takes no more datagrams (or bytes) than this in one call.
@@ -41,7 +42,43 @@ impl Udp {
             .checked_add(1)
             .and_then(|port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok());
         let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
-        Ok(Udp { rtp, rtcp, is_ipv6: bound.is_ipv6(), segment_bytes: 0, has_segmentation })
+        Ok(Udp {
+            rtp,
+            rtcp,
+            is_ipv6: bound.is_ipv6(),
+            segment_bytes: 0,
+            has_segmentation,
+            may_have: [true, true],
+        })
+    }
+
+    /// An event told that datagrams have come.
+    pub fn note_readable(&mut self) {
+        self.may_have = [true, true];
+    }
+
+    /// Whether datagrams may be there that no further event tells of.
+    pub fn is_readable(&self) -> bool {
+        self.may_have != [false, false]
+    }
+
+    /// The next datagram: its length, its sender and where it came to.
+    pub fn receive(&mut self, into: &mut [u8]) -> Option<(usize, SocketAddr, UdpPort)> {
+        let sockets = [
+            (Some(&self.rtp), UdpPort::Rtp),
+            (self.rtcp.as_ref(), UdpPort::Rtcp),
+        ];
+        for ((socket, port), may_have) in sockets.into_iter().zip(&mut self.may_have) {
+            if !*may_have {
+                continue;
+            }
+            match socket.map(|socket| socket.recv_from(into)) {
+                Some(Ok((bytes, from))) => return Some((bytes, from, port)),
+                // It would block, or it failed for a reason that reading again at once would not mend: the next event tells.
+                Some(Err(_)) | None => *may_have = false,
+            }
+        }
+        None
     }
 
     /// Sends datagrams to one client; says how many of them the kernel did not take.
@@ -67,8 +104,14 @@ impl Udp {
         match self.rtp.send_to(group, to) {
             Ok(_) => true,
             // Refused for what it is, not for want of room: this path or kernel cannot cut.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::EOPNOTSUPP)) => {
-                self.has_segmentation = error.raw_os_error() != Some(libc::EOPNOTSUPP) && self.has_segmentation;
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::EOPNOTSUPP)
+                ) =>
+            {
+                self.has_segmentation =
+                    error.raw_os_error() != Some(libc::EOPNOTSUPP) && self.has_segmentation;
                 false
             }
             Err(_) => false,
@@ -79,7 +122,10 @@ impl Udp {
         if self.segment_bytes != 0 && self.segment_bytes < size && !self.cut_at(0) {
             return group.len().div_ceil(size);
         }
-        group.chunks(size).filter(|datagram| self.rtp.send_to(datagram, to).is_err()).count()
+        group
+            .chunks(size)
+            .filter(|datagram| self.rtp.send_to(datagram, to).is_err())
+            .count()
     }
 
     fn cut_at(&mut self, size: usize) -> bool {
@@ -98,7 +144,9 @@ impl Udp {
     /// An IPv6 socket reaches IPv4 through mapped addresses.
     fn reachable(&self, to: SocketAddr) -> SocketAddr {
         match to.ip() {
-            IpAddr::V4(address) if self.is_ipv6 => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
+            IpAddr::V4(address) if self.is_ipv6 => {
+                SocketAddr::new(address.to_ipv6_mapped().into(), to.port())
+            }
             IpAddr::V4(_) | IpAddr::V6(_) => to,
         }
     }

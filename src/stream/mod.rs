@@ -191,6 +191,22 @@ impl<C: Copy> Stream<C> {
         self.viewers.iter().map(|(_, viewer)| viewer.connection)
     }
 
+    /// The offset behind the newest byte.
+    pub fn newest(&self) -> u64 {
+        self.buffer.newest()
+    }
+
+    /// The bytes from an offset on that lie together: at most `bytes_max`, none if they are overwritten.
+    pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
+        self.buffer.slice(from, bytes_max)
+    }
+
+    /// Counts what a source sent at `now` that nobody can view.
+    pub fn count(&mut self, bytes: usize, now: Moment) {
+        self.figures.bytes_received += bytes as u64;
+        self.rate.count(bytes, now.since(self.started));
+    }
+
     /// Whether the source is to be read. Not while viewers whose sockets are open have yet to get half a buffer of what has
     /// arrived: then it is this server that is slow, and nobody should lose bytes for that.
     pub fn wants_bytes(&self) -> bool {
@@ -200,8 +216,7 @@ impl<C: Copy> Stream<C> {
 
     /// Takes what the source sent at `now`. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Moment) {
-        self.figures.bytes_received += bytes.len() as u64;
-        self.rate.count(bytes.len(), now.since(self.started));
+        self.count(bytes.len(), now);
         self.wake();
         self.newest_piece = self.buffer.newest();
         let mut rest = bytes;

@@ -1,5 +1,208 @@
-//! MPEG-TS (ISO/IEC 13818-1).
+//! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access point of the first video stream.
+//!
+//! Owns the newest PAT and PMTs as the packets that carried them, and nothing else of the stream. Work for a packet that is neither a
+//! table nor the start of a PES packet is a look at its head.
 
 mod packet;
+mod picture;
+mod tables;
 
 pub use packet::{Aligner, PACKET_BYTES, Packet, SYNC_BYTE};
+
+use super::{Finding, LetGo, Start, UNIT_SPACING};
+use picture::Codec;
+use tables::{Assembler, Section};
+
+/// The scanner.
+#[derive(Debug, Default)]
+pub struct MpegTs {
+    aligner: Aligner,
+    tables: Tables,
+    /// Where the unit that was reported last begins.
+    last_unit: Option<u64>,
+    last_join: Option<u64>,
+    /// An encoder that has set the random-access indicator once sets it always.
+    has_indicator: bool,
+    /// Behind the last whole packet.
+    in_step_until: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    association: Assembler,
+    /// The newest PAT: its section and its packets.
+    pat: (Vec<u8>, Vec<u8>),
+    programs: Vec<Program>,
+    /// What decides where decoding can begin.
+    track: Option<Track>,
+}
+
+/// A program whose map the PAT names.
+#[derive(Debug, Default)]
+struct Program {
+    pid: u16,
+    assembler: Assembler,
+    pmt: (Vec<u8>, Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Track {
+    Video(u16, Codec),
+    Audio(u16),
+}
+
+/// Programs of a multiplex: more than one is rare on a relay, more than this is hostile.
+const PROGRAMS_MAX: usize = 32;
+/// Points of sound lie at least so far apart.
+const AUDIO_SPACING: u64 = 1024;
+/// Bytes without a packet among them: it is no transport stream any more.
+const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
+
+impl MpegTs {
+    /// Takes the next bytes, of which the first is at `offset`.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        let mut aligner = std::mem::take(&mut self.aligner);
+        let mut broken = false;
+        aligner.feed(bytes, |at, packet| {
+            let at = offset.saturating_add_signed(at);
+            broken |= at.saturating_sub(self.in_step_until) > OUT_OF_STEP_BYTES_MAX;
+            if !broken {
+                self.packet(at, packet, findings);
+            }
+        });
+        self.aligner = aligner;
+        let behind = offset + bytes.len() as u64;
+        broken |= behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX;
+        if broken { Err(LetGo) } else { Ok(()) }
+    }
+
+    fn packet(&mut self, at: u64, packet: Packet<'_>, findings: &mut Vec<Finding>) {
+        self.in_step_until = at + PACKET_BYTES as u64;
+        if let Some(header) = self.tables.read(packet) {
+            findings.push(Finding::Header(header));
+            self.last_unit = None;
+            self.last_join = None;
+        }
+        if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
+            self.last_unit = Some(at);
+            findings.push(Finding::Unit(Start::at(at)));
+        }
+        if packet.unit_starts() && self.is_join(at, packet) {
+            self.last_join = Some(at);
+            findings.push(Finding::Join(Start::at(at)));
+        }
+    }
+
+    fn is_join(&mut self, at: u64, packet: Packet<'_>) -> bool {
+        match self.tables.track {
+            Some(Track::Video(pid, codec)) if pid == packet.pid() => {
+                self.has_indicator |= packet.is_random_access();
+                packet.is_random_access()
+                    || (!self.has_indicator
+                        && !packet.is_scrambled()
+                        && codec.begins_key_picture(packet.payload()))
+            }
+            Some(Track::Audio(pid)) if pid == packet.pid() => {
+                self.last_join.is_none_or(|last| at >= last + AUDIO_SPACING)
+            }
+            Some(Track::Video(..) | Track::Audio(_)) | None => false,
+        }
+    }
+}
+
+impl Tables {
+    /// Reads a packet that may carry a table; the header, if it has changed with that.
+    fn read(&mut self, packet: Packet<'_>) -> Option<Vec<u8>> {
+        let pid = packet.pid();
+        let mut sections: Vec<Section> = Vec::new();
+        if pid == 0 {
+            self.association
+                .feed(packet, |section| sections.push(section));
+        } else {
+            let program = self
+                .programs
+                .iter_mut()
+                .find(|program| program.pid == pid)?;
+            program
+                .assembler
+                .feed(packet, |section| sections.push(section));
+        }
+        let mut has_changed = false;
+        for section in sections {
+            has_changed |= if pid == 0 {
+                self.take_pat(section)
+            } else {
+                self.take_pmt(pid, section)
+            };
+        }
+        if !has_changed {
+            return None;
+        }
+        self.track = self.choose_track();
+        // Without any map there is nothing that a player could do with it.
+        self.track.map(|_| self.header())
+    }
+
+    fn take_pat(&mut self, section: Section) -> bool {
+        let Some(body) = tables::body(&section.bytes, 0) else {
+            return false;
+        };
+        if self.pat.0 == section.bytes {
+            return false;
+        }
+        let mut programs: Vec<Program> = Vec::new();
+        for pid in tables::program_map_pids(body).take(PROGRAMS_MAX) {
+            if programs.iter().all(|program| program.pid != pid) {
+                let known = self.programs.iter().position(|program| program.pid == pid);
+                programs.push(known.map_or_else(
+                    || Program {
+                        pid,
+                        ..Program::default()
+                    },
+                    |index| self.programs.swap_remove(index),
+                ));
+            }
+        }
+        self.programs = programs;
+        self.pat = (section.bytes, section.packets);
+        true
+    }
+
+    fn take_pmt(&mut self, pid: u16, section: Section) -> bool {
+        let is_map = tables::body(&section.bytes, 2).is_some();
+        let Some(program) = self.programs.iter_mut().find(|program| program.pid == pid) else {
+            return false;
+        };
+        if !is_map || program.pmt.0 == section.bytes {
+            return false;
+        }
+        program.pmt = (section.bytes, section.packets);
+        true
+    }
+
+    /// The first video stream of the first program that has one, else the first of sound.
+    fn choose_track(&self) -> Option<Track> {
+        let bodies = self
+            .programs
+            .iter()
+            .filter_map(|program| tables::body(&program.pmt.0, 2));
+        let streams: Vec<(u8, u16)> = bodies.flat_map(tables::elementary_streams).collect();
+        let video = streams
+            .iter()
+            .find_map(|(kind, pid)| Some(Track::Video(*pid, Codec::of_stream_type(*kind)?)));
+        video.or_else(|| streams.first().map(|(_, pid)| Track::Audio(*pid)))
+    }
+
+    fn header(&self) -> Vec<u8> {
+        let mut header = self.pat.1.clone();
+        for program in &self.programs {
+            header.extend_from_slice(&program.pmt.1);
+        }
+        header
+    }
+}

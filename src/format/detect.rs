@@ -1,0 +1,58 @@
+//! Telling a container by its first bytes.
+
+use super::Format;
+use super::mpegts::{PACKET_BYTES, SYNC_BYTE};
+
+/// What the first bytes show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detection {
+    Known(Format),
+    /// It depends on what follows.
+    More,
+    Unknown,
+}
+
+/// With so many bytes every container has shown itself.
+pub(super) const BYTES_MAX: usize = 8 * 1024;
+
+/// So many bytes of text at the beginning are text, and no transport stream that begins within a packet.
+const TEXT_BYTES: usize = 4;
+
+/// What a stream is that begins with these bytes. Asked again with each byte until it is clear.
+pub(super) fn detect(bytes: &[u8]) -> Detection {
+    for (magic, format) in [(&b"OggS\0"[..], Format::Ogg), (b"FLV\x01", Format::Flv)] {
+        if bytes.starts_with(magic) {
+            return Detection::Known(format);
+        }
+        if magic.starts_with(bytes) {
+            return Detection::More;
+        }
+    }
+    transport(bytes)
+}
+
+/// Three sync bytes a packet apart, wherever the first lies within the first packet's length.
+fn transport(bytes: &[u8]) -> Detection {
+    let is_sync = |at: usize| bytes.get(at) == Some(&SYNC_BYTE);
+    let Some(last) = bytes.len().checked_sub(1) else {
+        return Detection::More;
+    };
+    // Only the newest byte can be the third.
+    if let Some(first) = last.checked_sub(2 * PACKET_BYTES)
+        && is_sync(first)
+        && is_sync(first + PACKET_BYTES)
+        && is_sync(last)
+    {
+        return Detection::Known(Format::MpegTs);
+    }
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let is_over = bytes.len() >= 3 * PACKET_BYTES;
+    let begins_as_text = bytes.len() >= TEXT_BYTES
+        && bytes[..TEXT_BYTES].iter().all(is_text)
+        && bytes[0] != SYNC_BYTE;
+    if is_over || begins_as_text {
+        Detection::Unknown
+    } else {
+        Detection::More
+    }
+}

@@ -1,0 +1,117 @@
+//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from packets, and what PAT and PMT say.
+
+use super::packet::{PACKET_BYTES, Packet};
+
+/// Puts the sections of one PID together, and keeps the packets that carried them.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    /// The packets since the one in which the newest section began.
+    packets: Vec<u8>,
+    /// The section's bytes so far.
+    section: Vec<u8>,
+    is_within: bool,
+}
+
+/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer.
+const SECTION_BYTES_MAX: usize = 4096;
+
+/// A whole section and the packets that carried it.
+pub(super) struct Section {
+    pub bytes: Vec<u8>,
+    pub packets: Vec<u8>,
+}
+
+impl Assembler {
+    /// Takes the PID's next packet; hands on each section that is whole.
+    pub fn feed(&mut self, packet: Packet<'_>, mut whole: impl FnMut(Section)) {
+        let payload = packet.payload();
+        if packet.is_scrambled() || payload.is_empty() {
+            return;
+        }
+        if !packet.unit_starts() {
+            if self.is_within {
+                self.packets.extend_from_slice(packet.bytes());
+                self.section.extend_from_slice(payload);
+                self.take_whole(&mut whole);
+            }
+            return;
+        }
+        let pointer = usize::from(payload[0]);
+        let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
+        if self.is_within && !end_of_last.is_empty() {
+            self.packets.extend_from_slice(packet.bytes());
+            self.section.extend_from_slice(end_of_last);
+            self.take_whole(&mut whole);
+        }
+        self.packets.clear();
+        self.packets.extend_from_slice(packet.bytes());
+        self.section.clear();
+        self.section.extend_from_slice(start);
+        self.is_within = true;
+        self.take_whole(&mut whole);
+    }
+
+    fn take_whole(&mut self, whole: &mut impl FnMut(Section)) {
+        while let [table, high, low, ..] = *self.section.as_slice() {
+            if table == 0xff {
+                // Stuffing up to the end of the packet.
+                self.is_within = false;
+                return;
+            }
+            let length = 3 + (usize::from(high & 0x0f) << 8 | usize::from(low));
+            if self.section.len() < length {
+                break;
+            }
+            let rest = self.section.split_off(length);
+            let bytes = std::mem::replace(&mut self.section, rest);
+            whole(Section {
+                bytes,
+                packets: self.packets.clone(),
+            });
+            // What follows in the same packet needs that packet again.
+            let last = self.packets.len() - PACKET_BYTES;
+            self.packets.drain(..last);
+        }
+        if self.section.len() > SECTION_BYTES_MAX {
+            self.is_within = false;
+        }
+    }
+}
+
+/// The part of a section between its head and its checksum, if it is of this table and in force now.
+pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
+    let head_and_rest = section.split_first_chunk::<8>()?;
+    let [id, _, _, _, _, version, _, _] = head_and_rest.0;
+    if *id != table || version & 1 == 0 {
+        return None;
+    }
+    head_and_rest.1.get(..head_and_rest.1.len().checked_sub(4)?)
+}
+
+/// The PIDs of the PMTs that a PAT names; the network's own is none.
+pub(super) fn program_map_pids(pat: &[u8]) -> impl Iterator<Item = u16> {
+    pat.chunks_exact(4)
+        .filter(|entry| entry[..2] != [0, 0])
+        .map(|entry| pid(entry[2], entry[3]))
+}
+
+/// The stream types and PIDs that a PMT names.
+pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16)> {
+    let mut rest = match pmt {
+        [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
+        _ => &[],
+    };
+    std::iter::from_fn(move || {
+        let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
+        rest = behind.get(length(*l0, *l1)..).unwrap_or(&[]);
+        Some((*kind, pid(*p0, *p1)))
+    })
+}
+
+fn pid(high: u8, low: u8) -> u16 {
+    u16::from(high & 0x1f) << 8 | u16::from(low)
+}
+
+fn length(high: u8, low: u8) -> usize {
+    usize::from(high & 0x0f) << 8 | usize::from(low)
+}

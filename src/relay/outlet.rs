@@ -1,0 +1,221 @@
+//! The way out of a stream to its UDP clients: what is due to them, and the datagrams that are on their way.
+//!
+//! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its clock; RTP from a source goes
+//! out as it came. A datagram is made once, however many clients it goes to.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::moment::Moment;
+use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
+
+/// A stream's UDP clients, and what they get.
+#[derive(Default)]
+pub(super) struct Outlet {
+    pub clients: Vec<SocketAddr>,
+    /// The way of MPEG-TS, if the stream is that, or may be.
+    pub transport: Option<Transport>,
+    post: VecDeque<Letter>,
+    post_bytes: usize,
+    /// Which client gets the first letter next.
+    next_client: usize,
+    /// It stands in the queue of those who have something to send.
+    pub is_queued: bool,
+    pub datagrams_sent: u64,
+    pub bytes_sent: u64,
+    pub dropped: u64,
+}
+
+/// MPEG-TS on its way from the buffer into datagrams.
+pub(super) struct Transport {
+    pub pacing: Pacing,
+    packetiser: Packetiser,
+    /// The next byte of the stream that goes out.
+    pub cursor: u64,
+    /// Since when packets wait for their datagram to be filled.
+    waiting_since: Option<Moment>,
+    timestamp_offset: u32,
+}
+
+/// Datagrams that go out with one call.
+struct Letter {
+    bytes: Vec<u8>,
+    datagram_bytes: usize,
+}
+
+/// Datagrams that go out together: what the kernel takes in one call.
+const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
+/// What waits to be sent of RTP that came in; more is dropped.
+const POST_BYTES_MAX: usize = 512 * 1024;
+/// How long packets wait for their datagram to be filled.
+const FILL_TIME: Duration = Duration::from_millis(100);
+
+impl Outlet {
+    /// The first letter, and the client that is to get it now.
+    pub fn next(&mut self) -> Option<SocketAddr> {
+        loop {
+            let letter = self.post.front()?;
+            if let Some(client) = self.clients.get(self.next_client) {
+                self.next_client += 1;
+                self.datagrams_sent += letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
+                self.bytes_sent += letter.bytes.len() as u64;
+                return Some(*client);
+            }
+            self.next_client = 0;
+            self.post_bytes -= letter.bytes.len();
+            self.post.pop_front();
+        }
+    }
+
+    /// The letter that is being sent: its bytes, and the size of its datagrams.
+    pub fn letter(&self) -> Option<(&[u8], usize)> {
+        self.post
+            .front()
+            .map(|letter| (letter.bytes.as_slice(), letter.datagram_bytes))
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.post.is_empty()
+    }
+
+    /// A datagram of a source goes out as it came. Several of one size share a letter that is not being sent yet.
+    pub fn forward(&mut self, datagram: &[u8]) {
+        if self.clients.is_empty() || datagram.is_empty() {
+            return;
+        }
+        if self.post_bytes + datagram.len() > POST_BYTES_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.post_bytes += datagram.len();
+        let is_open = self.post.len() > 1 || self.next_client == 0;
+        match self.post.back_mut() {
+            Some(letter) if is_open && letter.takes(datagram) => {
+                letter.bytes.extend_from_slice(datagram)
+            }
+            _ => self.post.push_back(Letter {
+                bytes: datagram.to_vec(),
+                datagram_bytes: datagram.len(),
+            }),
+        }
+    }
+
+    /// These clients, and no others, from now on.
+    pub fn set_clients(&mut self, clients: Vec<SocketAddr>) {
+        // Whoever has had the first letter does not get it again.
+        let had: Vec<SocketAddr> = self
+            .clients
+            .iter()
+            .take(self.next_client)
+            .copied()
+            .collect();
+        let (mut first, rest): (Vec<_>, Vec<_>) =
+            clients.into_iter().partition(|client| had.contains(client));
+        self.next_client = first.len();
+        first.extend(rest);
+        self.clients = first;
+    }
+
+    /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset on, as many as lie together.
+    pub fn write<'a>(
+        &mut self,
+        now: Moment,
+        has_ended: bool,
+        lend: impl Fn(u64, usize) -> &'a [u8],
+    ) {
+        let Some(transport) = &mut self.transport else {
+            return;
+        };
+        let mut batch = Batch::default();
+        transport.write(now, has_ended, &mut batch, lend);
+        if !batch.bytes.is_empty() && !self.clients.is_empty() {
+            self.post_bytes += batch.bytes.len();
+            self.post.push_back(Letter {
+                bytes: batch.bytes,
+                datagram_bytes: DATAGRAM_BYTES,
+            });
+        }
+    }
+}
+
+impl Letter {
+    fn takes(&self, datagram: &[u8]) -> bool {
+        self.datagram_bytes == datagram.len()
+            && self.bytes.len() % self.datagram_bytes == 0
+            && self.bytes.len() + datagram.len() <= LETTER_BYTES_MAX
+    }
+}
+
+impl Transport {
+    /// From `cursor` on, with a source identifier and first numbers out of `random`.
+    pub fn new(cursor: u64, random: u64) -> Transport {
+        Transport {
+            pacing: Pacing::new(cursor),
+            packetiser: Packetiser::new(random as u32, (random >> 32) as u16),
+            cursor,
+            waiting_since: None,
+            timestamp_offset: (random >> 16) as u32,
+        }
+    }
+
+    fn write<'a>(
+        &mut self,
+        now: Moment,
+        has_ended: bool,
+        batch: &mut Batch,
+        lend: impl Fn(u64, usize) -> &'a [u8],
+    ) {
+        let due = self.pacing.due(now);
+        let timestamp = self.timestamp(now);
+        while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= LETTER_BYTES_MAX {
+            let room = LETTER_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
+            let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
+            if bytes.is_empty() {
+                // Overwritten: the pacer lost its place, which only a bound on all buffers together can do.
+                self.cursor = due;
+                break;
+            }
+            self.packetiser.push(bytes, timestamp, batch);
+            self.cursor += bytes.len() as u64;
+        }
+        self.fill_or_flush(
+            now,
+            has_ended && self.cursor == due && self.pacing.is_over(),
+            batch,
+        );
+    }
+
+    fn fill_or_flush(&mut self, now: Moment, is_over: bool, batch: &mut Batch) {
+        if !batch.bytes.is_empty() {
+            self.waiting_since = None;
+        }
+        if !self.packetiser.has_waiting() {
+            self.waiting_since = None;
+            return;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        if is_over || now.since(since) >= FILL_TIME {
+            self.packetiser.flush(batch);
+            self.waiting_since = None;
+        }
+    }
+
+    /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).
+    fn timestamp(&self, now: Moment) -> u32 {
+        let ticks = (now.since_start().as_micros() * 9 / 100) as u32;
+        ticks.wrapping_add(self.timestamp_offset)
+    }
+
+    /// When there is something to do, if nothing arrives.
+    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+        let flush = self.waiting_since.map(|since| since + FILL_TIME);
+        self.pacing.deadline(now).into_iter().chain(flush).min()
+    }
+
+    /// Whether all up to `newest` is out.
+    pub fn is_over(&self, newest: u64) -> bool {
+        self.cursor >= newest && self.pacing.is_over() && !self.packetiser.has_waiting()
+    }
+}
