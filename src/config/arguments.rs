@@ -9,10 +9,10 @@ use std::fmt::{self, Display, Formatter};
 
 use lexopt::{Arg, Parser};
 
+use super::TimesConfig;
 use super::options::OPTIONS;
 use super::row::{Asked, Fallback, Row, Takes};
 use super::{BuffersConfig, Command, Config, GateConfig, LimitsConfig, OperationConfig};
-use super::{ScaleConfig, TimesConfig};
 use crate::gate::Excerpt;
 
 /// What the names of our variables begin with.
@@ -72,7 +72,6 @@ fn blank() -> Config {
         times: TimesConfig::default(),
         buffers: BuffersConfig::default(),
         operation: OperationConfig::default(),
-        scale: ScaleConfig::default(),
         unknown_variables: Vec::new(),
     }
 }

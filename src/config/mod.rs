@@ -13,11 +13,10 @@ mod tests;
 mod values;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::gate::{Host, HostName, Subnet};
+use crate::gate::{HostName, Subnet};
 
 pub use arguments::{BadArgument, parse};
 pub use help::{help, readme_table};
@@ -37,14 +36,13 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// At least one.
-    pub listen: Vec<Listen>,
+    pub listen: Vec<Bind>,
     pub rtp: Option<Bind>,
     pub gate: GateConfig,
     pub limits: LimitsConfig,
     pub times: TimesConfig,
     pub buffers: BuffersConfig,
     pub operation: OperationConfig,
-    pub scale: ScaleConfig,
     /// Variables that begin with `TOLLGATE_` and are no option: perhaps a slip, so the start warns of them.
     pub unknown_variables: Vec<String>,
 }
@@ -55,12 +53,6 @@ pub struct Bind {
     pub address: SocketAddr,
     /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound or fails.
     pub without_ipv6: Option<SocketAddr>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    Tcp(Bind),
-    Unix(PathBuf),
 }
 
 /// Who may do what.
@@ -101,10 +93,6 @@ pub struct TimesConfig {
     pub body_rate_min: usize,
     pub viewer_stall_time_max: Duration,
     pub keep_alive_time_max: Duration,
-    /// How long a viewer waits for a stream that may begin; zero: not at all.
-    pub wait_time: Duration,
-    /// How long viewers outlive their source; zero: not at all.
-    pub hold_time: Duration,
 }
 
 /// What a stream keeps.
@@ -121,10 +109,8 @@ pub struct BuffersConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperationConfig {
     pub log: LogLevel,
-    pub access_log: Option<AccessLog>,
     pub close_delimited: bool,
     pub cors: Vec<CorsOrigin>,
-    pub icecast: bool,
     pub takeover: bool,
 }
 
@@ -138,33 +124,10 @@ pub enum LogLevel {
     Debug,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessLog {
-    StandardOutput,
-    File(PathBuf),
-}
-
 /// Whose pages may read streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigin {
     Any,
     /// As browsers send it: scheme, host and perhaps port, in lower case.
     Site(String),
-}
-
-/// Other machines.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ScaleConfig {
-    pub proxy_protocol: Vec<Subnet>,
-    pub forwarded_from: Vec<Subnet>,
-    /// The first that answers is used.
-    pub origins: Vec<Relay>,
-    pub peers: Vec<Relay>,
-}
-
-/// Another relay, as `http://HOST:PORT` names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relay {
-    pub host: Host,
-    pub port: NonZeroU16,
 }

@@ -3,9 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::Bind;
 use super::row::{Asked, Fallback, Group, Row, Takes};
 use super::values::{self, HOUR, Read};
-use super::{Bind, Listen};
 
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
@@ -55,11 +55,10 @@ pub(super) const OPTIONS: &[Row] = &[
         }),
         group: Group::Main,
         fallback: Fallback::Made("[::]:8000", |config| {
-            config.listen = vec![Listen::Tcp(everywhere(HTTP_PORT))]
+            config.listen = vec![everywhere(HTTP_PORT)]
         }),
         help: "listen for HTTP here",
-        more: "Port 0 picks a free one. `unix:PATH` is a socket for a proxy on the same host. \
-               Without IPv6 the default is `0.0.0.0:8000`.",
+        more: "Port 0 picks a free one. Without IPv6 the default is `0.0.0.0:8000`.",
     },
     Row {
         name: "rtp",
@@ -310,26 +309,6 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "",
     },
     Row {
-        name: "wait",
-        takes: Takes::One("TIME", |config, text| {
-            put(&mut config.times.wait_time, values::time(text, 0.0..=HOUR))
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("0"),
-        help: "a viewer waits for its stream to begin",
-        more: "For a session that may stream and does not yet; then 404.",
-    },
-    Row {
-        name: "hold",
-        takes: Takes::One("TIME", |config, text| {
-            put(&mut config.times.hold_time, values::time(text, 0.0..=HOUR))
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("0"),
-        help: "viewers outlive a broken source by",
-        more: "A source that comes back goes on for them at its first join point.",
-    },
-    Row {
         name: "buffer",
         takes: Takes::One("SIZE", |config, text| {
             put(
@@ -394,19 +373,6 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "One line an event on stderr.",
     },
     Row {
-        name: "access-log",
-        takes: Takes::One("PATH", |config, text| {
-            put(
-                &mut config.operation.access_log,
-                values::access_log(text).map(Some),
-            )
-        }),
-        group: Group::Operation,
-        fallback: Fallback::Shown("none"),
-        help: "log requests here; - is stdout",
-        more: "The combined format, with sessionids shortened.",
-    },
-    Row {
         name: "close-delimited",
         takes: Takes::Nothing(|config| config.operation.close_delimited = true),
         group: Group::Operation,
@@ -426,62 +392,11 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "For GET of streams only, never for the API.",
     },
     Row {
-        name: "icecast",
-        takes: Takes::Nothing(|config| config.operation.icecast = true),
-        group: Group::Operation,
-        fallback: Fallback::Shown("off"),
-        help: "admit Icecast sources",
-        more: "`SOURCE`, Basic credentials whose password is the sessionid, and bodies without \
-               framing. Not behind a proxy: such a body could swallow another client's request.",
-    },
-    Row {
         name: "takeover",
         takes: Takes::Nothing(|config| config.operation.takeover = true),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "a second source replaces the first",
         more: "Otherwise it gets 409.",
-    },
-    Row {
-        name: "proxy-protocol",
-        takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.scale.proxy_protocol, values::subnet(text))
-        }),
-        group: Group::Scale,
-        fallback: Fallback::Shown("none"),
-        help: "proxies that send a PROXY header",
-        more: "Their connections begin with a PROXY protocol header, version 1 or 2; from \
-               elsewhere such a header gets 400.",
-    },
-    Row {
-        name: "forwarded-from",
-        takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.scale.forwarded_from, values::subnet(text))
-        }),
-        group: Group::Scale,
-        fallback: Fallback::Shown("none"),
-        help: "proxies whose Forwarded is believed",
-        more: "`Forwarded` or `X-Forwarded-For`, read from the right; from elsewhere they are \
-               ignored.",
-    },
-    Row {
-        name: "origin",
-        takes: Takes::Many("URL", |config, text| {
-            push(&mut config.scale.origins, values::relay(text))
-        }),
-        group: Group::Scale,
-        fallback: Fallback::Shown("none"),
-        help: "fetch streams not running here there",
-        more: "`http://HOST:PORT` of another relay; the first that answers.",
-    },
-    Row {
-        name: "peer",
-        takes: Takes::Many("URL", |config, text| {
-            push(&mut config.scale.peers, values::relay(text))
-        }),
-        group: Group::Scale,
-        fallback: Fallback::Shown("none"),
-        help: "list the streams and tokens of this one too",
-        more: "`http://HOST:PORT` of another relay.",
     },
 ];

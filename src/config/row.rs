@@ -56,18 +56,16 @@ pub(super) enum Group {
     Times,
     Buffers,
     Operation,
-    Scale,
 }
 
 impl Group {
-    pub const ALL: [Group; 7] = [
+    pub const ALL: [Group; 6] = [
         Group::Main,
         Group::Gate,
         Group::Limits,
         Group::Times,
         Group::Buffers,
         Group::Operation,
-        Group::Scale,
     ];
 
     pub fn title(self) -> &'static str {
@@ -78,7 +76,6 @@ impl Group {
             Group::Times => "How long",
             Group::Buffers => "What is buffered",
             Group::Operation => "Operation",
-            Group::Scale => "Other machines",
         }
     }
 }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AccessLog, Bind, CorsOrigin, Listen, LogLevel, Relay};
-use crate::gate::host::{BadHost, host_and_port};
+use super::{Bind, CorsOrigin, LogLevel};
+use crate::gate::host::BadHost;
 use crate::gate::{Excerpt, HostName, Subnet};
 
 /// What is wrong with a value, and what would be right.
@@ -117,12 +117,9 @@ fn bind(text: &str) -> Option<Bind> {
     })
 }
 
-pub(super) fn listen(text: &str) -> Read<Listen> {
-    if let Some(socket) = text.strip_prefix("unix:") {
-        return path(socket).map(Listen::Unix);
-    }
-    let right = "ADDR:PORT, such as 127.0.0.1:8000 or [::]:8000, or unix:PATH";
-    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Listen::Tcp(bind)))
+pub(super) fn listen(text: &str) -> Read<Bind> {
+    let right = "ADDR:PORT, such as 127.0.0.1:8000 or [::]:8000";
+    bind(text).map_or_else(|| wrong(text, right), Ok)
 }
 
 pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
@@ -164,13 +161,6 @@ pub(super) fn log_level(text: &str) -> Read<LogLevel> {
     }
 }
 
-pub(super) fn access_log(text: &str) -> Read<AccessLog> {
-    match text {
-        "-" => Ok(AccessLog::StandardOutput),
-        _ => path(text).map(AccessLog::File),
-    }
-}
-
 /// `*`, or an origin as browsers send it (RFC 6454, section 6.1).
 pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
     if text == "*" {
@@ -187,21 +177,5 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
             Ok(CorsOrigin::Site(text.to_owned()))
         }
         Some(_) | None => wrong(text, right),
-    }
-}
-
-/// `http://HOST[:PORT]`; the port is 80 unless given.
-pub(super) fn relay(text: &str) -> Read<Relay> {
-    let Some(authority) = text.strip_prefix("http://") else {
-        return wrong(text, "http://HOST:PORT");
-    };
-    let authority = authority.strip_suffix('/').unwrap_or(authority);
-    let parsed = match host_and_port(authority) {
-        Err(BadHost::NoPort) => host_and_port(&format!("{authority}:80")),
-        parsed => parsed,
-    };
-    match parsed {
-        Ok((host, port)) => Ok(Relay { host, port }),
-        Err(bad) => Err(format!("{}: {bad}", Excerpt(text.as_bytes()))),
     }
 }

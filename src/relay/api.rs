@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Relay;
 use super::errand::without_names;
 use super::listing::Rows;
+use super::metrics;
 use super::route::is_in;
 use crate::gate::{self, Direction, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
@@ -30,6 +31,10 @@ pub(super) enum Call {
         /// For so long nobody is admitted to the session afterwards.
         block: Option<Duration>,
     },
+    /// The figures.
+    Metrics,
+    /// Whether the server runs.
+    Health,
     /// The methods that a path knows.
     Options {
         allow: &'static str,
@@ -59,6 +64,8 @@ pub(super) enum Answer {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
+    /// A media type and a body of it.
+    Text(&'static str, String),
     /// It comes when the names of these clients have addresses.
     Resolve(AddToken),
 }
@@ -317,6 +324,11 @@ impl Relay {
             Call::RevokeToken { session, aborts } => self.revoke_token(&session, aborts, now),
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
+            Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics())),
+            Call::Health => Ok(Answer::Text(
+                "application/json",
+                "{\"status\":\"ok\"}".to_owned(),
+            )),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         }
     }

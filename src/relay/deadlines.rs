@@ -110,6 +110,7 @@ impl Relay {
                 }
             }
             Phase::Viewer(_) => {
+                *self.counts.cuts.entry("viewer_stalled").or_insert(0) += 1;
                 self.log(
                     Level::Info,
                     now,

@@ -20,6 +20,7 @@ mod errand;
 mod frame;
 mod listing;
 mod live;
+mod metrics;
 mod outlet;
 mod report;
 mod request;
@@ -45,6 +46,7 @@ use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
 pub use live::Live;
+use metrics::Counts;
 use report::Report;
 pub use report::{Level, ReportLimits};
 use route::is_in;
@@ -106,6 +108,7 @@ pub struct Relay {
     errands: HashMap<Ticket, Errand>,
     ticket_next: u64,
     report: Report,
+    counts: Counts,
     is_closing: bool,
 }
 
@@ -152,6 +155,7 @@ impl Relay {
             actions: VecDeque::new(),
             errands: HashMap::new(),
             ticket_next: 1,
+            counts: Counts::default(),
             report: Report::new(settings.limits.report),
             is_closing: false,
             settings,
@@ -182,6 +186,7 @@ impl Relay {
         if self.is_closing || self.connections.len() >= limits.connections_max + beyond_max {
             return None;
         }
+        self.counts.connections += 1;
         *self.hosts.entry(peer.ip()).or_insert(0) += 1;
         let id = self.connections.insert(Connection::new(peer, beyond, now));
         self.rearm(id);

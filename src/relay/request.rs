@@ -4,6 +4,7 @@ use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
 use super::listing::{Listing, Rows};
 use super::route::Wish;
+use super::settings::Fields;
 use super::{ConnectionId, Relay};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, HttpDate, Method, Part, Refusal, Reply, Status, Version,
@@ -66,11 +67,7 @@ impl Relay {
             keep_alive: head.keep_alive && !self.is_closing && !is_beyond_limit,
             head_only: head.method == Method::Head,
             date: self.date(now),
-            fields: if is_deprecated(&head) {
-                &[DEPRECATION]
-            } else {
-                &[]
-            },
+            fields: self.fields_for(&head),
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
         match self.route(id, &head, now) {
@@ -104,6 +101,29 @@ impl Relay {
             Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply, now),
             Ok(Wish::Call(call)) => self.answer(id, call, reply, now),
         }
+    }
+
+    /// What every answer to a request carries because of its path.
+    fn fields_for(&self, head: &Head) -> Fields {
+        if is_deprecated(head) {
+            return &[DEPRECATION];
+        }
+        let is_stream = head
+            .target
+            .segments
+            .first()
+            .is_some_and(|first| first == b"stream");
+        let watches = matches!(head.method, Method::Get | Method::Head);
+        let Some(origin) = head.origin.as_deref().filter(|_| is_stream && watches) else {
+            return &[];
+        };
+        let is_allowed = |allowed: &str| allowed == "*" || allowed.eq_ignore_ascii_case(origin);
+        let cors = self
+            .settings
+            .cors
+            .iter()
+            .find(|(allowed, _)| is_allowed(allowed));
+        cors.map_or(&[], |(_, fields)| fields)
     }
 
     /// The payload of a call means nothing, and must not be taken for a request.
@@ -222,6 +242,16 @@ impl Relay {
                 );
                 self.respond(id, bytes, reply.keep_alive, now);
             }
+            Ok(Answer::Text(content_type, text)) => {
+                let bytes = http::whole(
+                    Status::Ok,
+                    &reply,
+                    content_type,
+                    &[("Cache-Control", "no-store")],
+                    text.as_bytes(),
+                );
+                self.respond(id, bytes, reply.keep_alive, now);
+            }
             Ok(Answer::Options(allow)) => {
                 let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
                 self.respond(id, bytes, reply.keep_alive, now);
@@ -239,6 +269,7 @@ impl Relay {
         reply: Reply,
         now: Moment,
     ) {
+        *self.counts.refusals.entry(refusal.status).or_insert(0) += 1;
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,

@@ -24,6 +24,7 @@ pub(super) enum Wish {
     },
 }
 
+const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl Relay {
@@ -45,6 +46,8 @@ impl Relay {
             )),
             [b"stream"] => self.route_stream(id, head, None, now),
             [b"stream", session] => self.route_stream(id, head, Some(session), now),
+            [b"metrics"] => self.route_figures(id, head, Call::Metrics),
+            [b"healthz"] => self.route_figures(id, head, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.route_call(id, head, name),
                 None => Err(not_found()),
@@ -78,6 +81,26 @@ impl Relay {
             self.settings.limits.tokens.udp_clients_per_session_max,
         )
         .map(Wish::Call)
+    }
+
+    /// What is only looked at: the figures by the API's hosts, the state by anyone.
+    fn route_figures(&self, id: ConnectionId, head: &Head, call: Call) -> Result<Wish, Refusal> {
+        match head.method {
+            Method::Options => {
+                return Ok(Wish::Call(Call::Options {
+                    allow: LOOK_METHODS,
+                }));
+            }
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        if !matches!(call, Call::Health) {
+            self.check_caller(id, head)?;
+        }
+        api::no_parameters(&head.target)?;
+        Ok(Wish::Call(call))
     }
 
     /// Only the hosts of the token subnet call the API, and no browser on behalf of another site.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Level, ReportLimits};
-use crate::config::{Config, LogLevel};
+use crate::config::{Config, CorsOrigin, LogLevel};
 use crate::gate::Subnet;
 use crate::{gate, http, stream};
 
@@ -18,6 +18,12 @@ pub struct Settings {
     pub publish_from: Vec<Subnet>,
     /// Where UDP clients may be. None: anywhere.
     pub rtp_to: Vec<Subnet>,
+    /// Whose pages may watch: the origin (or `*`), and the fields that say so.
+    pub cors: Vec<(String, Fields)>,
+    /// Viewers' bodies end with the connection.
+    pub is_close_delimited: bool,
+    /// A second source replaces the first.
+    pub takes_over: bool,
     /// The bounds.
     pub limits: Limits,
     /// From which source identifiers and first sequence numbers are drawn.
@@ -72,9 +78,27 @@ impl Settings {
             hostnames: hostnames.map(|name| name.as_str().to_owned()).collect(),
             publish_from: config.gate.publish_from.clone(),
             rtp_to: config.gate.rtp_to.clone(),
+            cors: config.operation.cors.iter().map(cors_fields).collect(),
+            is_close_delimited: config.operation.close_delimited,
+            takes_over: config.operation.takeover,
             limits: Limits::from_config(config, connections_room),
             random_seed,
             started_unix_seconds,
+        }
+    }
+}
+
+/// Fields of a response head that are made once, at the start.
+pub type Fields = &'static [(&'static str, &'static str)];
+
+fn cors_fields(origin: &CorsOrigin) -> (String, Fields) {
+    match origin {
+        CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")]),
+        CorsOrigin::Site(site) => {
+            // As many as there are options, for as long as the server runs.
+            let value: &'static str = Box::leak(site.clone().into_boxed_str());
+            let fields = vec![("Access-Control-Allow-Origin", value), ("Vary", "Origin")];
+            (site.clone(), Box::leak(fields.into_boxed_slice()))
         }
     }
 }

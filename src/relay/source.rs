@@ -45,7 +45,7 @@ impl Relay {
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
         }
-        if self.running.contains_key(session) {
+        if self.running.contains_key(session) && !self.settings.takes_over {
             return Err(Refusal::new(
                 Status::Conflict,
                 "this session has a source already; it can have one",
@@ -88,6 +88,9 @@ impl Relay {
         reply: Reply,
         now: Moment,
     ) {
+        if self.running.contains_key(&session) {
+            self.end_for_takeover(&session, now);
+        }
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -114,6 +117,18 @@ impl Relay {
         self.queue(id);
     }
 
+    /// Another source takes a running one's place.
+    fn end_for_takeover(&mut self, session: &SessionId, now: Moment) {
+        let Some(&id) = self.running.get(session) else {
+            return;
+        };
+        let source = self.lives.get(id).map(|live| live.source);
+        self.end_live(id, End::Lost, "another source took over", now);
+        if let Some(Origin::Http(connection)) = source {
+            self.close(connection, now);
+        }
+    }
+
     pub(super) fn begin_live(
         &mut self,
         session: SessionId,
@@ -122,6 +137,7 @@ impl Relay {
         source_address: SocketAddr,
         now: Moment,
     ) -> LiveId {
+        self.counts.streams += 1;
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         self.log(
@@ -225,6 +241,11 @@ impl Relay {
             .and_then(|live| live.stream.take_cut())
         {
             self.log(Level::Info, now, format_args!("event=viewer-cut session={digest} reason=\"fell out of the buffer within a unit that could not be kept\""));
+            *self
+                .counts
+                .cuts
+                .entry("viewer_within_lost_unit")
+                .or_insert(0) += 1;
             self.close(connection, now);
         }
         self.flow(id);
@@ -373,6 +394,11 @@ impl Relay {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
+            let figures = live.stream.figures();
+            self.counts.past.bytes_received += figures.bytes_received;
+            self.counts.past.bytes_sent += figures.bytes_sent;
+            self.counts.past.skips += figures.skips;
+            self.counts.past_udp_bytes += live.outlet.bytes_sent;
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
             self.timers.disarm(&mut live.armed, Owner::Live(id));

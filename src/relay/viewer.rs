@@ -53,18 +53,24 @@ impl Relay {
         let Some(live) = self.lives.get_mut(live_id) else {
             return;
         };
+        let is_chunked = reply.version == Version::Http11 && !self.settings.is_close_delimited;
         let reply = Reply {
-            keep_alive: reply.keep_alive && reply.version == Version::Http11,
+            keep_alive: reply.keep_alive && is_chunked,
             ..reply
         };
         if reply.head_only {
-            let bytes = viewer_head(live.stream.media_type().unwrap_or(UNKNOWN_TYPE), &reply);
+            let bytes = viewer_head(
+                live.stream.media_type().unwrap_or(UNKNOWN_TYPE),
+                is_chunked,
+                &reply,
+            );
             return self.respond(id, bytes, reply.keep_alive, now);
         }
         let viewer = live.stream.join(id, now);
-        let framing = match reply.version {
-            Version::Http11 => Outgoing::Chunked(ChunkWriter::default()),
-            Version::Http10 => Outgoing::UntilClose,
+        let framing = if is_chunked {
+            Outgoing::Chunked(ChunkWriter::default())
+        } else {
+            Outgoing::UntilClose
         };
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -142,9 +148,11 @@ impl Relay {
             let Some(media_type) = live.stream.media_type() else {
                 return;
             };
-            connection
-                .output
-                .push(&viewer_head(media_type, &phase.reply));
+            connection.output.push(&viewer_head(
+                media_type,
+                matches!(phase.framing, Outgoing::Chunked(_)),
+                &phase.reply,
+            ));
             phase.owes_head = false;
         }
         // What is promised must be in the buffer still when a viewer that fell out of it goes on after the end.
@@ -300,13 +308,14 @@ impl Relay {
 }
 
 /// The head of a viewer's response.
-fn viewer_head(media_type: &str, reply: &Reply) -> Vec<u8> {
+fn viewer_head(media_type: &str, is_chunked: bool, reply: &Reply) -> Vec<u8> {
     let head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
         .field("X-Content-Type-Options", "nosniff");
-    match reply.version {
-        Version::Http11 => head.field("Transfer-Encoding", "chunked").finish(),
-        Version::Http10 => head.finish(),
+    if is_chunked {
+        head.field("Transfer-Encoding", "chunked").finish()
+    } else {
+        head.finish()
     }
 }

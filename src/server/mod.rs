@@ -33,7 +33,7 @@ use mio::event::Event;
 use mio::net::{TcpListener, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::config::{Bind, Config, Listen};
+use crate::config::{Bind, Config};
 use crate::moment::Moment;
 use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings};
 use crate::stream::Outcome;
@@ -171,10 +171,7 @@ fn tell(line: &str) {
 }
 
 impl Server {
-    fn listen(&mut self, listen: &Listen) -> Result<(), StartError> {
-        let Listen::Tcp(bind) = listen else {
-            return Err(StartError("--listen=unix:PATH is not built yet".to_owned()));
-        };
+    fn listen(&mut self, bind: &Bind) -> Result<(), StartError> {
         let (mut listener, bound) = bind_tcp(bind)?;
         let token = Token(LISTENERS_FROM + self.listeners.len());
         self.poll
@@ -240,6 +237,7 @@ impl Server {
             self.write(now);
             self.send(now);
             self.act(now);
+            self.relay.turn_took(self.now().since(now));
             if self
                 .ends_at
                 .is_some_and(|end| end <= now || self.relay.is_empty())
@@ -284,20 +282,19 @@ impl Server {
                     accepting.is_ready = true;
                 }
             }
-            Token(token) => self.note_client(ConnectionId::from_u64(token as u64), event, now),
+            Token(token) => self.note_client(ConnectionId::from_u64(token as u64), event),
         }
     }
 
-    fn note_client(&mut self, id: ConnectionId, event: &Event, now: Moment) {
+    fn note_client(&mut self, id: ConnectionId, event: &Event) {
         let Some(socket) = self.sockets.get_mut(id) else {
             return;
         };
-        if event.is_error() {
-            return self.relay.lost(id, now);
-        }
-        if event.is_readable() || event.is_read_closed() {
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            // What arrived before the connection broke is read first; then reading says that it is broken.
             socket.is_readable = true;
-            socket.is_ending |= event.is_read_closed();
+            socket.is_ending |= event.is_read_closed() || event.is_error();
+            socket.is_broken |= event.is_error();
             self.queue_read(id);
         }
         if event.is_writable() {
@@ -377,6 +374,10 @@ impl Server {
                 continue;
             };
             socket.is_read_queued = false;
+            if wanted == 0 && socket.is_broken {
+                self.relay.lost(id, now);
+                continue;
+            }
             if wanted == 0 || !socket.is_readable {
                 continue;
             }

@@ -45,6 +45,8 @@ pub(super) struct Socket {
     pub is_readable: bool,
     /// The client has shut its side: what is left to read ends with an end, of which no further event tells.
     pub is_ending: bool,
+    /// The connection is broken: reading will say so when it has said the rest.
+    pub is_broken: bool,
     /// It stands in the list of those that are to be read.
     pub is_read_queued: bool,
 }
@@ -87,6 +89,7 @@ impl Sockets {
             stream,
             is_readable: false,
             is_ending: false,
+            is_broken: false,
             is_read_queued: false,
         });
         self.open += 1;

@@ -1,0 +1,239 @@
+//! Figures for whoever watches over the server, in Prometheus's text format. No label holds a sessionid.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Relay;
+use crate::http::Status;
+use crate::stream::Figures;
+
+/// What has been counted since the start, of all streams together.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub connections: u64,
+    pub streams: u64,
+    /// What streams that are over had counted.
+    pub past: Figures,
+    pub past_udp_bytes: u64,
+    pub refusals: BTreeMap<Status, u64>,
+    /// Viewers and sources that were cut, by why.
+    pub cuts: BTreeMap<&'static str, u64>,
+    turns: Turns,
+}
+
+/// How long the turns of the loop took.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Turns of at most [`BOUNDS`] each, and longer ones.
+    buckets: [u64; BOUNDS.len() + 1],
+    microseconds: u64,
+}
+
+/// Upper bounds of the buckets, in microseconds.
+const BOUNDS: [u64; 9] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000];
+
+/// The media type of the text format.
+pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl Relay {
+    /// A turn of the loop took so long, from the end of its wait on.
+    pub fn turn_took(&mut self, time: Duration) {
+        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.partition_point(|bound| *bound < microseconds);
+        self.counts.turns.buckets[bucket] += 1;
+        self.counts.turns.microseconds =
+            self.counts.turns.microseconds.saturating_add(microseconds);
+    }
+
+    /// The figures as text.
+    pub(super) fn metrics(&self) -> String {
+        let mut all = self.counts.past;
+        let mut udp_bytes = self.counts.past_udp_bytes;
+        let (mut viewers, mut udp_clients) = (0, 0);
+        for (_, live) in self.lives.iter() {
+            let Figures {
+                bytes_received,
+                bytes_sent,
+                skips,
+            } = live.stream.figures();
+            all.bytes_received += bytes_received;
+            all.bytes_sent += bytes_sent;
+            all.skips += skips;
+            udp_bytes += live.outlet.bytes_sent;
+            viewers += live.stream.viewer_count() as u64;
+            udp_clients += live.outlet.clients.len() as u64;
+        }
+        let udp = self.udp.figures;
+        let mut text = Text(String::with_capacity(4096));
+        text.family("tollgate_build_info", "gauge", "The version that runs.");
+        text.row(
+            "tollgate_build_info",
+            &format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")),
+            1,
+        );
+        text.one(
+            "tollgate_streams",
+            "gauge",
+            "Streams that run.",
+            self.running.len() as u64,
+        );
+        text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);
+        text.one(
+            "tollgate_udp_clients",
+            "gauge",
+            "UDP clients of streams that run.",
+            udp_clients,
+        );
+        text.one(
+            "tollgate_connections",
+            "gauge",
+            "HTTP connections.",
+            self.connections.len() as u64,
+        );
+        text.one(
+            "tollgate_tokens",
+            "gauge",
+            "Tuples in the token table.",
+            self.tokens.as_ref().map_or(0, |tokens| tokens.len() as u64),
+        );
+        text.one(
+            "tollgate_connections_total",
+            "counter",
+            "HTTP connections accepted.",
+            self.counts.connections,
+        );
+        text.one(
+            "tollgate_streams_total",
+            "counter",
+            "Streams that began.",
+            self.counts.streams,
+        );
+        text.one(
+            "tollgate_received_bytes_total",
+            "counter",
+            "Media bytes from sources.",
+            all.bytes_received,
+        );
+        text.one(
+            "tollgate_sent_bytes_total",
+            "counter",
+            "Media bytes to HTTP viewers.",
+            all.bytes_sent,
+        );
+        text.one(
+            "tollgate_udp_sent_bytes_total",
+            "counter",
+            "Bytes of datagrams to UDP clients.",
+            udp_bytes,
+        );
+        text.one(
+            "tollgate_skips_total",
+            "counter",
+            "Times that a viewer fell out of a stream's buffer.",
+            all.skips,
+        );
+        text.one(
+            "tollgate_datagrams_received_total",
+            "counter",
+            "RTP packets taken from sources.",
+            udp.received,
+        );
+        text.one(
+            "tollgate_datagrams_sent_total",
+            "counter",
+            "Datagrams handed to the kernel.",
+            udp.sent,
+        );
+        text.family(
+            "tollgate_datagrams_dropped_total",
+            "counter",
+            "Datagrams dropped, by why.",
+        );
+        for (reason, count) in [
+            ("stranger", udp.dropped_stranger),
+            ("malformed", udp.dropped_malformed),
+            ("second_source", udp.dropped_second_source),
+            ("out_of_sequence", udp.dropped_out_of_sequence),
+            ("unsent", udp.dropped_unsent),
+        ] {
+            text.row(
+                "tollgate_datagrams_dropped_total",
+                &format!("{{reason=\"{reason}\"}}"),
+                count,
+            );
+        }
+        text.family(
+            "tollgate_refusals_total",
+            "counter",
+            "Requests refused, by status.",
+        );
+        for (status, count) in &self.counts.refusals {
+            text.row(
+                "tollgate_refusals_total",
+                &format!("{{status=\"{}\"}}", status.code()),
+                *count,
+            );
+        }
+        text.family(
+            "tollgate_cuts_total",
+            "counter",
+            "Clients that were cut, by why.",
+        );
+        for (reason, count) in &self.counts.cuts {
+            text.row(
+                "tollgate_cuts_total",
+                &format!("{{reason=\"{reason}\"}}"),
+                *count,
+            );
+        }
+        self.counts.turns.write(&mut text);
+        text.0
+    }
+}
+
+impl Turns {
+    fn write(&self, text: &mut Text) {
+        text.family(
+            "tollgate_turn_seconds",
+            "histogram",
+            "How long a turn of the loop took.",
+        );
+        let mut count = 0;
+        for (bucket, turns) in self.buckets.iter().enumerate() {
+            count += turns;
+            let bound = BOUNDS.get(bucket).map_or_else(
+                || "+Inf".to_owned(),
+                |bound| (*bound as f64 / 1e6).to_string(),
+            );
+            text.row(
+                "tollgate_turn_seconds_bucket",
+                &format!("{{le=\"{bound}\"}}"),
+                count,
+            );
+        }
+        let _ = writeln!(
+            text.0,
+            "tollgate_turn_seconds_sum {}",
+            self.microseconds as f64 / 1e6
+        );
+        text.row("tollgate_turn_seconds_count", "", count);
+    }
+}
+
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn row(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.family(name, kind, help);
+        self.row(name, "", value);
+    }
+}
