@@ -16,11 +16,24 @@ pub(super) enum Detection {
 pub(super) const BYTES_MAX: usize = 8 * 1024;
 
 /// So many bytes of text at the beginning are text, and no transport stream that begins within a packet.
-const TEXT_BYTES: usize = 4;
+const TEXT_BYTES: usize = 16;
+
+/// Whether the first bytes may be the beginning of a container's. Until they are told apart a viewer's response waits; for a
+/// transport stream that begins within a packet, which any byte may, it does not.
+pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
+    match bytes.first() {
+        None => true,
+        Some(&SYNC_BYTE) => true,
+        Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
+    }
+}
+
+/// Containers that a few bytes tell.
+const MAGICS: [(&[u8], Format); 2] = [(b"OggS\0", Format::Ogg), (b"FLV\x01", Format::Flv)];
 
 /// What a stream is that begins with these bytes. Asked again with each byte until it is clear.
 pub(super) fn detect(bytes: &[u8]) -> Detection {
-    for (magic, format) in [(&b"OggS\0"[..], Format::Ogg), (b"FLV\x01", Format::Flv)] {
+    for (magic, format) in MAGICS {
         if bytes.starts_with(magic) {
             return Detection::Known(format);
         }

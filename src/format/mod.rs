@@ -201,6 +201,14 @@ impl Scanner {
         }
     }
 
+    /// Whether what has arrived may still turn out to be a container's beginning.
+    pub fn may_be_magic(&self) -> bool {
+        match &self.state {
+            State::Undecided(held) => detect::may_be_magic(held),
+            State::Known(_) | State::Unknown => false,
+        }
+    }
+
     fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Vec<Finding>) {
         findings.push(Finding::Format(format));
         let mut container = match format {

@@ -157,7 +157,10 @@ impl<C: Copy> Stream<C> {
             (Some(given), _) => Some(given),
             (None, Told::Known(format)) => Some(format.media_type()),
             (None, Told::Unknown) => Some(UNKNOWN_TYPE),
-            (None, Told::Undecided) => self.end.map(|_| UNKNOWN_TYPE),
+            (None, Told::Undecided) => {
+                let is_clear = self.end.is_some() || !self.scanner.may_be_magic();
+                is_clear.then_some(UNKNOWN_TYPE)
+            }
         }
     }
 
