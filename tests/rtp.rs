@@ -1,0 +1,364 @@
+//! RTP-UDP through the real binary: who gets datagrams, whose are taken, and that nothing is ever sent to anybody else.
+
+mod support;
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use support::server::Server;
+use support::streaming::{Source, Viewer};
+use support::until;
+use tollgate::rtp::Packet;
+
+const PACKET_BYTES: usize = 188;
+
+/// A UDP client, or somebody who would like to be one.
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("an option");
+    socket
+}
+
+fn start() -> (Server, SocketAddr) {
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
+    let rtp = server.rtp.expect("it says where RTP is");
+    (server, rtp)
+}
+
+fn admit(server: &Server, session: &str, clients: &[&UdpSocket]) {
+    let list: Vec<String> = clients
+        .iter()
+        .map(|client| client.local_addr().expect("its address").to_string())
+        .collect();
+    let target = format!(
+        "/api/add-token?type=http,rtp-udp&sessionid={session}&udp-clients={}",
+        list.join(",")
+    );
+    assert_eq!(server.request("POST", &target).status(), 201);
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut datagram = [0; 2048];
+    let (bytes, _) = socket.recv_from(&mut datagram).expect("a datagram");
+    datagram[..bytes].to_vec()
+}
+
+/// Nothing has come, and nothing does while the server answers another request.
+fn assert_silent(socket: &UdpSocket, server: &Server) {
+    server.tokens();
+    socket.set_nonblocking(true).expect("an option");
+    let error = socket
+        .recv_from(&mut [0; 2048])
+        .expect_err("nothing was to be sent here");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).expect("an option");
+}
+
+fn datagram(payload_type: u8, sequence_number: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
+    [
+        &Packet::header(payload_type, sequence_number, 9, ssrc)[..],
+        payload,
+    ]
+    .concat()
+}
+
+/// Seven packets of a transport stream; `clock` is a reference in seconds for the first.
+fn transport(counter: u8, clock: Option<f64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for index in 0..7u8 {
+        let mut packet = [counter; PACKET_BYTES];
+        packet[..4].copy_from_slice(&[
+            0x47,
+            0x01,
+            0x00,
+            0x10 | (counter.wrapping_mul(7).wrapping_add(index) & 15),
+        ]);
+        if let (0, Some(seconds)) = (index, clock) {
+            let base = (seconds * 90_000.0) as u64;
+            packet[3] |= 0x20;
+            packet[4..6].copy_from_slice(&[7, 0x10]);
+            packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+            packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
+        }
+        bytes.extend(packet);
+    }
+    bytes
+}
+
+#[test]
+fn a_body_goes_out_to_each_client_whole_and_in_order() {
+    let (server, _) = start();
+    let clients = [client(), client(), client()];
+    admit(&server, "tv", &[&clients[0], &clients[1], &clients[2]]);
+    let media: Vec<u8> = (0..40)
+        .flat_map(|number| transport(number, Some(f64::from(number) * 0.02)))
+        .collect();
+    let mut source = Source::open(server.address(), "/stream/tv");
+    // Cut where nothing begins, and begun within a packet.
+    source.send(&media[100..5_000]);
+    media[5_000..]
+        .chunks(777)
+        .for_each(|piece| source.send(piece));
+    assert_eq!(source.finish().status(), 200);
+    let expected = &media[PACKET_BYTES..];
+    for client in &clients {
+        let mut got = Vec::new();
+        let mut next = None;
+        while got.len() < expected.len() {
+            let datagram = receive(client);
+            let packet = Packet::parse(&datagram).expect("RTP");
+            assert_eq!(packet.payload_type, 33);
+            assert!(
+                next.is_none_or(|next| next == packet.sequence_number),
+                "a datagram is missing"
+            );
+            assert!(
+                packet.payload.len() == 7 * PACKET_BYTES
+                    || got.len() + packet.payload.len() == expected.len()
+            );
+            next = Some(packet.sequence_number.wrapping_add(1));
+            got.extend_from_slice(packet.payload);
+        }
+        assert!(got == expected, "the packets differ");
+    }
+}
+
+#[test]
+fn a_file_that_is_put_at_once_goes_out_at_the_pace_of_its_clock() {
+    let (server, _) = start();
+    let client = client();
+    admit(&server, "file", &[&client]);
+    let media: Vec<u8> = (0..50)
+        .flat_map(|number| transport(number, Some(f64::from(number) * 0.04)))
+        .collect();
+    let mut source = Source::open(server.address(), "/stream/file");
+    source.send(&media);
+    assert_eq!(source.finish().status(), 200);
+    receive(&client);
+    let (began, mut datagrams) = (Instant::now(), 1);
+    while datagrams < 50 {
+        receive(&client);
+        datagrams += 1;
+    }
+    // Two seconds of media: a burst would be over in no time, and only a lower bound cannot fail on a slow machine.
+    assert!(
+        began.elapsed() > Duration::from_millis(1_700),
+        "it went out in {:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn rtp_comes_in_from_a_client_and_goes_to_the_others_and_to_viewers() {
+    let (server, rtp) = start();
+    let (camera, first, second) = (client(), client(), client());
+    admit(&server, "cam", &[&camera, &first, &second]);
+    let sent: Vec<Vec<u8>> = (0..20)
+        .map(|number| {
+            datagram(
+                33,
+                65_530u16.wrapping_add(number),
+                7,
+                &transport(number as u8, None),
+            )
+        })
+        .collect();
+    camera.send_to(&sent[0], rtp).expect("sent");
+    camera.send_to(&sent[1], rtp).expect("sent");
+    until("two packets in sequence begin a stream", || {
+        server.stream("cam")
+    });
+    let mut viewer = Viewer::ask(server.address(), "/stream/cam");
+    server.await_viewers("cam", 1);
+    for datagram in &sent[2..] {
+        camera.send_to(datagram, rtp).expect("sent");
+    }
+    for client in [&first, &second] {
+        let got: Vec<Vec<u8>> = (0..20).map(|_| receive(client)).collect();
+        assert!(got == sent, "what goes out is not what came in");
+    }
+    let stream = server.stream("cam").expect("it runs");
+    assert_eq!(stream["source"]["protocol"], "rtp-udp");
+    assert_eq!(
+        stream["source"]["address"],
+        camera.local_addr().expect("its address").to_string()
+    );
+    assert_eq!(
+        (&stream["udp_clients"], &stream["content_type"]),
+        (&2.into(), &"video/mp2t".into())
+    );
+    assert_eq!(viewer.head().field("content-type"), Some("video/mp2t"));
+    let live: Vec<u8> = (2..20).flat_map(|number| transport(number, None)).collect();
+    let mut got = viewer.read(live.len());
+    // It may have been there before the first two had been unwrapped.
+    if !live.ends_with(&got) {
+        got = got.split_off(PACKET_BYTES * 14);
+    }
+    assert!(live.starts_with(&got) || live.ends_with(&got));
+    let goodbye = [0x80, 201, 0, 1, 0, 0, 0, 7, 0x81, 203, 0, 1, 0, 0, 0, 7];
+    camera.send_to(&goodbye, rtp).expect("sent");
+    server.await_end_of_stream("cam");
+    assert_silent(&camera, &server);
+}
+
+#[test]
+fn disorder_loss_and_repetition_are_mended_for_viewers() {
+    let (server, rtp) = start();
+    let camera = client();
+    admit(&server, "cam", &[&camera]);
+    let packet = |number: u16| datagram(33, number, 7, &transport(number as u8, None));
+    for number in [1, 2] {
+        camera.send_to(&packet(number), rtp).expect("sent");
+    }
+    until("it runs", || server.stream("cam"));
+    let mut viewer = Viewer::ask(server.address(), "/stream/cam");
+    server.await_viewers("cam", 1);
+    // 6 never comes; the rest comes twice, late or early.
+    for number in [4, 3, 3, 5, 7, 9, 8, 4] {
+        camera.send_to(&packet(number), rtp).expect("sent");
+    }
+    let expected: Vec<u8> = [3, 4, 5, 7, 8, 9]
+        .into_iter()
+        .flat_map(|number| transport(number, None))
+        .collect();
+    let mut got = viewer.read(expected.len());
+    while !expected.ends_with(&got[got.len() - PACKET_BYTES..]) {
+        got.extend(viewer.read(PACKET_BYTES));
+    }
+    assert!(
+        got.ends_with(&expected),
+        "the viewer's packets are not in order"
+    );
+}
+
+#[test]
+fn another_payload_has_no_http_viewers() {
+    let (server, rtp) = start();
+    let (camera, player) = (client(), client());
+    admit(&server, "cam", &[&camera, &player]);
+    for number in 0..3 {
+        camera
+            .send_to(&datagram(96, number, 7, b"anything"), rtp)
+            .expect("sent");
+        assert_eq!(
+            receive(if number == 0 { continue } else { &player }).len(),
+            20
+        );
+    }
+    let refused = server.request("GET", "/stream/cam");
+    refused.assert_problem(406, &["96"]);
+}
+
+#[test]
+fn revoking_stops_datagrams_and_adding_starts_them() {
+    let (server, _) = start();
+    let (first, second) = (client(), client());
+    admit(&server, "tv", &[&first]);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&transport(0, None));
+    source.send(&transport(1, None));
+    receive(&first);
+    admit(&server, "tv", &[&second]);
+    source.send(&transport(2, None));
+    receive(&second);
+    assert_eq!(
+        server
+            .request("DELETE", "/api/revoke-token?sessionid=tv")
+            .status(),
+        200
+    );
+    for socket in [&first, &second] {
+        socket.set_nonblocking(true).expect("an option");
+        while socket.recv_from(&mut [0; 2048]).is_ok() {}
+        socket.set_nonblocking(false).expect("an option");
+    }
+    source.send(&transport(3, None));
+    until("it has arrived", || {
+        let stream = server.stream("tv").expect("it runs");
+        (stream["bytes_received"] == 4 * 7 * PACKET_BYTES && stream["udp_clients"] == 0)
+            .then_some(())
+    });
+    assert_silent(&first, &server);
+    assert_silent(&second, &server);
+}
+
+#[test]
+fn revoking_a_source_ends_its_stream_at_once() {
+    let (server, rtp) = start();
+    let camera = client();
+    admit(&server, "cam", &[&camera]);
+    for number in 0..2 {
+        camera
+            .send_to(&datagram(33, number, 7, &transport(0, None)), rtp)
+            .expect("sent");
+    }
+    until("it runs", || server.stream("cam"));
+    let mut viewer = Viewer::ask(server.address(), "/stream/cam");
+    server.await_viewers("cam", 1);
+    assert_eq!(
+        server
+            .request("DELETE", "/api/revoke-token?sessionid=cam")
+            .status(),
+        200
+    );
+    assert!(server.stream("cam").is_none());
+    viewer.head();
+    let (_, end) = viewer.read_to_end();
+    assert_eq!(end, support::response::End::CutShort);
+}
+
+/// Whatever is thrown at the socket, by whomever: nobody is answered.
+#[test]
+fn nobody_is_ever_answered() {
+    let (server, rtp) = start();
+    let (stranger, named) = (client(), client());
+    admit(&server, "cam", &[&named]);
+    let good = datagram(33, 5, 7, &transport(0, None));
+    let mut kinds: Vec<Vec<u8>> = (0..good.len().min(64))
+        .map(|length| good[..length].to_vec())
+        .collect();
+    for bit in 0..128 {
+        let mut flipped = good.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        kinds.push(flipped);
+    }
+    kinds.extend((0..=255).map(|byte| vec![byte; 60]));
+    kinds.push([0x81, 203, 0, 1, 0, 0, 0, 7].to_vec());
+    kinds.push(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec());
+    for kind in &kinds {
+        stranger.send_to(kind, rtp).expect("sent");
+        named.send_to(kind, rtp).expect("sent");
+    }
+    assert_silent(&stranger, &server);
+    assert_silent(&named, &server);
+    let text = server.request("GET", "/metrics").text();
+    assert!(
+        text.contains("tollgate_datagrams_dropped_total{reason=\"stranger\"}"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_client_that_cannot_be_one_is_refused() {
+    let (server, rtp) = start();
+    for (client, what) in [
+        (rtp.to_string(), "own"),
+        ("[::1]:5004".to_owned(), "IP version"),
+        ("no.such.name.invalid:5004".to_owned(), "resolve"),
+    ] {
+        let target = format!("/api/add-token?type=rtp-udp&sessionid=s&udp-clients={client}");
+        server
+            .request("POST", &target)
+            .assert_problem(400, &[what, &client]);
+    }
+    assert!(server.tokens().is_empty());
+    let named = server.request(
+        "POST",
+        "/api/add-token?type=rtp-udp&sessionid=s&udp-clients=localhost:5004",
+    );
+    assert_eq!(named.status(), 201);
+    assert_eq!(named.json()["tokens"][0]["host"], "localhost");
+}
