@@ -1,7 +1,7 @@
 //! Telling a container by its first bytes.
 
-use super::Format;
 use super::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use super::{Format, matroska};
 
 /// What the first bytes show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,12 @@ pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     match bytes.first() {
         None => true,
         Some(&SYNC_BYTE) => true,
+        Some(_) if bytes.starts_with(EBML) || EBML.starts_with(bytes) => true,
         Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
     }
 }
+
+const EBML: &[u8] = &[0x1a, 0x45, 0xdf, 0xa3];
 
 /// Containers that a few bytes tell.
 const MAGICS: [(&[u8], Format); 2] = [(b"OggS\0", Format::Ogg), (b"FLV\x01", Format::Flv)];
@@ -40,6 +43,16 @@ pub(super) fn detect(bytes: &[u8]) -> Detection {
         if magic.starts_with(bytes) {
             return Detection::More;
         }
+    }
+    if bytes.starts_with(EBML) {
+        return match matroska::doc_type(bytes) {
+            Some(Some(format)) => Detection::Known(format),
+            Some(None) => Detection::Unknown,
+            None => Detection::More,
+        };
+    }
+    if EBML.starts_with(bytes) {
+        return Detection::More;
     }
     transport(bytes)
 }

@@ -5,9 +5,12 @@
 //! one of unknown format: nothing here ends a stream. The same bytes give the same findings however they are cut.
 
 mod detect;
+mod ebml;
+mod matroska;
 pub mod mpegts;
 
 use detect::{Detection, detect};
+use matroska::Matroska;
 use mpegts::MpegTs;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
@@ -142,6 +145,7 @@ enum State {
 }
 
 enum Container {
+    Matroska(Box<Matroska>),
     MpegTs(Box<MpegTs>),
 }
 
@@ -153,6 +157,7 @@ impl Container {
         findings: &mut Vec<Finding>,
     ) -> Result<(), LetGo> {
         match self {
+            Container::Matroska(scanner) => scanner.feed(bytes, offset, findings),
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
         }
     }
@@ -212,6 +217,7 @@ impl Scanner {
     fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Vec<Finding>) {
         findings.push(Finding::Format(format));
         let mut container = match format {
+            Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
             Format::MpegTs => Container::MpegTs(Box::new(MpegTs::default())),
             _ => return self.let_go(findings),
         };

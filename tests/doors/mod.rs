@@ -1,8 +1,10 @@
 //! The doors through which arbitrary bytes come in, each with what must hold behind it. Fuzz targets and the replay of their corpora
 //! go through the same ones.
 
+mod format;
 mod gate;
 mod http;
+mod rtp;
 
 /// A door: it panics where something that must hold does not.
 pub type Door = fn(&[u8]);
@@ -13,6 +15,9 @@ pub const ALL: &[(&str, Door)] = &[
     ("udp_clients", gate::udp_clients),
     ("subnet", gate::subnet),
     ("options", gate::options),
+    ("container", format::container),
+    ("rtp_packet", rtp::packet),
+    ("packetiser", rtp::packetiser),
 ];
 
 /// Goes through the door of a fuzz target.

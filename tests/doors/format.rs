@@ -1,0 +1,64 @@
+//! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always make sense.
+
+use tollgate::format::{Finding, HEADER_BYTES_MAX, Scanner, UNIT_SPACING};
+
+/// What a scan of these bytes finds when they come in pieces of such sizes.
+pub fn scan(bytes: &[u8], pieces: impl Iterator<Item = usize>) -> Vec<Finding> {
+    let mut scanner = Scanner::new();
+    let mut findings = Vec::new();
+    let mut rest = bytes;
+    for piece in pieces {
+        let (now, later) = rest.split_at(piece.clamp(1, rest.len().max(1)).min(rest.len()));
+        scanner.feed(now, &mut findings);
+        rest = later;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    findings
+}
+
+/// The first two bytes say how the rest is cut.
+pub fn container(data: &[u8]) {
+    let Some(([first, second], bytes)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let whole = scan(bytes, std::iter::once(bytes.len()));
+    assert_eq!(whole, scan(bytes, std::iter::repeat(1)), "byte by byte");
+    let (first, second) = (usize::from(*first) + 1, usize::from(*second) * 7 + 1);
+    assert_eq!(
+        whole,
+        scan(bytes, [first, second].into_iter().cycle()),
+        "in pieces of {first} and {second}"
+    );
+    check(&whole, bytes.len() as u64);
+}
+
+fn check(findings: &[Finding], bytes: u64) {
+    let (mut join, mut unit, mut is_over) = (None, None, false);
+    for (index, finding) in findings.iter().enumerate() {
+        assert!(!is_over, "something is found after it was let go");
+        match finding {
+            Finding::Format(_) => assert!(index < 2, "the format comes first"),
+            Finding::Unknown => is_over = true,
+            Finding::Header(header) => {
+                assert!(header.len() <= HEADER_BYTES_MAX);
+                (join, unit) = (None, None);
+            }
+            Finding::Join(start) => {
+                assert!(
+                    join.is_none_or(|before| start.offset > before) && start.offset < bytes,
+                    "{findings:?}"
+                );
+                join = Some(start.offset);
+            }
+            Finding::Unit(start) => {
+                assert!(
+                    unit.is_none_or(|before| start.offset >= before + UNIT_SPACING)
+                        && start.offset < bytes
+                );
+                unit = Some(start.offset);
+            }
+        }
+    }
+}
