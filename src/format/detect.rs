@@ -1,5 +1,6 @@
 //! Telling a container by its first bytes.
 
+use super::frames::{self, Chain, Codec};
 use super::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use super::{Format, matroska};
 
@@ -23,16 +24,22 @@ const TEXT_BYTES: usize = 16;
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     match bytes.first() {
         None => true,
-        Some(&SYNC_BYTE) => true,
+        Some(&(SYNC_BYTE | FRAME_SYNC)) => true,
         Some(_) if bytes.starts_with(EBML) || EBML.starts_with(bytes) => true,
         Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
     }
 }
 
+/// What a frame of MPEG audio or ADTS begins with.
+const FRAME_SYNC: u8 = 0xff;
 const EBML: &[u8] = &[0x1a, 0x45, 0xdf, 0xa3];
 
 /// Containers that a few bytes tell.
-const MAGICS: [(&[u8], Format); 2] = [(b"OggS\0", Format::Ogg), (b"FLV\x01", Format::Flv)];
+const MAGICS: [(&[u8], Format); 3] = [
+    (b"OggS\0", Format::Ogg),
+    (b"FLV\x01", Format::Flv),
+    (b"ID3", Format::Mp3),
+];
 
 /// What a stream is that begins with these bytes. Asked again with each byte until it is clear.
 pub(super) fn detect(bytes: &[u8]) -> Detection {
@@ -53,6 +60,15 @@ pub(super) fn detect(bytes: &[u8]) -> Detection {
     }
     if EBML.starts_with(bytes) {
         return Detection::More;
+    }
+    if bytes.first() == Some(&FRAME_SYNC) {
+        for (codec, format) in [(Codec::Mpeg, Format::Mp3), (Codec::Adts, Format::Aac)] {
+            match frames::detect(bytes, codec) {
+                Chain::Yes => return Detection::Known(format),
+                Chain::More => return Detection::More,
+                Chain::No => {}
+            }
+        }
     }
     transport(bytes)
 }

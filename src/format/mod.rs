@@ -6,12 +6,17 @@
 
 mod detect;
 mod ebml;
+mod frames;
 mod matroska;
 pub mod mpegts;
+mod ogg;
+mod window;
 
 use detect::{Detection, detect};
+use frames::{Codec, Walk};
 use matroska::Matroska;
 use mpegts::MpegTs;
+use ogg::Ogg;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +152,8 @@ enum State {
 enum Container {
     Matroska(Box<Matroska>),
     MpegTs(Box<MpegTs>),
+    Ogg(Box<Ogg>),
+    Sound(Box<Walk>),
 }
 
 impl Container {
@@ -159,6 +166,8 @@ impl Container {
         match self {
             Container::Matroska(scanner) => scanner.feed(bytes, offset, findings),
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
+            Container::Ogg(scanner) => scanner.feed(bytes, offset, findings),
+            Container::Sound(scanner) => scanner.feed(bytes, offset, findings),
         }
     }
 }
@@ -219,7 +228,11 @@ impl Scanner {
         let mut container = match format {
             Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
             Format::MpegTs => Container::MpegTs(Box::new(MpegTs::default())),
-            _ => return self.let_go(findings),
+            Format::Ogg => Container::Ogg(Box::default()),
+            // A tag says nothing of what follows it: the frames do.
+            Format::Mp3 => Container::Sound(Box::new(Walk::new(None, Format::Mp3))),
+            Format::Aac => Container::Sound(Box::new(Walk::new(Some(Codec::Adts), Format::Aac))),
+            Format::Mp4 | Format::Flv => return self.let_go(findings),
         };
         let rest_offset = self.offset - rest.len() as u64;
         let fed = container.feed(held, rest_offset - held.len() as u64, findings);

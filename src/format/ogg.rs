@@ -1,0 +1,430 @@
+//! Ogg (RFC 3533): pages, whose first ones carry the headers of each logical stream.
+//!
+//! The header pages are kept as they came; of all others only the page head is looked at, and of Theora's a packet's first byte.
+//! Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; what else is multiplexed in passes. Checksums are not checked.
+
+use super::window::{Step, Window};
+use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
+
+/// Before the segment table.
+const PAGE_HEAD_BYTES: usize = 27;
+
+/// Capture pattern and version.
+const CAPTURE: &[u8; 5] = b"OggS\0";
+
+/// Logical streams that may run side by side.
+const STREAMS_MAX: usize = 16;
+
+/// After so many bytes without pages in a row these are not pages any more.
+const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
+
+/// What looking at the first bytes gives.
+enum Look<T> {
+    Found(T),
+    Nothing,
+    /// Cannot tell before there are so many bytes in all.
+    Needs(usize),
+}
+
+/// A page, of whose payload some may have to come yet.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    flags: u8,
+    granule_position: i64,
+    serial: u32,
+    lacing: &'a [u8],
+    /// What can be seen of it.
+    payload: &'a [u8],
+}
+
+impl<'a> Page<'a> {
+    fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
+        if !bytes
+            .iter()
+            .zip(CAPTURE)
+            .all(|(byte, expected)| byte == expected)
+        {
+            return Look::Nothing;
+        }
+        let Some((head, rest)) = bytes.split_first_chunk::<PAGE_HEAD_BYTES>() else {
+            return Look::Needs(PAGE_HEAD_BYTES);
+        };
+        let [
+            _,
+            _,
+            _,
+            _,
+            _,
+            flags,
+            granule_position @ ..,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            segments,
+        ] = head;
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, s0, s1, s2, s3, ..] = head;
+        let Some((lacing, payload)) = rest.split_at_checked(usize::from(*segments)) else {
+            return Look::Needs(PAGE_HEAD_BYTES + usize::from(*segments));
+        };
+        let serial = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
+        Look::Found(Page {
+            flags: *flags,
+            granule_position: i64::from_le_bytes(*granule_position),
+            serial,
+            lacing,
+            payload,
+        })
+    }
+
+    /// Head and payload.
+    fn length(&self) -> usize {
+        self.payload_from()
+            + self
+                .lacing
+                .iter()
+                .map(|lacing| usize::from(*lacing))
+                .sum::<usize>()
+    }
+
+    fn payload_from(&self) -> usize {
+        PAGE_HEAD_BYTES + self.lacing.len()
+    }
+
+    /// Its first packet began on a page before.
+    fn is_continued(&self) -> bool {
+        self.flags & 0x01 != 0
+    }
+
+    fn begins_stream(&self) -> bool {
+        self.flags & 0x02 != 0
+    }
+
+    fn ends_stream(&self) -> bool {
+        self.flags & 0x04 != 0
+    }
+
+    /// Packets that end on it.
+    fn packets(&self) -> u32 {
+        self.lacing.iter().filter(|lacing| **lacing < 255).count() as u32
+    }
+
+    /// The first byte of the packet that begins it. `None` if none does, or one without bytes.
+    fn first_byte(&self) -> Option<u8> {
+        let begins_packet =
+            !self.is_continued() && self.lacing.first().is_some_and(|lacing| *lacing > 0);
+        self.payload.first().copied().filter(|_| begins_packet)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Codec {
+    Theora,
+    Flac,
+    /// Vorbis, Opus or Speex
+    Sound,
+    Skeleton,
+    Foreign,
+}
+
+impl Codec {
+    /// Sound or video that is understood.
+    fn is_media(self) -> bool {
+        match self {
+            Codec::Theora | Codec::Flac | Codec::Sound => true,
+            Codec::Skeleton | Codec::Foreign => false,
+        }
+    }
+}
+
+/// One logical stream.
+struct Stream {
+    serial: u32,
+    codec: Codec,
+    /// Header packets that have not ended; [`Stream::UNCOUNTED`] if something else than their number ends them.
+    header_packets: u32,
+}
+
+impl Stream {
+    const UNCOUNTED: u32 = u32::MAX;
+
+    /// From its first page. Video that is not understood has no points that could be told: let go.
+    fn begin(page: &Page) -> Result<Stream, LetGo> {
+        let packet = page.payload;
+        let (codec, header_packets) = match packet {
+            [0x80, b't', b'h', b'e', b'o', b'r', b'a', ..] => (Codec::Theora, 3),
+            [0x01, b'v', b'o', b'r', b'b', b'i', b's', ..] => (Codec::Sound, 3),
+            [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', ..] => (Codec::Sound, 2),
+            [0x7F, b'F', b'L', b'A', b'C', _, _, 0, 0, ..] => (Codec::Flac, Stream::UNCOUNTED),
+            [0x7F, b'F', b'L', b'A', b'C', _, _, high, low, ..] => (
+                Codec::Flac,
+                1 + u32::from(u16::from_be_bytes([*high, *low])),
+            ),
+            [b'S', b'p', b'e', b'e', b'x', b' ', b' ', b' ', ..] => (Codec::Sound, 2),
+            [b'f', b'i', b's', b'h', b'e', b'a', b'd', 0, ..] => {
+                (Codec::Skeleton, Stream::UNCOUNTED)
+            }
+            [b'O', b'V', b'P', b'8', b'0', ..]
+            | [b'B', b'B', b'C', b'D', ..]
+            | [0x01, b'v', b'i', b'd', b'e', b'o', ..] => {
+                return Err(LetGo);
+            }
+            _ => (Codec::Foreign, 0),
+        };
+        Ok(Stream {
+            serial: page.serial,
+            codec,
+            header_packets,
+        })
+    }
+
+    /// Whether the page is one of its headers'; counts the packets.
+    fn takes_header(&mut self, page: &Page) -> bool {
+        if self.codec == Codec::Flac && page.first_byte() == Some(0xFF) {
+            self.header_packets = 0;
+        }
+        if self.header_packets == 0 {
+            return self.codec == Codec::Foreign && page.granule_position == 0;
+        }
+        if self.header_packets != Stream::UNCOUNTED {
+            self.header_packets = self.header_packets.saturating_sub(page.packets());
+        }
+        if self.codec == Codec::Skeleton && page.ends_stream() {
+            self.header_packets = 0;
+        }
+        true
+    }
+}
+
+/// Where the next byte to look at stands.
+#[derive(Clone, Copy)]
+enum Place {
+    Page,
+    /// Anywhere; so many bytes were searched in vain.
+    Search(u64),
+}
+
+/// What the pages are.
+enum Phase {
+    /// Headers, these so far, and so many bytes between them.
+    Headers {
+        header: Vec<u8>,
+        between: usize,
+    },
+    Data,
+}
+
+/// Scans Ogg, chained or not.
+pub(super) struct Ogg {
+    place: Place,
+    phase: Phase,
+    /// At most [`STREAMS_MAX`].
+    streams: Vec<Stream>,
+    window: Window,
+    /// No unit before this offset.
+    unit_from: u64,
+}
+
+impl Default for Ogg {
+    fn default() -> Ogg {
+        let phase = Phase::Headers {
+            header: Vec::new(),
+            between: 0,
+        };
+        Ogg {
+            place: Place::Page,
+            phase,
+            streams: Vec::new(),
+            window: Window::default(),
+            unit_from: 0,
+        }
+    }
+}
+
+impl Ogg {
+    /// Takes the stream's next bytes; the offset is that of the first.
+    pub fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        offset: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        let end = offset + bytes.len() as u64;
+        // Taken out for the time being, so that pages can borrow from it.
+        let mut window = std::mem::take(&mut self.window);
+        while window.fill(&mut bytes) {
+            let begin = end - (bytes.len() + window.bytes().len()) as u64;
+            let step = self.step(window.bytes(), begin, findings)?;
+            window.take(step);
+        }
+        self.window = window;
+        Ok(())
+    }
+
+    /// Judges what can be seen; the offset is that of its first byte.
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        begin: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Step, LetGo> {
+        if bytes.is_empty() {
+            return Ok(Step::Hold(1));
+        }
+        let page = match Page::read(bytes) {
+            Look::Found(page) => page,
+            Look::Needs(length) => return Ok(Step::Hold(length)),
+            Look::Nothing => return self.search_on(),
+        };
+        if let Place::Search(_) = self.place {
+            match Page::read(bytes.get(page.length()..).unwrap_or_default()) {
+                Look::Found(_) => self.place = Place::Page,
+                Look::Needs(length) => return Ok(Step::Hold(page.length() + length)),
+                Look::Nothing => return self.search_on(),
+            }
+        }
+        let needed = match self.phase {
+            Phase::Headers { .. } => page.length(),
+            Phase::Data if page.begins_stream() => page.length(),
+            Phase::Data => page.length().min(page.payload_from() + 1),
+        };
+        let Some(seen) = bytes.get(..needed) else {
+            return Ok(Step::Hold(needed));
+        };
+        self.enter(&page, seen, begin, findings)?;
+        Ok(Step::Pass(page.length() as u64))
+    }
+
+    /// No page begins here. Headers with a hole are none.
+    fn search_on(&mut self) -> Result<Step, LetGo> {
+        let searched = match (&self.phase, self.place) {
+            (Phase::Headers { .. }, _) => return Err(LetGo),
+            (Phase::Data, Place::Page) => 0,
+            (Phase::Data, Place::Search(searched)) => searched,
+        };
+        if searched >= SEARCH_BYTES_MAX {
+            return Err(LetGo);
+        }
+        self.place = Place::Search(searched + 1);
+        Ok(Step::Pass(1))
+    }
+
+    /// At a page, of which enough was seen.
+    fn enter(
+        &mut self,
+        page: &Page,
+        seen: &[u8],
+        begin: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        if page.begins_stream() {
+            return self.begin_stream(page, seen);
+        }
+        let Phase::Headers { header, between } = &mut self.phase else {
+            self.enter_data(page, begin, findings);
+            return Ok(());
+        };
+        let stream = self
+            .streams
+            .iter_mut()
+            .find(|stream| stream.serial == page.serial);
+        let taken = stream.is_some_and(|stream| stream.takes_header(page));
+        if taken {
+            append(header, seen)?;
+        } else {
+            *between += seen.len();
+        }
+        if *between > HEADER_BYTES_MAX {
+            return Err(LetGo);
+        }
+        if self.streams.iter().any(|stream| stream.header_packets > 0) {
+            return Ok(());
+        }
+        if !self.streams.iter().any(|stream| stream.codec.is_media()) {
+            return Err(LetGo);
+        }
+        findings.push(Finding::Header(std::mem::take(header)));
+        self.phase = Phase::Data;
+        if !taken {
+            self.enter_data(page, begin, findings);
+        }
+        Ok(())
+    }
+
+    /// All streams of a link begin before anything else of it; one that begins after data begins the next link of a chain.
+    fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), LetGo> {
+        let mut header = match &mut self.phase {
+            Phase::Headers { header, .. }
+                if self
+                    .streams
+                    .iter()
+                    .all(|stream| stream.serial != page.serial) =>
+            {
+                std::mem::take(header)
+            }
+            Phase::Headers { .. } | Phase::Data => {
+                self.streams.clear();
+                Vec::new()
+            }
+        };
+        if self.streams.len() == STREAMS_MAX {
+            return Err(LetGo);
+        }
+        let mut stream = Stream::begin(page)?;
+        stream.takes_header(page);
+        self.streams.push(stream);
+        append(&mut header, seen)?;
+        self.phase = Phase::Headers { header, between: 0 };
+        Ok(())
+    }
+
+    fn enter_data(&mut self, page: &Page, begin: u64, findings: &mut Vec<Finding>) {
+        if self.is_join(page) {
+            findings.push(Finding::Join(Start::at(begin)));
+        }
+        if begin >= self.unit_from {
+            self.unit_from = begin + UNIT_SPACING;
+            findings.push(Finding::Unit(Start::at(begin)));
+        }
+    }
+
+    fn is_join(&self, page: &Page) -> bool {
+        match self
+            .streams
+            .iter()
+            .find(|stream| stream.codec == Codec::Theora)
+        {
+            // The two highest bits: no header, and no frame that needs another.
+            Some(video) => {
+                video.serial == page.serial
+                    && page.first_byte().is_some_and(|byte| byte & 0xC0 == 0)
+            }
+            None => {
+                let stream = self
+                    .streams
+                    .iter()
+                    .find(|stream| stream.serial == page.serial);
+                stream.is_some_and(|stream| stream.codec.is_media())
+                    && !page.is_continued()
+                    && page.granule_position != -1
+            }
+        }
+    }
+}
+
+/// Keeps a header page.
+fn append(header: &mut Vec<u8>, page: &[u8]) -> Result<(), LetGo> {
+    if header.len() + page.len() > HEADER_BYTES_MAX {
+        return Err(LetGo);
+    }
+    header.extend_from_slice(page);
+    Ok(())
+}
