@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use support::server::Server;
 use support::until;
+use tollgate::format::{Finding, Scanner};
 
 /// A folder of this test's own.
 fn folder(name: &str) -> PathBuf {
@@ -86,8 +87,8 @@ fn record(url: &str, path: &Path) {
     run("curl", &["-s", "-m", "3", "-o", output, url]);
 }
 
-/// All tracks are there, the first video packet is a key frame, and a decoder has no complaint but about the end, where it was cut off.
-fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
+/// All tracks are there, and the first video packet is a key frame.
+fn assert_tracks(path: &Path, tracks: &[&str], has_video: bool) {
     let path = path.to_str().expect("a path in UTF-8");
     let streams = run(
         "ffprobe",
@@ -126,7 +127,12 @@ fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
             "{path}: the first picture is no key frame"
         );
     }
-    // Only what lies before the last half second counts: the recording ends in the middle of something.
+}
+
+/// A recording plays: the first second of it without a complaint. It ends in the middle of something.
+fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
+    assert_tracks(path, tracks, has_video);
+    let path = path.to_str().expect("a path in UTF-8");
     let decoded = run(
         "ffmpeg",
         &[
@@ -171,6 +177,117 @@ fn late_viewers_of_mpeg_ts_get_a_picture() {
         &["-f", "mpegts"],
         &["h264", "aac"],
         "mpegts",
+    );
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_viewers_of_webm_get_a_picture() {
+    let vp8 = [
+        "-c:v",
+        "libvpx",
+        "-deadline",
+        "realtime",
+        "-cpu-used",
+        "8",
+        "-g",
+        "25",
+        "-b:v",
+        "300k",
+        "-c:a",
+        "libvorbis",
+    ];
+    assert_joins(
+        "vp8",
+        &vp8,
+        &["-f", "webm", "-live", "1"],
+        &["vp8", "vorbis"],
+        "webm",
+    );
+    let vp9 = [
+        "-c:v",
+        "libvpx-vp9",
+        "-deadline",
+        "realtime",
+        "-cpu-used",
+        "8",
+        "-g",
+        "25",
+        "-b:v",
+        "300k",
+        "-c:a",
+        "libopus",
+    ];
+    assert_joins(
+        "vp9",
+        &vp9,
+        &["-f", "webm", "-live", "1"],
+        &["vp9", "opus"],
+        "webm",
+    );
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_viewers_of_matroska_get_a_picture() {
+    assert_joins(
+        "mkv",
+        &[H264, &["-c:a", "aac"]].concat(),
+        &["-f", "matroska", "-live", "1"],
+        &["h264", "aac"],
+        "matroska",
+    );
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_viewers_of_fragmented_mp4_get_a_picture() {
+    let output = [
+        "-f",
+        "mp4",
+        "-movflags",
+        "frag_keyframe+empty_moov+default_base_moof",
+    ];
+    assert_joins(
+        "mp4",
+        &[H264, &["-c:a", "aac"]].concat(),
+        &output,
+        &["h264", "aac"],
+        "mp4",
+    );
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_viewers_of_flv_get_a_picture() {
+    assert_joins(
+        "flv",
+        &[H264, &["-c:a", "aac"]].concat(),
+        &["-f", "flv"],
+        &["h264", "aac"],
+        "flv",
+    );
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_viewers_of_ogg_get_a_picture() {
+    let codecs = [
+        "-c:v",
+        "libtheora",
+        "-g",
+        "25",
+        "-b:v",
+        "300k",
+        "-c:a",
+        "libvorbis",
+    ];
+    assert_joins(
+        "ogg",
+        &codecs,
+        &["-f", "ogg", "-page_duration", "200000"],
+        &["theora", "vorbis"],
+        "ogg",
     );
 }
 
@@ -263,5 +380,66 @@ fn curl_reads_why_it_is_refused() {
     assert!(
         answer.contains("no http token") && answer.ends_with(" 403"),
         "{answer}"
+    );
+}
+
+/// What a viewer would get who begins at each join point of a real file: header, prelude, and the bytes from there.
+fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut findings = Vec::new();
+    Scanner::new().feed(bytes, &mut findings);
+    let mut header = Vec::new();
+    let mut joins = Vec::new();
+    for finding in findings {
+        match finding {
+            Finding::Header(new) => header = new,
+            Finding::Join(start) => {
+                let from = usize::try_from(start.offset).expect("a small file");
+                joins.push([&header, start.prelude.as_slice(), &bytes[from..]].concat());
+            }
+            Finding::Format(_) | Finding::Unit(_) => {}
+            Finding::Unknown => panic!("the format was let go"),
+        }
+    }
+    joins
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn every_join_point_of_every_container_decodes() {
+    let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
+    let folder = folder("cuts");
+    for (name, tracks, has_video) in [
+        ("vp8.webm", &["vp8", "vorbis"][..], true),
+        ("vp9.webm", &["vp9", "opus"], true),
+        ("h264.mkv", &["h264", "aac"], true),
+        ("h264.ts", &["h264", "aac"], true),
+        ("h264.mp4", &["h264", "aac"], true),
+        ("h264.flv", &["h264", "aac"], true),
+        ("theora.ogg", &["theora", "vorbis"], true),
+        ("opus.ogg", &["opus"], false),
+        ("sound.mp3", &["mp3"], false),
+        ("sound.aac", &["aac"], false),
+    ] {
+        let bytes = std::fs::read(media.join(name)).expect("a file of the corpus");
+        let joins = joins_of(&bytes);
+        assert!(joins.len() >= 2, "{name} has {} join points", joins.len());
+        for (number, cut) in joins.iter().enumerate().take(12) {
+            let path = folder.join(format!("{number}-{name}"));
+            std::fs::write(&path, cut).expect("written");
+            assert_decodes(&path, tracks, has_video);
+        }
+    }
+}
+
+fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
+    assert_tracks(path, tracks, has_video);
+    let path = path.to_str().expect("a path in UTF-8");
+    let decoded = run("ffmpeg", &["-v", "error", "-i", path, "-f", "null", "-"]);
+    let complaints = String::from_utf8_lossy(&decoded.stderr).into_owned();
+    // The first frame of MP3 may need bits of the one before (the reservoir).
+    let is_expected = complaints.is_empty() || path.ends_with(".mp3");
+    assert!(
+        decoded.status.success() && is_expected,
+        "{path}: {complaints}"
     );
 }
