@@ -26,6 +26,7 @@ pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
         None => true,
         Some(&(SYNC_BYTE | FRAME_SYNC)) => true,
         Some(_) if bytes.starts_with(EBML) || EBML.starts_with(bytes) => true,
+        Some(_) if may_be_mp4(bytes) => true,
         Some(_) => MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)),
     }
 }
@@ -61,6 +62,13 @@ pub(super) fn detect(bytes: &[u8]) -> Detection {
     if EBML.starts_with(bytes) {
         return Detection::More;
     }
+    if may_be_mp4(bytes) {
+        return if bytes.len() >= 8 {
+            Detection::Known(Format::Mp4)
+        } else {
+            Detection::More
+        };
+    }
     if bytes.first() == Some(&FRAME_SYNC) {
         for (codec, format) in [(Codec::Mpeg, Format::Mp3), (Codec::Adts, Format::Aac)] {
             match frames::detect(bytes, codec) {
@@ -71,6 +79,16 @@ pub(super) fn detect(bytes: &[u8]) -> Detection {
         }
     }
     transport(bytes)
+}
+
+/// Whether a box of a type that a file begins with may stand in front; certain with eight bytes.
+fn may_be_mp4(bytes: &[u8]) -> bool {
+    let kind = bytes.get(4..8.min(bytes.len())).unwrap_or(&[]);
+    // The first box is a small one.
+    bytes.first() == Some(&0)
+        && [b"ftyp", b"styp"]
+            .iter()
+            .any(|known| known.starts_with(kind))
 }
 
 /// Three sync bytes a packet apart, wherever the first lies within the first packet's length.

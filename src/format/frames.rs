@@ -3,7 +3,7 @@
 //! A [`Walk`] goes from frame head to frame head; what lies between is counted, never looked at. Tags of the ID3v2 kind that stand
 //! where a frame could are counted too. Where no head stands, it searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{Step, Window};
+use super::window::{Look, Step, Window};
 use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
@@ -41,14 +41,6 @@ const STATISTICS_BYTES: usize = 40;
 
 /// After so many bytes without frames in a row these are not frames at all.
 const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
-
-/// What looking at the first bytes gives.
-enum Look<T> {
-    Found(T),
-    Nothing,
-    /// Cannot tell before there are so many bytes in all.
-    Needs(usize),
-}
 
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
@@ -102,6 +94,7 @@ impl Frame {
         };
         let sampling_rate =
             *[44_100_usize, 48_000, 32_000].get(usize::from(head[2] >> 2 & 0x03))? >> shift;
+        // Never zero: that is ADTS.
         let layer = 4 - (head[1] >> 1 & 0x03);
         let kilobits = bit_rate(first_version, layer, head[2] >> 4)?;
         let padding = usize::from(head[2] >> 1 & 0x01);
@@ -332,24 +325,27 @@ impl Walk {
     /// At a frame that belongs to the stream.
     fn enter(&mut self, frame: Frame, begin: u64, findings: &mut Vec<Finding>) -> Step {
         if begin >= self.join_from {
-            if frame.codec == Codec::Mpeg {
-                let needed = frame.length.min(STATISTICS_BYTES);
-                let Some(bytes) = self.window.bytes().get(..needed) else {
-                    return Step::Hold(needed);
-                };
-                if is_statistics(bytes) {
-                    self.place = Place::Boundary(frame);
-                    return Step::Pass(frame.length as u64);
-                }
-            }
-            self.join_from = begin + JOIN_SPACING;
-            findings.push(Finding::Join(Start::at(begin)));
-            if begin >= self.unit_from {
-                self.unit_from = begin + UNIT_SPACING;
-                findings.push(Finding::Unit(Start::at(begin)));
+            let needed = frame.length.min(STATISTICS_BYTES);
+            let Some(bytes) = self.window.bytes().get(..needed) else {
+                return Step::Hold(needed);
+            };
+            if frame.codec == Codec::Adts || !is_statistics(bytes) {
+                self.report(begin, findings);
             }
         }
         self.place = Place::Boundary(frame);
         Step::Pass(frame.length as u64)
     }
+
+    fn report(&mut self, begin: u64, findings: &mut Vec<Finding>) {
+        self.join_from = begin + JOIN_SPACING;
+        findings.push(Finding::Join(Start::at(begin)));
+        if begin >= self.unit_from {
+            self.unit_from = begin + UNIT_SPACING;
+            findings.push(Finding::Unit(Start::at(begin)));
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

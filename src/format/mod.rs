@@ -6,15 +6,19 @@
 
 mod detect;
 mod ebml;
+mod flv;
 mod frames;
 mod matroska;
+mod mp4;
 pub mod mpegts;
 mod ogg;
 mod window;
 
 use detect::{Detection, detect};
+use flv::Flv;
 use frames::{Codec, Walk};
 use matroska::Matroska;
+use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
 
@@ -152,6 +156,8 @@ enum State {
 enum Container {
     Matroska(Box<Matroska>),
     MpegTs(Box<MpegTs>),
+    Mp4(Box<Mp4>),
+    Flv(Box<Flv>),
     Ogg(Box<Ogg>),
     Sound(Box<Walk>),
 }
@@ -166,6 +172,8 @@ impl Container {
         match self {
             Container::Matroska(scanner) => scanner.feed(bytes, offset, findings),
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
+            Container::Mp4(scanner) => scanner.feed(bytes, offset, findings),
+            Container::Flv(scanner) => scanner.feed(bytes, offset, findings),
             Container::Ogg(scanner) => scanner.feed(bytes, offset, findings),
             Container::Sound(scanner) => scanner.feed(bytes, offset, findings),
         }
@@ -232,7 +240,8 @@ impl Scanner {
             // A tag says nothing of what follows it: the frames do.
             Format::Mp3 => Container::Sound(Box::new(Walk::new(None, Format::Mp3))),
             Format::Aac => Container::Sound(Box::new(Walk::new(Some(Codec::Adts), Format::Aac))),
-            Format::Mp4 | Format::Flv => return self.let_go(findings),
+            Format::Mp4 => Container::Mp4(Box::default()),
+            Format::Flv => Container::Flv(Box::default()),
         };
         let rest_offset = self.offset - rest.len() as u64;
         let fed = container.feed(held, rest_offset - held.len() as u64, findings);

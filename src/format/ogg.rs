@@ -3,7 +3,7 @@
 //! The header pages are kept as they came; of all others only the page head is looked at, and of Theora's a packet's first byte.
 //! Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
-use super::window::{Step, Window};
+use super::window::{Look, Step, Window};
 use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// Before the segment table.
@@ -18,14 +18,6 @@ const STREAMS_MAX: usize = 16;
 /// After so many bytes without pages in a row these are not pages any more.
 const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
 
-/// What looking at the first bytes gives.
-enum Look<T> {
-    Found(T),
-    Nothing,
-    /// Cannot tell before there are so many bytes in all.
-    Needs(usize),
-}
-
 /// A page, of whose payload some may have to come yet.
 #[derive(Clone, Copy)]
 struct Page<'a> {
@@ -33,6 +25,8 @@ struct Page<'a> {
     granule_position: i64,
     serial: u32,
     lacing: &'a [u8],
+    /// Of the payload.
+    payload_length: usize,
     /// What can be seen of it.
     payload: &'a [u8],
 }
@@ -56,43 +50,40 @@ impl<'a> Page<'a> {
             _,
             _,
             flags,
-            granule_position @ ..,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
+            g0,
+            g1,
+            g2,
+            g3,
+            g4,
+            g5,
+            g6,
+            g7,
+            s0,
+            s1,
+            s2,
+            s3,
+            ..,
             segments,
-        ] = head;
-        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, s0, s1, s2, s3, ..] = head;
-        let Some((lacing, payload)) = rest.split_at_checked(usize::from(*segments)) else {
-            return Look::Needs(PAGE_HEAD_BYTES + usize::from(*segments));
+        ] = *head;
+        let Some((lacing, payload)) = rest.split_at_checked(usize::from(segments)) else {
+            return Look::Needs(PAGE_HEAD_BYTES + usize::from(segments));
         };
-        let serial = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
+        let payload_length = lacing.iter().map(|lacing| usize::from(*lacing)).sum();
+        let payload = payload.get(..payload_length).unwrap_or(payload);
+        let granule_position = i64::from_le_bytes([g0, g1, g2, g3, g4, g5, g6, g7]);
         Look::Found(Page {
-            flags: *flags,
-            granule_position: i64::from_le_bytes(*granule_position),
-            serial,
+            flags,
+            granule_position,
+            serial: u32::from_le_bytes([s0, s1, s2, s3]),
             lacing,
+            payload_length,
             payload,
         })
     }
 
     /// Head and payload.
     fn length(&self) -> usize {
-        self.payload_from()
-            + self
-                .lacing
-                .iter()
-                .map(|lacing| usize::from(*lacing))
-                .sum::<usize>()
+        self.payload_from() + self.payload_length
     }
 
     fn payload_from(&self) -> usize {
@@ -132,6 +123,7 @@ enum Codec {
     /// Vorbis, Opus or Speex
     Sound,
     Skeleton,
+    /// Nothing that is known: its first pages pass for headers as long as they say so, and none of its pages is a join.
     Foreign,
 }
 
@@ -428,3 +420,6 @@ fn append(header: &mut Vec<u8>, page: &[u8]) -> Result<(), LetGo> {
     header.extend_from_slice(page);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,14 @@
 //! A scanner looks at the window, then says with a [`Step`] how many bytes it must see, or how many are done with. What is passed before
 //! it has arrived is counted and never held. The window is as long as the longest [`Step::Hold`], and a constant.
 
+/// What looking at the first bytes gives.
+pub(super) enum Look<T> {
+    Found(T),
+    Nothing,
+    /// Cannot tell before there are so many bytes in all.
+    Needs(usize),
+}
+
 /// What a scanner wants next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {

@@ -1,0 +1,238 @@
+//! Fragmented MP4 (ISO/IEC 14496-12): the header is what stands up to the end of `moov`; decoding can begin at a fragment whose first
+//! sample of the video track is a sync sample.
+//!
+//! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is counted.
+
+use super::window::{Step, Window};
+use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
+
+/// The scanner.
+#[derive(Default)]
+pub(super) struct Mp4 {
+    window: Window,
+    /// The offset of the window's first byte.
+    at: u64,
+    /// The header so far, until its `moov` is whole; empty afterwards.
+    header: Vec<u8>,
+    has_header: bool,
+    tracks: Tracks,
+    /// Where the fragment begins that the next `moof` belongs to.
+    fragment_start: Option<u64>,
+    last_unit: Option<u64>,
+}
+
+/// What `moov` says of the tracks.
+#[derive(Default)]
+struct Tracks {
+    video: Option<u32>,
+    /// Each track's number and the flags of its samples where nothing else is said.
+    defaults: Vec<(u32, u32)>,
+}
+
+const BOX_HEAD_BYTES: usize = 8;
+const LARGE_BOX_HEAD_BYTES: usize = 16;
+const MOOF_BYTES_MAX: usize = 256 * 1024;
+/// `sample_is_non_sync_sample`
+const NOT_SYNC: u32 = 0x1_0000;
+
+impl Mp4 {
+    /// Takes the next bytes, of which the first is at `offset`.
+    pub fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        _offset: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        while self.window.fill(&mut bytes) {
+            let step = self.look(findings)?;
+            if let Step::Pass(length) = step {
+                self.at += length;
+            }
+            self.window.take(step);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
+        let seen = self.window.bytes();
+        let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied()
+        else {
+            return Ok(Step::Hold(BOX_HEAD_BYTES));
+        };
+        let (head_bytes, length) = match u32::from_be_bytes([s0, s1, s2, s3]) {
+            // To the end of the file: there is none.
+            0 => return Err(LetGo),
+            1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
+                None => return Ok(Step::Hold(LARGE_BOX_HEAD_BYTES)),
+                Some(head) => (
+                    LARGE_BOX_HEAD_BYTES,
+                    head[8..]
+                        .iter()
+                        .fold(0, |size, byte| size << 8 | u64::from(*byte)),
+                ),
+            },
+            size => (BOX_HEAD_BYTES, u64::from(size)),
+        };
+        if length < head_bytes as u64 || self.at.checked_add(length).is_none() {
+            return Err(LetGo);
+        }
+        let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
+        let held_max = match (&kind, is_header) {
+            (b"mdat", true) => return Err(LetGo),
+            (_, true) => HEADER_BYTES_MAX - self.header.len(),
+            (b"moof", false) => MOOF_BYTES_MAX,
+            (b"styp" | b"prft" | b"emsg" | b"sidx", false) => {
+                self.fragment_start.get_or_insert(self.at);
+                return Ok(Step::Pass(length));
+            }
+            (_, false) => {
+                self.fragment_start = None;
+                return Ok(Step::Pass(length));
+            }
+        };
+        let whole = usize::try_from(length)
+            .ok()
+            .filter(|whole| *whole <= held_max)
+            .ok_or(LetGo)?;
+        let Some(content) = seen.get(..whole) else {
+            return Ok(Step::Hold(whole));
+        };
+        if is_header {
+            let content = content.to_vec();
+            self.keep(&kind, &content, head_bytes, findings)?;
+        } else {
+            let is_join = self.tracks.begin_with_sync(&content[head_bytes..]);
+            self.fragment(is_join, findings);
+        }
+        Ok(Step::Pass(length))
+    }
+
+    /// A box of the header.
+    fn keep(
+        &mut self,
+        kind: &[u8; 4],
+        content: &[u8],
+        head_bytes: usize,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        if self.has_header && kind == b"ftyp" {
+            // Another beginning in mid-stream.
+            self.has_header = false;
+        }
+        self.header.extend_from_slice(content);
+        if kind == b"moov" {
+            self.tracks = Tracks::read(&content[head_bytes..]).ok_or(LetGo)?;
+            self.has_header = true;
+            (self.fragment_start, self.last_unit) = (None, None);
+            findings.push(Finding::Header(std::mem::take(&mut self.header)));
+        }
+        Ok(())
+    }
+
+    fn fragment(&mut self, is_join: bool, findings: &mut Vec<Finding>) {
+        let start = self.fragment_start.take().unwrap_or(self.at);
+        if self
+            .last_unit
+            .is_none_or(|last| start >= last + UNIT_SPACING)
+        {
+            self.last_unit = Some(start);
+            findings.push(Finding::Unit(Start::at(start)));
+        }
+        if is_join {
+            findings.push(Finding::Join(Start::at(start)));
+        }
+    }
+}
+
+impl Tracks {
+    /// `None` where there is no `mvex`: that is a plain file, whose fragments never come.
+    fn read(moov: &[u8]) -> Option<Tracks> {
+        let mvex = boxes(moov).find(|(kind, _)| kind == b"mvex")?.1;
+        let extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
+        let defaults = extends
+            .filter_map(|(_, trex)| Some((number(trex, 4)?, number(trex, 20)?)))
+            .collect();
+        let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
+        let video = tracks.into_iter().find_map(|(_, trak)| {
+            let tkhd = boxes(trak).find(|(kind, _)| kind == b"tkhd")?.1;
+            let mdia = boxes(trak).find(|(kind, _)| kind == b"mdia")?.1;
+            let hdlr = boxes(mdia).find(|(kind, _)| kind == b"hdlr")?.1;
+            // Behind two times, which are of 64 bits in version 1.
+            let id = number(tkhd, if tkhd.first() == Some(&1) { 20 } else { 12 })?;
+            (hdlr.get(8..12)? == b"vide").then_some(id)
+        });
+        Some(Tracks { video, defaults })
+    }
+
+    /// Whether decoding can begin at this fragment.
+    fn begin_with_sync(&self, moof: &[u8]) -> bool {
+        let fragments = || {
+            boxes(moof)
+                .filter(|(kind, _)| kind == b"traf")
+                .map(|(_, traf)| traf)
+        };
+        // Positions from the beginning of the file are wrong for whoever joins late.
+        let is_absolute = |traf: &[u8]| header_of(traf).is_none_or(|(_, flags, _)| flags & 1 != 0);
+        if fragments().any(is_absolute) {
+            return false;
+        }
+        match self.video {
+            None => true,
+            Some(video) => fragments().any(|traf| {
+                self.first_sample_flags(traf, video)
+                    .is_some_and(|flags| flags & NOT_SYNC == 0)
+            }),
+        }
+    }
+
+    /// The flags of a fragment's first sample, if it is of this track.
+    fn first_sample_flags(&self, traf: &[u8], track: u32) -> Option<u32> {
+        let (id, tfhd_flags, tfhd) = header_of(traf)?;
+        if id != track {
+            return None;
+        }
+        let trun = boxes(traf).find(|(kind, _)| kind == b"trun")?.1;
+        let trun_flags = number(trun, 0)? & 0xff_ffff;
+        // The number of samples, perhaps an offset, perhaps the first sample's flags; then the samples.
+        let behind_offset = 8 + 4 * usize::from(trun_flags & 0x1 != 0);
+        if trun_flags & 0x4 != 0 {
+            return number(trun, behind_offset);
+        }
+        if trun_flags & 0x400 != 0 {
+            let before = (trun_flags & 0x300).count_ones() as usize;
+            return number(trun, behind_offset + 4 * before);
+        }
+        if tfhd_flags & 0x20 != 0 {
+            // The last of the optional fields.
+            let before = (tfhd_flags & 0x1a).count_ones() as usize;
+            return number(tfhd, 8 + 4 * before);
+        }
+        let default = self.defaults.iter().find(|(known, _)| *known == track);
+        default.map(|(_, flags)| *flags)
+    }
+}
+
+/// The track, the flags and the content of a fragment's header.
+fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
+    let tfhd = boxes(traf).find(|(kind, _)| kind == b"tfhd")?.1;
+    Some((number(tfhd, 4)?, number(tfhd, 0)? & 0xff_ffff, tfhd))
+}
+
+/// The boxes in a box that is whole, as far as they are well-formed.
+fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+    let mut rest = content;
+    std::iter::from_fn(move || {
+        let size = usize::try_from(number(rest, 0)?).ok()?;
+        let kind = *rest.get(4..8)?.first_chunk::<4>()?;
+        let content = rest.get(BOX_HEAD_BYTES..size)?;
+        rest = &rest[size..];
+        Some((kind, content))
+    })
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes
+        .get(at..)?
+        .first_chunk::<4>()
+        .map(|bytes| u32::from_be_bytes(*bytes))
+}
