@@ -390,12 +390,19 @@ impl Matroska {
         let own = self.own_start();
         let at_cluster = Start::at(self.cluster.start);
         if let Some(unit) = if is_first { Some(at_cluster) } else { own }
-            && self
-                .last_unit
-                .is_none_or(|last| unit.offset >= last + UNIT_SPACING)
+            && (is_first
+                || self
+                    .last_unit
+                    .is_none_or(|last| unit.offset >= last + UNIT_SPACING))
         {
             self.last_unit = Some(unit.offset);
-            findings.push(Finding::Unit(unit));
+            // A cluster of known size cannot be cut: who reads it would look for the rest of it in what comes next.
+            let is_cuttable = is_first || self.cluster.end.is_none();
+            findings.push(if is_cuttable {
+                Finding::Unit(unit)
+            } else {
+                Finding::Entry(unit)
+            });
         }
         let join = match self.video_track {
             Some(_) if is_video && is_key => {

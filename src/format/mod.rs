@@ -127,6 +127,9 @@ pub enum Finding {
     Join(Start),
     /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets ascend, [`UNIT_SPACING`] apart at least.
     Unit(Start),
+    /// A viewer may go on here after a gap, but not be cut off: the container has no way to say that the rest of what this is in does not
+    /// come. Spaced like units.
+    Entry(Start),
 }
 
 /// Units need not be reported closer together than this.
@@ -235,7 +238,7 @@ impl Scanner {
         findings.push(Finding::Format(format));
         let mut container = match format {
             Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
-            Format::MpegTs => Container::MpegTs(Box::new(MpegTs::default())),
+            Format::MpegTs => Container::MpegTs(Box::default()),
             Format::Ogg => Container::Ogg(Box::default()),
             // A tag says nothing of what follows it: the frames do.
             Format::Mp3 => Container::Sound(Box::new(Walk::new(None, Format::Mp3))),

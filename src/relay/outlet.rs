@@ -143,7 +143,7 @@ impl Outlet {
 impl Letter {
     fn takes(&self, datagram: &[u8]) -> bool {
         self.datagram_bytes == datagram.len()
-            && self.bytes.len() % self.datagram_bytes == 0
+            && self.bytes.len().is_multiple_of(self.datagram_bytes)
             && self.bytes.len() + datagram.len() <= LETTER_BYTES_MAX
     }
 }

@@ -360,7 +360,7 @@ impl Relay {
             && may_be_transport
             && live.stream.end().is_none()
         {
-            live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.next()));
+            live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.draw()));
             self.rearm_live(id, now);
         }
     }

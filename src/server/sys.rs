@@ -109,11 +109,12 @@ pub fn raise_file_limit() -> io::Result<u64> {
         rlim_cur: limit.rlim_max,
         ..limit
     };
-    // SAFETY: the pointer is to a live rlimit, which the call reads.
-    if limit.rlim_cur < limit.rlim_max
-        && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0
-    {
-        limit = raised;
+    if limit.rlim_cur < limit.rlim_max {
+        // SAFETY: the pointer is to a live rlimit, which the call reads.
+        let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
+        if result == 0 {
+            limit = raised;
+        }
     }
     Ok(limit.rlim_cur)
 }

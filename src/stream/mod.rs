@@ -29,7 +29,7 @@ pub use buffer::Pool;
 pub use points::Told;
 pub use viewer::Viewer;
 
-use crate::format::{Finding, Scanner};
+use crate::format::{Finding, Format, Scanner};
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -156,7 +156,9 @@ impl<C: Copy> Stream<C> {
         match (&self.given_type, self.points.told) {
             (Some(given), _) => Some(given),
             (None, Told::Known(format)) => Some(format.media_type()),
-            (None, Told::Unknown) => Some(UNKNOWN_TYPE),
+            (None, Told::Unknown) => {
+                Some(self.points.shown.map_or(UNKNOWN_TYPE, Format::media_type))
+            }
             (None, Told::Undecided) => {
                 let is_clear = self.end.is_some() || !self.scanner.may_be_magic();
                 is_clear.then_some(UNKNOWN_TYPE)
@@ -280,7 +282,7 @@ impl<C: Copy> Stream<C> {
     fn scan(&mut self, bytes: &[u8], now: Moment) {
         self.scanner.feed(bytes, &mut self.findings);
         for finding in self.findings.drain(..) {
-            self.points.take(finding, self.buffer.newest(), now);
+            self.points.take(finding, now);
         }
     }
 
@@ -288,7 +290,11 @@ impl<C: Copy> Stream<C> {
     pub fn join(&mut self, connection: C, now: Moment) -> ViewerId<C> {
         let (cursor, lead) = self.start(now);
         let has_lead = !lead.is_empty();
-        let header_seen = Some(self.points.header_end).filter(|_| has_lead);
+        let header_seen = if has_lead {
+            self.points.header_serial
+        } else {
+            0
+        };
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
@@ -389,19 +395,22 @@ impl<C: Copy> Stream<C> {
             offset_max,
             moment_max: Moment::after_start(Duration::MAX),
         };
-        let needs_header = viewer.header_seen != Some(self.points.header_end);
-        let start = match self.points.told {
-            Told::Known(_) => self.points.start(&back, needs_header),
-            Told::Undecided | Told::Unknown => None,
+        let needs_header = viewer.header_seen != self.points.header_serial;
+        let (cursor, lead) = match self.points.told {
+            // It waits for the next place where it can go on.
+            Told::Known(_) => match self.points.start(&back, needs_header) {
+                None => return,
+                Some(start) => start,
+            },
+            // At the live edge, which is where the newest piece begins.
+            Told::Undecided | Told::Unknown => {
+                let live_edge = self.newest_piece.min(offset_max);
+                (live_edge.max(self.buffer.oldest()), Rc::from([]))
+            }
         };
-        // Without any point: at the live edge, which is where the newest piece begins.
-        let (cursor, lead) = start.unwrap_or_else(|| {
-            let live_edge = self.newest_piece.min(offset_max);
-            (live_edge.max(self.buffer.oldest()), Rc::from([]))
-        });
         viewer.position = Position::At(cursor);
         viewer.lead = Lead::new(lead);
-        viewer.header_seen = Some(self.points.header_end);
+        viewer.header_seen = self.points.header_serial;
         self.lag(id, cursor);
     }
 
@@ -473,6 +482,9 @@ impl<C: Copy> Stream<C> {
                 self.stop_lagging(id);
                 self.lines.wait(id.index());
             }
+            (Outcome::Open, Position::Fallen { .. }, Supply::UpToDate) => {
+                self.lines.wait(id.index())
+            }
             (Outcome::Open, Position::At(cursor), _) => {
                 self.lag(id, cursor);
                 self.lines.be_ready(id.index());
@@ -542,18 +554,14 @@ impl<C: Copy> Stream<C> {
         };
         self.figures.skips += 1;
         viewer.position = Position::Fallen { holds_rest: false };
-        if viewer
-            .header_seen
-            .is_none_or(|seen| seen != self.points.header_end)
-            && cursor >= self.points.header_end
-        {
-            viewer.header_seen = Some(self.points.header_end);
+        if self.points.is_past_header(cursor) {
+            viewer.header_seen = self.points.header_serial;
         }
         if !viewer.lead.rest().is_empty() {
             // It stands before a unit's first byte; a header of which it has nothing yet is chosen anew.
             if !viewer.lead.has_begun() {
                 viewer.lead = Lead::default();
-                viewer.header_seen = None;
+                viewer.header_seen = 0;
             }
             return;
         }
@@ -567,6 +575,9 @@ impl<C: Copy> Stream<C> {
                 let mut rest = Vec::new();
                 self.buffer.copy_to(&mut rest, cursor, unit_end);
                 self.rest_bytes += rest.len();
+                if self.points.is_past_header(unit_end) {
+                    viewer.header_seen = self.points.header_serial;
+                }
                 viewer.position = Position::Fallen { holds_rest: true };
                 viewer.lead = Lead::new(Rc::from(rest));
             }

@@ -1,11 +1,11 @@
 //! What is known of a stream's container: the header that a late viewer gets, and the places in the buffer where one may begin or be cut off.
 //!
-//! Owns no media bytes. `header_end <= every point`, all are ascending, and none is older than the buffer's oldest byte.
+//! Owns no media bytes. `header_end <= every point`; all are ascending, and none is older than the buffer's oldest byte.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::format::{Finding, Format, Start};
+use crate::format::{Finding, Format, Start, UNIT_SPACING};
 use crate::moment::Moment;
 
 /// What a stream's bytes have shown of their format.
@@ -22,9 +22,13 @@ pub enum Told {
 /// Places where viewers may begin, newest last.
 pub(super) struct Points {
     pub told: Told,
+    /// The container that the first bytes showed, though it may have been let go since.
+    pub shown: Option<Format>,
     header: Rc<[u8]>,
-    /// The offset at which the newest header was told: whoever has read so far has seen it in the stream itself.
-    pub header_end: u64,
+    /// Which header this is: 0 before the first.
+    pub header_serial: u64,
+    /// Where what follows the header begins: whoever has read so far has seen the header in the stream itself.
+    header_end: Option<u64>,
     joins: VecDeque<Join>,
     /// Offsets at which a viewer may be cut off.
     units: VecDeque<u64>,
@@ -38,15 +42,14 @@ struct Join {
     lead: Option<Rc<[u8]>>,
 }
 
-/// Join points lie at least so far apart, but for the newest: a container of tiny units must not fill the memory with points.
-const JOIN_SPACING_BYTES: u64 = 4096;
-
 impl Default for Points {
     fn default() -> Points {
         Points {
             told: Told::Undecided,
+            shown: None,
             header: Rc::from([]),
-            header_end: 0,
+            header_serial: 0,
+            header_end: None,
             joins: VecDeque::new(),
             units: VecDeque::new(),
             newest_unit: None,
@@ -55,39 +58,56 @@ impl Default for Points {
 }
 
 impl Points {
-    /// Takes over what the scanner found in the bytes up to `scanned`, which arrived at `now`.
-    pub fn take(&mut self, finding: Finding, scanned: u64, now: Moment) {
+    /// Takes over what the scanner found in bytes that arrived at `now`.
+    pub fn take(&mut self, finding: Finding, now: Moment) {
         match finding {
-            Finding::Format(format) => self.told = Told::Known(format),
+            Finding::Format(format) => {
+                self.told = Told::Known(format);
+                self.shown = Some(format);
+            }
             Finding::Unknown => {
                 *self = Points {
                     told: Told::Unknown,
+                    shown: self.shown,
                     ..Points::default()
-                }
+                };
             }
             Finding::Header(header) => {
                 *self = Points {
                     told: self.told,
+                    shown: self.shown,
                     header: Rc::from(header),
-                    header_end: scanned,
+                    header_serial: self.header_serial + 1,
                     ..Points::default()
                 };
             }
             Finding::Join(start) => self.add_join(start, now),
             Finding::Unit(start) => {
-                self.units.push_back(start.offset);
+                self.header_end.get_or_insert(start.offset);
+                // However small the units are, their places must not fill the memory; the next one will do.
+                let is_spaced = self
+                    .units
+                    .back()
+                    .is_none_or(|last| start.offset >= last + UNIT_SPACING);
+                self.units.extend(is_spaced.then_some(start.offset));
+                self.newest_unit = Some(start);
+            }
+            Finding::Entry(start) => {
+                self.header_end.get_or_insert(start.offset);
                 self.newest_unit = Some(start);
             }
         }
     }
 
     fn add_join(&mut self, start: Start, now: Moment) {
+        self.header_end.get_or_insert(start.offset);
         let before_last = self
             .joins
             .len()
             .checked_sub(2)
             .and_then(|index| self.joins.get(index));
-        if before_last.is_some_and(|join| start.offset < join.start.offset + JOIN_SPACING_BYTES) {
+        // Points are spaced too, but for the newest.
+        if before_last.is_some_and(|join| start.offset < join.start.offset + UNIT_SPACING) {
             self.joins.pop_back();
         }
         self.joins.push_back(Join {
@@ -112,6 +132,11 @@ impl Points {
         self.newest_unit = self.newest_unit.filter(|unit| unit.offset >= oldest);
     }
 
+    /// Whether a viewer that has read up to here has seen the header.
+    pub fn is_past_header(&self, offset: u64) -> bool {
+        self.header_end.is_some_and(|end| end <= offset)
+    }
+
     /// Whether decoding can begin anywhere in the buffer.
     pub fn has_joins(&self) -> bool {
         !self.joins.is_empty()
@@ -124,7 +149,7 @@ impl Points {
             .joins
             .iter()
             .rposition(|join| back.is_reached(join.start.offset, join.at))
-            .or_else(|| if self.joins.is_empty() { None } else { Some(0) });
+            .or((!self.joins.is_empty()).then_some(0));
         let Some(join) = chosen.and_then(|index| self.joins.get_mut(index)) else {
             let unit = self.newest_unit?;
             return Some((unit.offset, lead(&self.header, &unit, needs_header)));
@@ -138,17 +163,12 @@ impl Points {
         Some((join.start.offset, Rc::clone(lead)))
     }
 
-    /// The first place at or behind `cursor` where a viewer may be cut off.
+    /// The first place at or behind `cursor` where a viewer may be cut off. A join point is not always one: a viewer can begin in the
+    /// middle of a Matroska Cluster in which another must not be stopped.
     pub fn unit_end(&self, cursor: u64) -> Option<u64> {
-        let unit = self
-            .units
+        self.units
             .get(self.units.partition_point(|unit| *unit < cursor))
-            .copied();
-        let join = self
-            .joins
-            .partition_point(|join| join.start.offset < cursor);
-        let join = self.joins.get(join).map(|join| join.start.offset);
-        unit.into_iter().chain(join).min()
+            .copied()
     }
 }
 

@@ -10,8 +10,8 @@ pub struct Viewer<C> {
     pub(super) lead: Lead,
     /// Under which offset it stands among those who lag, if it does.
     pub(super) lag_key: Option<u64>,
-    /// The `header_end` of the header that it was last sent; what it has read past, it has seen in the stream.
-    pub(super) header_seen: Option<u64>,
+    /// The serial number of the header that it has had; 0 if none.
+    pub(super) header_seen: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always make sense.
 
-use tollgate::format::{Finding, HEADER_BYTES_MAX, Scanner, UNIT_SPACING};
+use tollgate::format::{Finding, HEADER_BYTES_MAX, Scanner};
 
 /// What a scan of these bytes finds when they come in pieces of such sizes.
 pub fn scan(bytes: &[u8], pieces: impl Iterator<Item = usize>) -> Vec<Finding> {
@@ -52,11 +52,8 @@ fn check(findings: &[Finding], bytes: u64) {
                 );
                 join = Some(start.offset);
             }
-            Finding::Unit(start) => {
-                assert!(
-                    unit.is_none_or(|before| start.offset >= before + UNIT_SPACING)
-                        && start.offset < bytes
-                );
+            Finding::Unit(start) | Finding::Entry(start) => {
+                assert!(unit.is_none_or(|before| start.offset > before) && start.offset < bytes);
                 unit = Some(start.offset);
             }
         }

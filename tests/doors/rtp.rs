@@ -64,7 +64,7 @@ pub fn packetiser(data: &[u8]) {
     for datagram in whole.chunks(DATAGRAM_BYTES) {
         let packet = Packet::parse(datagram).expect("RTP");
         assert!(
-            packet.payload.len() % 188 == 0
+            packet.payload.len().is_multiple_of(188)
                 && packet.payload.chunks(188).all(|packet| packet[0] == 0x47)
         );
     }
