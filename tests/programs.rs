@@ -502,7 +502,7 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
         };
         stream.settle(viewer, outcome);
     };
-    for (number, piece) in bytes.chunks(buffer_bytes / 12 | 1).enumerate() {
+    for (number, piece) in bytes.chunks(buffer_bytes / 12 + 1).enumerate() {
         stream.append(piece, &mut pool, now);
         stream.check();
         assert_eq!(stream.take_cut(), None, "a unit could not be kept");

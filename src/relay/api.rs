@@ -11,6 +11,7 @@ use super::Relay;
 use super::errand::without_names;
 use super::listing::Rows;
 use super::metrics;
+use super::page::Page;
 use super::route::is_in;
 use crate::gate::{self, Direction, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
@@ -31,6 +32,8 @@ pub(super) enum Call {
         /// For so long nobody is admitted to the session afterwards.
         block: Option<Duration>,
     },
+    /// The operator's page.
+    Page,
     /// The figures.
     Metrics,
     /// Whether the server runs.
@@ -64,6 +67,7 @@ pub(super) enum Answer {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
+    Page(Page),
     /// A media type and a body of it.
     Text(&'static str, String),
     /// It comes when the names of these clients have addresses.
@@ -324,6 +328,7 @@ impl Relay {
             Call::RevokeToken { session, aborts } => self.revoke_token(&session, aborts, now),
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.random))),
             Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics())),
             Call::Health => Ok(Answer::Text(
                 "application/json",

@@ -22,6 +22,7 @@ mod listing;
 mod live;
 mod metrics;
 mod outlet;
+mod page;
 mod report;
 mod request;
 mod route;

@@ -242,6 +242,22 @@ impl Relay {
                 );
                 self.respond(id, bytes, reply.keep_alive, now);
             }
+            Ok(Answer::Page(page)) => {
+                let fields = [
+                    ("Cache-Control", "no-store"),
+                    ("Content-Security-Policy", &page.policy),
+                    ("X-Content-Type-Options", "nosniff"),
+                    ("Referrer-Policy", "no-referrer"),
+                ];
+                let bytes = http::whole(
+                    Status::Ok,
+                    &reply,
+                    "text/html; charset=utf-8",
+                    &fields,
+                    page.html.as_bytes(),
+                );
+                self.respond(id, bytes, reply.keep_alive, now);
+            }
             Ok(Answer::Text(content_type, text)) => {
                 let bytes = http::whole(
                     Status::Ok,

@@ -46,6 +46,7 @@ impl Relay {
             )),
             [b"stream"] => self.route_stream(id, head, None, now),
             [b"stream", session] => self.route_stream(id, head, Some(session), now),
+            [b""] => self.route_page(id, head),
             [b"metrics"] => self.route_figures(id, head, Call::Metrics),
             [b"healthz"] => self.route_figures(id, head, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
@@ -83,6 +84,14 @@ impl Relay {
         .map(Wish::Call)
     }
 
+    /// The page is for those who may call the API, and for everyone where nothing is kept from anyone; for others there is none.
+    fn route_page(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
+        if self.tokens.is_some() {
+            self.check_caller(id, head).map_err(|_| not_found())?;
+        }
+        self.route_figures(id, head, Call::Page)
+    }
+
     /// What is only looked at: the figures by the API's hosts, the state by anyone.
     fn route_figures(&self, id: ConnectionId, head: &Head, call: Call) -> Result<Wish, Refusal> {
         match head.method {
@@ -96,7 +105,7 @@ impl Relay {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        if !matches!(call, Call::Health) {
+        if matches!(call, Call::Metrics) {
             self.check_caller(id, head)?;
         }
         api::no_parameters(&head.target)?;
