@@ -19,7 +19,7 @@
 mod blocking;
 mod sys;
 mod tcp;
-mod udp;
+pub mod udp;
 
 use std::collections::VecDeque;
 use std::fmt;

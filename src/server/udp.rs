@@ -13,8 +13,10 @@ use super::sys;
 use crate::relay::{Datagrams, UdpPort};
 
 /// The sockets for RTP and, where the port above could be bound, for RTCP.
-pub(super) struct Udp {
+pub struct Udp {
+    /// For RTP, and for RTCP that comes there too.
     pub rtp: UdpSocket,
+    /// For RTCP.
     pub rtcp: Option<UdpSocket>,
     is_ipv6: bool,
     /// The size that the kernel cuts at now; 0: it does not cut.
@@ -24,7 +26,7 @@ pub(super) struct Udp {
 }
 
 /// The kernel takes no more datagrams (or bytes) than this in one call.
-pub(super) const SEGMENTS_MAX: usize = 64;
+const SEGMENTS_MAX: usize = 64;
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 
 /// Room for a burst of a thousand receivers' datagrams.
@@ -50,6 +52,12 @@ impl Udp {
             has_segmentation,
             may_have: [true, true],
         })
+    }
+
+    /// Sends one by one from now on, as where the kernel cannot cut.
+    pub fn give_up_segmentation(&mut self) {
+        self.cut_at(0);
+        self.has_segmentation = false;
     }
 
     /// An event told that datagrams have come.
@@ -148,6 +156,51 @@ impl Udp {
                 SocketAddr::new(address.to_ipv6_mapped().into(), to.port())
             }
             IpAddr::V4(_) | IpAddr::V6(_) => to,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net;
+    use std::time::Duration;
+
+    /// Datagrams arrive the same whether the kernel cuts them apart or they are sent one by one.
+    #[test]
+    fn datagrams_arrive_whole_with_and_without_segmentation() {
+        for has_segmentation in [true, false] {
+            let mut udp =
+                Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+            if !has_segmentation {
+                udp.give_up_segmentation();
+            }
+            let client = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            client
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .expect("an option");
+            let to = client.local_addr().expect("its address");
+            for (bytes, datagram_bytes) in [
+                (10 * 1328 + 200, 1328),
+                (60, 60),
+                (3 * 700, 700),
+                (2000, 1328),
+            ] {
+                let bytes: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
+                assert_eq!(
+                    udp.send(&Datagrams {
+                        to,
+                        bytes: &bytes,
+                        datagram_bytes
+                    }),
+                    0
+                );
+                for sent in bytes.chunks(datagram_bytes) {
+                    let mut received = [0; 2048];
+                    let length = client.recv(&mut received).expect("a datagram");
+                    assert!(received[..length] == *sent);
+                }
+            }
         }
     }
 }
