@@ -13,7 +13,6 @@ mod tests;
 mod values;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::gate::{HostName, Subnet};
@@ -66,7 +65,6 @@ pub struct GateConfig {
     pub publish_from: Vec<Subnet>,
     /// Empty: to anywhere.
     pub rtp_to: Vec<Subnet>,
-    pub token_file: Option<PathBuf>,
 }
 
 /// How many, and how large.

@@ -130,17 +130,6 @@ pub(super) const OPTIONS: &[Row] = &[
                that the relay cannot be turned on a stranger.",
     },
     Row {
-        name: "token-file",
-        takes: Takes::One("PATH", |config, text| {
-            put(&mut config.gate.token_file, values::path(text).map(Some))
-        }),
-        group: Group::Gate,
-        fallback: Fallback::Shown("none"),
-        help: "keep the tokens here over restarts",
-        more: "add-token and revoke-token answer when the change is on disk. A full disk gets 507 \
-               and changes nothing; a damaged file or another server on it stops the start.",
-    },
-    Row {
         name: "connections",
         takes: Takes::One("N", |config, text| {
             put(

@@ -245,13 +245,10 @@ fn what_is_no_option_is_refused() {
         said("--rtp"),
         "--rtp: it has no value; give --rtp=ADDR:PORT"
     );
-    let said = read(&["--token-file", "--check"], &[])
+    let said = read(&["--hostname", "--check"], &[])
         .expect_err("no value")
         .to_string();
-    assert_eq!(
-        said,
-        "--token-file: it has no value; give --token-file=PATH"
-    );
+    assert_eq!(said, "--hostname: it has no value; give --hostname=NAME");
     assert!(read(&["--", "--help"], &[]).is_err());
     let bytes = OsString::from_vec(b"--hostname=\xff".to_vec());
     let said = parse([bytes], []).expect_err("not UTF-8").to_string();
@@ -291,7 +288,6 @@ fn wrong_values_are_told_with_what_would_be_right() {
             "--hostname=10.0.0.1",
             "'10.0.0.1' is no name; addresses are answered to anyway",
         ),
-        ("--token-file=", "it is empty; give a path"),
         (
             "--connections=0",
             "'0' is wrong; give a number from 1 to 10000000",
@@ -382,7 +378,6 @@ fn sizes_and_times_have_units() {
 fn other_values_are_read() {
     let config = run(&[
         "--hostname=Gate.example",
-        "--token-file=/var/lib/t",
         "--connections=7",
         "--body-rate=0",
         "--log=warn",
@@ -391,7 +386,6 @@ fn other_values_are_read() {
         "--rtp=127.0.0.1:0",
     ]);
     assert_eq!(config.gate.hostnames[0].as_str(), "Gate.example");
-    assert_eq!(config.gate.token_file, Some("/var/lib/t".into()));
     assert_eq!(config.limits.connections_max, Some(7));
     assert_eq!(config.times.body_rate_min, 0);
     assert_eq!(config.operation.log, LogLevel::Warn);

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Bind, CorsOrigin, LogLevel};
@@ -142,13 +141,6 @@ pub(super) fn hostname(text: &str) -> Read<HostName> {
             _ => format!("{shown}: {bad}"),
         }
     })
-}
-
-pub(super) fn path(text: &str) -> Read<PathBuf> {
-    match text.is_empty() || text.contains('\0') {
-        true => wrong(text, "a path"),
-        false => Ok(PathBuf::from(text)),
-    }
 }
 
 pub(super) fn log_level(text: &str) -> Read<LogLevel> {

@@ -323,6 +323,9 @@ impl Relay {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
+        if live.stream.end().is_some() {
+            return;
+        }
         let source = std::mem::replace(&mut live.source, Origin::Gone);
         if let Some(transport) = &mut live.outlet.transport {
             transport.pacing.finish();
