@@ -322,7 +322,7 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Buffers,
         fallback: Fallback::Value("1G"),
         help: "what all streams keep together",
-        more: "Past it a source that would need more gets 503. Not below `--buffer`.",
+        more: "Past it a stream keeps less than `--buffer`, at least 128 KiB. Not below `--buffer`.",
     },
     Row {
         name: "join-back-bytes",

@@ -333,11 +333,13 @@ impl Server {
         self.accept_again = None;
         for index in 0..self.listeners.len() {
             for _ in 0..ACCEPTS_PER_TURN_MAX {
+                if !self.listeners[index].is_ready {
+                    break;
+                }
                 match self.listeners[index].listener.accept() {
                     Ok((stream, peer)) => self.accepted(stream, peer, now),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.listeners[index].is_ready = false;
-                        break;
                     }
                     Err(error) if is_of_one_connection(&error) => {}
                     Err(_) => {
