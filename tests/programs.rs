@@ -150,6 +150,42 @@ fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
     );
 }
 
+fn bytes_received(server: &Server, session: &str) -> u64 {
+    let stream = server.stream(session).expect("it runs");
+    stream["bytes_received"].as_u64().expect("a number")
+}
+
+/// A viewer that was there for three seconds has seen no more than these and one group of pictures, which is a second.
+fn assert_begins_near(path: &Path) {
+    let path = path.to_str().expect("a path in UTF-8");
+    let times = [
+        "-v",
+        "error",
+        "-select_streams",
+        "v:0",
+        "-show_entries",
+        "packet=pts_time",
+        "-of",
+        "csv=p=0",
+        path,
+    ];
+    let times = String::from_utf8_lossy(&run("ffprobe", &times).stdout).into_owned();
+    let times: Vec<f64> = times
+        .lines()
+        .filter_map(|line| line.trim_end_matches(',').parse().ok())
+        .collect();
+    let (first, last) = times
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(first, last), time| {
+            (first.min(*time), last.max(*time))
+        });
+    assert!(
+        last - first < 3.0 + 1.0 + 0.7,
+        "{path}: it began {:.1} s before its end",
+        last - first
+    );
+}
+
 /// Late viewers of each container, several one after the other.
 fn assert_joins(name: &str, codecs: &[&str], output: &[&str], tracks: &[&str], format: &str) {
     let server = Server::gated(&[]);
@@ -165,10 +201,25 @@ fn assert_joins(name: &str, codecs: &[&str], output: &[&str], tracks: &[&str], f
         is_long.then_some(())
     });
     assert_eq!(server.stream(name).expect("it runs")["format"], format);
-    for moment in 0..3 {
-        let path = folder.join(format!("{name}-{moment}"));
-        record(&url, &path);
+    // Ten viewers, who come at ten moments.
+    let recordings: Vec<_> = (0..10)
+        .map(|moment| {
+            let path = folder.join(format!("{name}-{moment}"));
+            let viewer = std::thread::spawn({
+                let (url, path) = (url.clone(), path.clone());
+                move || record(&url, &path)
+            });
+            let bytes = bytes_received(&server, name);
+            until("a little more of it has come", || {
+                (bytes_received(&server, name) > bytes + 9_000).then_some(())
+            });
+            (viewer, path)
+        })
+        .collect();
+    for (viewer, path) in recordings {
+        viewer.join().expect("the viewer is done");
         assert_plays(&path, tracks, true);
+        assert_begins_near(&path);
     }
 }
 

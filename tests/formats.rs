@@ -1,0 +1,69 @@
+//! Join points of real files: each container is told, has its header, and gives the same points wherever its bytes are cut.
+
+use std::path::Path;
+
+use tollgate::format::{Finding, Scanner};
+
+#[path = "doors/format.rs"]
+#[allow(dead_code, reason = "the door itself is for fuzzing")]
+mod door;
+
+/// Each file of `tests/media`, what it is told to be, and whether it has a header.
+const MEDIA: [(&str, &str, bool); 10] = [
+    ("vp8.webm", "webm", true),
+    ("vp9.webm", "webm", true),
+    ("h264.mkv", "matroska", true),
+    ("h264.ts", "mpegts", true),
+    ("h264.mp4", "mp4", true),
+    ("h264.flv", "flv", true),
+    ("theora.ogg", "ogg", true),
+    ("opus.ogg", "ogg", true),
+    ("sound.mp3", "mp3", false),
+    ("sound.aac", "aac", false),
+];
+
+fn media(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/media")
+        .join(name);
+    std::fs::read(path).expect("a file of the corpus")
+}
+
+#[test]
+fn each_container_is_told_and_has_points() {
+    for (name, format, has_header) in MEDIA {
+        let findings = door::scan(&media(name), std::iter::once(usize::MAX));
+        let told = findings.iter().find_map(|finding| match finding {
+            Finding::Format(format) => Some(format.name()),
+            _ => None,
+        });
+        assert_eq!(told, Some(format), "{name}");
+        let headers = findings
+            .iter()
+            .filter(|finding| matches!(finding, Finding::Header(_)))
+            .count();
+        assert_eq!(headers > 0, has_header, "{name}");
+        let joins = findings
+            .iter()
+            .filter(|finding| matches!(finding, Finding::Join(_)))
+            .count();
+        assert!(joins >= 2, "{name} has {joins} join points");
+        assert!(!findings.contains(&Finding::Unknown), "{name} was let go");
+    }
+}
+
+/// Cut in two at every byte of what the headers and the first units are in.
+#[test]
+fn the_points_are_the_same_wherever_the_bytes_are_cut() {
+    for (name, ..) in MEDIA {
+        let bytes = media(name);
+        let bytes = &bytes[..bytes.len().min(9_000)];
+        let whole = door::scan(bytes, std::iter::once(usize::MAX));
+        for cut in 1..bytes.len() {
+            let (mut scanner, mut findings) = (Scanner::new(), Vec::new());
+            scanner.feed(&bytes[..cut], &mut findings);
+            scanner.feed(&bytes[cut..], &mut findings);
+            assert_eq!(findings, whole, "{name}, cut at {cut}");
+        }
+    }
+}
