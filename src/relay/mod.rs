@@ -75,6 +75,8 @@ pub enum Action {
     ReadOn(ConnectionId),
     /// Have the helper thread do this; [`Relay::helped`] brings the result.
     Help(Ticket, Job),
+    /// Much memory has been freed: the kernel may have it.
+    ReturnMemory,
     /// A line for the operator.
     Log(String),
 }
@@ -94,6 +96,8 @@ pub struct Relay {
     blocks: Blocks,
     timers: Timers,
     pool: Pool,
+    /// Bytes of buffers freed since memory was returned last.
+    freed_bytes: usize,
     /// Connections with something of their own to write.
     queue: VecDeque<ConnectionId>,
     /// Streams with something for their viewers, and how many viewers of the first have been served in a row.
@@ -124,6 +128,8 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// How long, and how many bytes, a client that was refused may go on sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
+/// With so much freed, memory is returned to the kernel.
+const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long a name may take to resolve.
 const ERRAND_TIME: Duration = Duration::from_secs(5);
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -143,6 +149,7 @@ impl Relay {
             tokens,
             blocks: Blocks::default(),
             timers: Timers::default(),
+            freed_bytes: 0,
             pool: Pool {
                 bytes_left: settings.limits.buffers_bytes_max,
             },

@@ -10,7 +10,7 @@ use super::live::{Live, Origin};
 use super::outlet::Outlet;
 use super::request::CONTINUE;
 use super::timers::{Armed, Owner};
-use super::{Action, ConnectionId, Level, LiveId, Relay, SOURCE_READ_BYTES_MAX};
+use super::{Action, ConnectionId, Level, LiveId, RETURN_BYTES, Relay, SOURCE_READ_BYTES_MAX};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
@@ -402,7 +402,13 @@ impl Relay {
             self.counts.past.bytes_sent += figures.bytes_sent;
             self.counts.past.skips += figures.skips;
             self.counts.past_udp_bytes += live.outlet.bytes_sent;
+            let left_before = self.pool.bytes_left;
             live.stream.release(&mut self.pool);
+            self.freed_bytes += self.pool.bytes_left.saturating_sub(left_before);
+            if self.freed_bytes >= RETURN_BYTES {
+                self.freed_bytes = 0;
+                self.actions.push_back(Action::ReturnMemory);
+            }
             self.order.remove(&live.serial);
             self.timers.disarm(&mut live.armed, Owner::Live(id));
             if self.udp.resting.get(&live.session) == Some(&id) {

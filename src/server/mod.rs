@@ -483,6 +483,7 @@ impl Server {
                         self.relay.not_helped(ticket, now);
                     }
                 }
+                Action::ReturnMemory => sys::return_memory(),
                 Action::Log(line) => tell(&line),
             }
         }
