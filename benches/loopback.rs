@@ -87,5 +87,30 @@ fn read_line(stream: &mut TcpStream) -> String {
     line.trim_end().to_owned()
 }
 
-criterion_group!(benches, relay);
+/// From the GET of a viewer who comes late to the first byte of media, the connection included.
+fn join(criterion: &mut Criterion) {
+    let server =
+        listening::Process::start(env!("CARGO_BIN_EXE_tollgate"), &["--listen=127.0.0.1:0"]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.ts");
+    let media = std::fs::read(path).expect("a file of the corpus");
+    let put = "PUT /stream/join HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+    let mut source = connect(server.http, put);
+    skip_head(&mut source);
+    source
+        .write_all(format!("{:x}\r\n", media.len()).as_bytes())
+        .expect("the source is read");
+    source.write_all(&media).expect("the source is read");
+    criterion.bench_function("GET to the first byte of media", |bencher| {
+        bencher.iter(|| {
+            let mut viewer = connect(server.http, "GET /stream/join HTTP/1.1\r\nHost: h\r\n\r\n");
+            skip_head(&mut viewer);
+            read_line(&mut viewer);
+            let mut first = [0];
+            viewer.read_exact(&mut first).expect("media");
+            assert_eq!(first, [0x47]);
+        });
+    });
+}
+
+criterion_group!(benches, relay, join);
 criterion_main!(benches);
