@@ -57,7 +57,7 @@ impl Drop for Background {
 }
 
 const PICTURE: &[&str] = &["-re", "-f", "lavfi", "-i", "testsrc=size=160x120:rate=25"];
-const SOUND: &[&str] = &["-f", "lavfi", "-i", "sine=frequency=440"];
+const SOUND: &[&str] = &["-re", "-f", "lavfi", "-i", "sine=frequency=440"];
 const H264: &[&str] = &[
     "-c:v",
     "libx264",
@@ -344,6 +344,49 @@ fn late_viewers_of_ogg_get_a_picture() {
         &["theora", "vorbis"],
         "ogg",
     );
+}
+
+/// Late listeners of sound alone.
+fn assert_sound_joins(name: &str, codec: &str, output: &str, track: &str) {
+    let server = Server::gated(&[]);
+    server.admit(name);
+    let url = format!("http://{}/stream/{name}", server.address());
+    let _encoder = publish(
+        &url,
+        &["-map", "1:a", "-c:a", codec, "-b:a", "128k"],
+        &["-f", output],
+    );
+    let folder = folder("joins");
+    until("it runs for a second", || {
+        let is_long = server.stream(name)?["bytes_received"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 10_000);
+        is_long.then_some(())
+    });
+    for moment in 0..3 {
+        let path = folder.join(format!("{name}-{moment}"));
+        record(&url, &path);
+        assert_tracks(&path, &[track], false);
+        let file = path.to_str().expect("a path in UTF-8");
+        let decoded = run(
+            "ffmpeg",
+            &["-v", "error", "-i", file, "-t", "1", "-f", "null", "-"],
+        );
+        let complaints = String::from_utf8_lossy(&decoded.stderr).into_owned();
+        // The first frame of MP3 may need bits of the one before (the reservoir).
+        assert!(
+            decoded.status.success() && (complaints.is_empty() || name == "mp3"),
+            "{file}: {complaints}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs ffmpeg and curl"]
+fn late_listeners_get_sound() {
+    assert_sound_joins("mp3", "libmp3lame", "mp3", "mp3");
+    assert_sound_joins("aac", "aac", "adts", "aac");
+    assert_sound_joins("opus", "libopus", "ogg", "opus");
 }
 
 /// A player finds all tracks in what goes out by RTP.

@@ -34,6 +34,51 @@ pub fn container(data: &[u8]) {
     check(&whole, bytes.len() as u64);
 }
 
+/// The same, for bytes that one container's scanner is certain to get: its magic stands in front of them.
+fn behind(magic: &[u8], data: &[u8]) {
+    if let Some((cuts, rest)) = data.split_first_chunk::<2>() {
+        container(&[&cuts[..], magic, rest].concat());
+    }
+}
+
+pub fn matroska(data: &[u8]) {
+    // An EBML head that says webm, and a Segment of unknown size.
+    behind(
+        b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm\x18\x53\x80\x67\xff",
+        data,
+    );
+}
+
+pub fn ogg(data: &[u8]) {
+    behind(b"OggS\0", data);
+}
+
+pub fn mp4(data: &[u8]) {
+    behind(b"\0\0\0\x0cftypisom", data);
+}
+
+pub fn flv(data: &[u8]) {
+    behind(b"FLV\x01\x05\0\0\0\x09\0\0\0\0", data);
+}
+
+pub fn mp3(data: &[u8]) {
+    behind(b"ID3\x04\0\0\0\0\0\0", data);
+}
+
+pub fn aac(data: &[u8]) {
+    behind(&[0xff, 0xf1, 0x50, 0x80, 0x00, 0xff, 0xfc].repeat(3), data);
+}
+
+/// Sync bytes stand where a transport stream has them.
+pub fn mpegts(data: &[u8]) {
+    let mut data = data.to_vec();
+    data.iter_mut()
+        .skip(2)
+        .step_by(188)
+        .for_each(|byte| *byte = 0x47);
+    container(&data);
+}
+
 fn check(findings: &[Finding], bytes: u64) {
     let (mut join, mut unit, mut is_over) = (None, None, false);
     for (index, finding) in findings.iter().enumerate() {

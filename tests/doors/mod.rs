@@ -16,6 +16,13 @@ pub const ALL: &[(&str, Door)] = &[
     ("subnet", gate::subnet),
     ("options", gate::options),
     ("container", format::container),
+    ("matroska", format::matroska),
+    ("mpegts", format::mpegts),
+    ("ogg", format::ogg),
+    ("mp4", format::mp4),
+    ("flv", format::flv),
+    ("mp3", format::mp3),
+    ("aac", format::aac),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];
