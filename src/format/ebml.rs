@@ -26,9 +26,6 @@ pub(super) enum Read<T> {
     Malformed,
 }
 
-/// The longest head: four bytes of identifier and eight of size.
-pub(super) const HEAD_BYTES_MAX: usize = 12;
-
 /// Reads the head at the front of `bytes`.
 pub(super) fn head(bytes: &[u8]) -> Read<Head> {
     let Some(&first) = bytes.first() else {

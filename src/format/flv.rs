@@ -1,15 +1,12 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is the file's head, the metadata and
 //! the sequence headers; decoding can begin at a key frame's tag.
 
-use super::window::{Step, Window};
+use super::window::{Step, Walker};
 use super::{Finding, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
 pub(super) struct Flv {
-    window: Window,
-    /// The offset of the window's first byte.
-    at: u64,
     /// The file's head and the four bytes behind it; empty until it has been read.
     head: Vec<u8>,
     metadata: Vec<u8>,
@@ -52,26 +49,8 @@ enum Kind {
     Other,
 }
 
-impl Flv {
-    /// Takes the next bytes, of which the first is at `offset`.
-    pub fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        _offset: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), LetGo> {
-        while self.window.fill(&mut bytes) {
-            let step = self.look(findings)?;
-            if let Step::Pass(length) = step {
-                self.at += length;
-            }
-            self.window.take(step);
-        }
-        Ok(())
-    }
-
-    fn look(&mut self, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
-        let seen = self.window.bytes();
+impl Walker for Flv {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         if self.head.is_empty() {
             return match seen.first_chunk::<HEAD_BYTES>() {
                 None => Ok(Step::Hold(HEAD_BYTES)),
@@ -107,10 +86,12 @@ impl Flv {
             let tag = tag.to_vec();
             self.keep(kind, tag);
         }
-        self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), findings);
+        self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
         Ok(Step::Pass(whole as u64))
     }
+}
 
+impl Flv {
     fn keep(&mut self, kind: Kind, mut tag: Vec<u8>) {
         let place = match kind {
             Kind::Metadata => &mut self.metadata,
@@ -125,15 +106,13 @@ impl Flv {
         *place = tag;
     }
 
-    fn tag(&mut self, kind: Kind, time: u32, findings: &mut Vec<Finding>) {
+    fn tag(&mut self, kind: Kind, time: u32, at: u64, findings: &mut Vec<Finding>) {
         let first_time = *self.first_time.get_or_insert(time);
         self.has_video |= matches!(kind, Kind::VideoSequence | Kind::KeyFrame | Kind::Picture);
         let promises_video = self.head.get(4).is_some_and(|flags| flags & 1 != 0);
         let is_sound_only = !self.has_video
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
-        let spaced = self
-            .last_join
-            .is_none_or(|last| self.at >= last + SOUND_SPACING);
+        let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
         let is_join = kind == Kind::KeyFrame || (kind == Kind::Sound && is_sound_only && spaced);
         if is_join && (self.has_changed || self.last_join.is_none()) {
             self.has_changed = false;
@@ -148,16 +127,13 @@ impl Flv {
             .concat();
             findings.push(Finding::Header(header));
         }
-        if self
-            .last_unit
-            .is_none_or(|last| self.at >= last + UNIT_SPACING)
-        {
-            self.last_unit = Some(self.at);
-            findings.push(Finding::Unit(Start::at(self.at)));
+        if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
+            self.last_unit = Some(at);
+            findings.push(Finding::Unit(Start::at(at)));
         }
         if is_join {
-            self.last_join = Some(self.at);
-            findings.push(Finding::Join(Start::at(self.at)));
+            self.last_join = Some(at);
+            findings.push(Finding::Join(Start::at(at)));
         }
     }
 }

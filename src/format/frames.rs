@@ -3,7 +3,7 @@
 //! A [`Walk`] goes from frame head to frame head; what lies between is counted, never looked at. Tags of the ID3v2 kind that stand
 //! where a frame could are counted too. Where no head stands, it searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{Look, Step, Window};
+use super::window::{Look, Step, Walker};
 use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
@@ -42,14 +42,16 @@ const STATISTICS_BYTES: usize = 40;
 /// After so many bytes without frames in a row these are not frames at all.
 const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
 
+/// In a head's first four bytes.
+const LAYER_BITS: u32 = 0x0006_0000;
+
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
 struct Frame {
-    codec: Codec,
     /// Head included: 7 to 8191 bytes.
-    length: usize,
-    /// The bits of the head that do not change within a stream.
-    constant: [u8; 3],
+    length: u32,
+    /// The bits of the head's first four bytes that do not change within a stream, the layer's among them.
+    constant: u32,
 }
 
 impl Frame {
@@ -73,14 +75,12 @@ impl Frame {
 
     fn adts(head: &[u8; HEAD_BYTES]) -> Option<Frame> {
         let sampling_index = head[2] >> 2 & 0x0F;
-        let length = usize::from(head[3] & 0x03) << 11
-            | usize::from(head[4]) << 3
-            | usize::from(head[5] >> 5);
+        let length =
+            u32::from(head[3] & 0x03) << 11 | u32::from(head[4]) << 3 | u32::from(head[5] >> 5);
         let valid = head[1] & 0xF0 == 0xF0 && sampling_index < 13 && length >= 7;
         valid.then_some(Frame {
-            codec: Codec::Adts,
             length,
-            constant: [head[0], head[1] & 0xFE, head[2] & 0xFC],
+            constant: u32::from_be_bytes([head[0], head[1] & 0xFE, head[2] & 0xFC, 0]),
         })
     }
 
@@ -93,48 +93,68 @@ impl Frame {
             _ => return None,
         };
         let sampling_rate =
-            *[44_100_usize, 48_000, 32_000].get(usize::from(head[2] >> 2 & 0x03))? >> shift;
+            *[44_100_u32, 48_000, 32_000].get(usize::from(head[2] >> 2 & 0x03))? >> shift;
         // Never zero: that is ADTS.
         let layer = 4 - (head[1] >> 1 & 0x03);
         let kilobits = bit_rate(first_version, layer, head[2] >> 4)?;
-        let padding = usize::from(head[2] >> 1 & 0x01);
+        let padding = u32::from(head[2] >> 1 & 0x01);
         let reserved_emphasis = head[3] & 0x03 == 2;
         let length = match (layer, first_version) {
             (1, _) => (12_000 * kilobits / sampling_rate + padding) * 4,
             (3, false) => 72_000 * kilobits / sampling_rate + padding,
             _ => 144_000 * kilobits / sampling_rate + padding,
         };
-        let constant = [head[0], head[1] & 0xFE, head[2] & 0x0C];
         (!reserved_emphasis).then_some(Frame {
-            codec: Codec::Mpeg,
             length,
-            constant,
+            constant: u32::from_be_bytes([head[0], head[1] & 0xFE, head[2] & 0x0C, 0]),
         })
     }
 
+    fn length(&self) -> usize {
+        self.length as usize
+    }
+
+    fn codec(&self) -> Codec {
+        if self.constant & LAYER_BITS == 0 {
+            Codec::Adts
+        } else {
+            Codec::Mpeg
+        }
+    }
+
     fn follows(&self, before: &Frame) -> bool {
-        self.codec == before.codec && self.constant == before.constant
+        self.constant == before.constant
     }
 }
 
-/// In kbit/s. The free format (0) and the forbidden rate (15) have none.
-fn bit_rate(first_version: bool, layer: u8, index: u8) -> Option<usize> {
-    let rates: [usize; 14] = match (first_version, layer) {
-        (true, 1) => [
-            32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448,
-        ],
-        (true, 2) => [
-            32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384,
-        ],
-        (true, _) => [
-            32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
-        ],
-        (false, 1) => [
-            32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256,
-        ],
-        (false, _) => [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+/// In kbit/s, of MPEG-1 layers I, II and III, and of MPEG-2's layer I and its others. The free format (0) and the forbidden rate (15)
+/// have none.
+const BIT_RATES: [[u16; 14]; 5] = [
+    [
+        32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448,
+    ],
+    [
+        32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384,
+    ],
+    [
+        32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
+    ],
+    [
+        32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256,
+    ],
+    [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+];
+
+fn bit_rate(first_version: bool, layer: u8, index: u8) -> Option<u32> {
+    let row = match (first_version, layer) {
+        (true, 1) => 0,
+        (true, 2) => 1,
+        (true, _) => 2,
+        (false, 1) => 3,
+        (false, _) => 4,
     };
-    rates.get(usize::from(index).checked_sub(1)?).copied()
+    let rate = BIT_RATES[row].get(usize::from(index).checked_sub(1)?)?;
+    Some(u32::from(*rate))
 }
 
 /// The first of so many frames in a row, of one codec if that is known.
@@ -143,13 +163,13 @@ fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
         Look::Found(frame) => frame,
         other => return other,
     };
-    if codec.is_some_and(|codec| codec != first.codec) {
+    if codec.is_some_and(|codec| codec != first.codec()) {
         return Look::Nothing;
     }
-    let mut end = first.length;
+    let mut end = first.length();
     for _ in 1..frames {
         match Frame::read(bytes, end) {
-            Look::Found(frame) if frame.follows(&first) => end += frame.length,
+            Look::Found(frame) if frame.follows(&first) => end += frame.length(),
             Look::Found(_) | Look::Nothing => return Look::Nothing,
             Look::Needs(length) => return Look::Needs(length),
         }
@@ -226,7 +246,6 @@ pub(super) struct Walk {
     /// What the findings call the stream.
     format: Format,
     place: Place,
-    window: Window,
     /// No join or unit before these offsets.
     join_from: u64,
     unit_from: u64,
@@ -239,59 +258,42 @@ impl Walk {
             codec,
             format,
             place: Place::Beginning,
-            window: Window::default(),
             join_from: 0,
             unit_from: 0,
         }
     }
+}
 
-    /// Takes the next bytes; the offset is that of the first.
-    pub(super) fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        offset: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), LetGo> {
-        let end = offset + bytes.len() as u64;
-        while self.window.fill(&mut bytes) {
-            let begin = end - (bytes.len() + self.window.bytes().len()) as u64;
-            let step = self.step(begin, findings)?;
-            self.window.take(step);
-        }
-        Ok(())
-    }
-
-    /// Judges what can be seen; the offset is that of its first byte.
-    fn step(&mut self, begin: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
-        let bytes = self.window.bytes();
-        if bytes.is_empty() {
-            return Ok(Step::Hold(1));
-        }
+impl Walker for Walk {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         if let Place::Search(searched) = self.place {
-            return self.search(searched, begin, findings);
+            return self.search(searched, seen, at, findings);
         }
-        match tag(bytes) {
+        match tag(seen) {
             Look::Found(length) => return Ok(Step::Pass(length)),
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => {}
         }
         if let Place::Boundary(before) = self.place {
-            match Frame::read(bytes, 0) {
+            match Frame::read(seen, 0) {
                 Look::Needs(length) => return Ok(Step::Hold(length)),
                 Look::Found(frame) if frame.follows(&before) => {
-                    return Ok(self.enter(frame, begin, findings));
+                    return Ok(self.enter(frame, seen, at, findings));
                 }
                 Look::Found(_) | Look::Nothing => {}
             }
         }
-        self.search(0, begin, findings)
+        self.search(0, seen, at, findings)
     }
+}
 
+impl Walk {
     /// Looks for frames in a row that begin at the first byte.
     fn search(
         &mut self,
         searched: u64,
-        begin: u64,
+        seen: &[u8],
+        at: u64,
         findings: &mut Vec<Finding>,
     ) -> Result<Step, LetGo> {
         self.place = Place::Search(searched);
@@ -300,7 +302,7 @@ impl Walk {
         } else {
             PROOF_FRAMES
         };
-        match row(self.window.bytes(), self.codec, frames) {
+        match row(seen, self.codec, frames) {
             Look::Needs(length) => Ok(Step::Hold(length)),
             Look::Nothing if searched >= SEARCH_BYTES_MAX => Err(LetGo),
             Look::Nothing => {
@@ -308,8 +310,8 @@ impl Walk {
                 Ok(Step::Pass(1))
             }
             Look::Found(frame) => {
-                self.codec = Some(frame.codec);
-                let format = match frame.codec {
+                self.codec = Some(frame.codec());
+                let format = match frame.codec() {
                     Codec::Mpeg => Format::Mp3,
                     Codec::Adts => Format::Aac,
                 };
@@ -317,32 +319,32 @@ impl Walk {
                     self.format = format;
                     findings.push(Finding::Format(format));
                 }
-                Ok(self.enter(frame, begin, findings))
+                Ok(self.enter(frame, seen, at, findings))
             }
         }
     }
 
     /// At a frame that belongs to the stream.
-    fn enter(&mut self, frame: Frame, begin: u64, findings: &mut Vec<Finding>) -> Step {
-        if begin >= self.join_from {
-            let needed = frame.length.min(STATISTICS_BYTES);
-            let Some(bytes) = self.window.bytes().get(..needed) else {
+    fn enter(&mut self, frame: Frame, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Step {
+        if at >= self.join_from {
+            let needed = frame.length().min(STATISTICS_BYTES);
+            let Some(bytes) = seen.get(..needed) else {
                 return Step::Hold(needed);
             };
-            if frame.codec == Codec::Adts || !is_statistics(bytes) {
-                self.report(begin, findings);
+            if frame.codec() == Codec::Adts || !is_statistics(bytes) {
+                self.report(at, findings);
             }
         }
         self.place = Place::Boundary(frame);
-        Step::Pass(frame.length as u64)
+        Step::Pass(frame.length() as u64)
     }
 
-    fn report(&mut self, begin: u64, findings: &mut Vec<Finding>) {
-        self.join_from = begin + JOIN_SPACING;
-        findings.push(Finding::Join(Start::at(begin)));
-        if begin >= self.unit_from {
-            self.unit_from = begin + UNIT_SPACING;
-            findings.push(Finding::Unit(Start::at(begin)));
+    fn report(&mut self, at: u64, findings: &mut Vec<Finding>) {
+        self.join_from = at + JOIN_SPACING;
+        findings.push(Finding::Join(Start::at(at)));
+        if at >= self.unit_from {
+            self.unit_from = at + UNIT_SPACING;
+            findings.push(Finding::Unit(Start::at(at)));
         }
     }
 }

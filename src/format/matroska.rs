@@ -4,7 +4,8 @@
 //! A viewer who begins there is first sent a Cluster head of unknown size and the Cluster's Timestamp, and then the source's bytes from
 //! the block on. Elements are walked by their sizes, never searched for; of a block only its first bytes are looked at.
 
-use super::ebml::{self, HEAD_BYTES_MAX, Head, Read};
+use super::ebml::{self, Head, Read};
+use super::window::{Step, Walker};
 use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Prelude, Start, UNIT_SPACING};
 
 const EBML: u32 = 0x1a45_dfa3;
@@ -25,8 +26,6 @@ const REFERENCE_BLOCK: u32 = 0xfb;
 const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
-/// Of a block: a track number, two bytes of time, one of flags.
-const BLOCK_HEAD_BYTES: usize = 11;
 const KEY_FRAME: u8 = 0x80;
 /// An EBML head is some forty bytes.
 const EBML_HEAD_BYTES_MAX: usize = 4096;
@@ -34,11 +33,6 @@ const EBML_HEAD_BYTES_MAX: usize = 4096;
 /// The scanner.
 #[derive(Debug, Default)]
 pub(super) struct Matroska {
-    /// The offset of the next byte.
-    at: u64,
-    /// The bytes of a head, or of a block's first bytes, that have arrived: at most [`HEAD_BYTES_MAX`].
-    held: Vec<u8>,
-    step: Step,
     level: Level,
     /// The header so far; empty once it has been told.
     header: Vec<u8>,
@@ -47,21 +41,6 @@ pub(super) struct Matroska {
     group: Group,
     last_unit: Option<u64>,
     last_join: Option<u64>,
-}
-
-/// What the next bytes are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
-    #[default]
-    Head,
-    /// `left` bytes that mean nothing here.
-    Skip { left: u64 },
-    /// `left` bytes of the header; the element's body began at `from` in it.
-    Keep { left: u64, id: u32, from: usize },
-    /// A Cluster's Timestamp, `left` bytes of it.
-    Timestamp { left: u64 },
-    /// A block's first bytes; `left` bytes of the block in all.
-    Block { left: u64 },
 }
 
 /// Which element the next one is in.
@@ -78,8 +57,8 @@ enum Level {
 struct Cluster {
     start: u64,
     end: Option<u64>,
-    /// The Timestamp element as it came.
-    timestamp: Vec<u8>,
+    /// A Cluster's head and the Timestamp element as it came: what a viewer needs who begins inside.
+    prelude: Option<Prelude>,
     has_blocks: bool,
     has_video: bool,
 }
@@ -125,165 +104,76 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
     Some(format.filter(|_| head.id == EBML))
 }
 
-impl Matroska {
-    /// Takes the next bytes, of which the first is at `offset`.
-    pub fn feed(
-        &mut self,
-        bytes: &[u8],
-        offset: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), LetGo> {
-        self.at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            match self.step {
-                Step::Head => {
-                    self.held.push(rest[0]);
-                    self.pass(&mut rest, 1);
-                    match ebml::head(&self.held) {
-                        Read::More => {}
-                        Read::Malformed => return Err(LetGo),
-                        Read::Whole(head) => self.enter(head, findings)?,
-                    }
-                }
-                Step::Skip { left } => {
-                    let taken = self.pass_up_to(&mut rest, left);
-                    self.step = if taken == left {
-                        Step::Head
-                    } else {
-                        Step::Skip { left: left - taken }
-                    };
-                }
-                Step::Keep { left, id, from } => {
-                    let before = rest;
-                    let taken = self.pass_up_to(&mut rest, left);
-                    self.header.extend_from_slice(&before[..taken as usize]);
-                    self.step = Step::Keep {
-                        left: left - taken,
-                        id,
-                        from,
-                    };
-                    if taken == left {
-                        self.kept(id, from);
-                    }
-                }
-                Step::Timestamp { left } => {
-                    let before = rest;
-                    let taken = self.pass_up_to(&mut rest, left);
-                    self.cluster
-                        .timestamp
-                        .extend_from_slice(&before[..taken as usize]);
-                    self.step = if taken == left {
-                        Step::Head
-                    } else {
-                        Step::Timestamp { left: left - taken }
-                    };
-                }
-                Step::Block { left } => {
-                    self.held.push(rest[0]);
-                    self.pass(&mut rest, 1);
-                    self.block_byte(left - 1, findings)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn pass(&mut self, rest: &mut &[u8], bytes: usize) {
-        *rest = &rest[bytes..];
-        self.at += bytes as u64;
-    }
-
-    fn pass_up_to(&mut self, rest: &mut &[u8], left: u64) -> u64 {
-        let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
-        self.pass(rest, taken);
-        taken as u64
-    }
-
-    /// An element's head is whole: `at` is where its body begins.
-    fn enter(&mut self, head: Head, findings: &mut Vec<Finding>) -> Result<(), LetGo> {
-        let start = self.at - head.bytes() as u64;
-        self.leave_levels(start, head.id, findings);
-        let held = std::mem::take(&mut self.held);
+impl Walker for Matroska {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
+        let head = match ebml::head(seen) {
+            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::Malformed => return Err(LetGo),
+            Read::Whole(head) => head,
+        };
+        self.leave_levels(at, head.id, findings);
+        let body_at = at + head.bytes() as u64;
         match (self.level, head.id) {
             (Level::Top, EBML) => {
                 // Another head in mid-stream begins another stream: nothing of the one before counts.
-                *self = Matroska {
-                    at: self.at,
-                    ..Matroska::default()
-                };
-                self.keep(&held, head)
+                *self = Matroska::default();
+                self.keep(seen, head)
             }
             (Level::Top, SEGMENT) if !self.header.is_empty() => {
-                self.header.extend_from_slice(&held[..head.id_bytes]);
+                self.header.extend_from_slice(&seen[..head.id_bytes]);
                 // Unknown, in as many bytes: who comes late would wait for another end than what comes.
                 self.header.push(0xff >> (head.size_bytes - 1));
                 self.header
                     .extend(std::iter::repeat_n(0xff, head.size_bytes - 1));
                 self.level = Level::Segment;
-                Ok(())
+                Ok(into(head))
             }
             (Level::Segment, CLUSTER) => {
                 self.tell_header(findings);
                 self.cluster = Cluster {
-                    start,
-                    end: head.size.and_then(|size| self.at.checked_add(size)),
+                    start: at,
+                    end: head.size.and_then(|size| body_at.checked_add(size)),
                     ..Cluster::default()
                 };
                 self.level = Level::Cluster;
-                Ok(())
+                Ok(into(head))
             }
-            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => self.skip(head),
-            (Level::Segment, _) if !self.header.is_empty() => self.keep(&held, head),
+            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => past(head),
+            (Level::Segment, _) if !self.header.is_empty() => self.keep(seen, head),
             (Level::Cluster, TIMESTAMP)
                 if head.size.is_some_and(|size| (1..=8).contains(&size)) =>
             {
-                self.cluster.timestamp = held;
-                self.step = Step::Timestamp {
-                    left: head.size.unwrap_or(0),
+                let length = length(head)?;
+                let Some(element) = seen.get(..length as usize) else {
+                    return Ok(Step::Hold(length as usize));
                 };
-                Ok(())
+                self.cluster.prelude = Prelude::new(&[&CLUSTER_HEAD, element].concat());
+                Ok(Step::Pass(length))
             }
             (Level::Cluster, SIMPLE_BLOCK) | (Level::Group, BLOCK) => {
-                self.cluster_or_group_start(start);
-                self.step = Step::Block {
-                    left: head.size.filter(|size| *size > 3).ok_or(LetGo)?,
-                };
-                Ok(())
+                self.block_head(seen, at, head, findings)
             }
             (Level::Cluster, BLOCK_GROUP) => {
-                let end = head
-                    .size
-                    .and_then(|size| self.at.checked_add(size))
-                    .ok_or(LetGo)?;
+                let end = head.size.and_then(|size| body_at.checked_add(size));
                 self.group = Group {
-                    start,
-                    end,
+                    start: at,
+                    end: end.ok_or(LetGo)?,
                     ..Group::default()
                 };
                 self.level = Level::Group;
-                Ok(())
+                Ok(into(head))
             }
             (Level::Group, REFERENCE_BLOCK) => {
                 self.group.has_reference = true;
-                self.skip(head)
+                past(head)
             }
-            (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => {
-                self.skip(head)
-            }
+            (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => past(head),
             (Level::Top, _) => Err(LetGo),
         }
     }
+}
 
-    fn cluster_or_group_start(&mut self, start: u64) {
-        if self.level == Level::Cluster {
-            self.group = Group {
-                start,
-                ..Group::default()
-            };
-        }
-    }
-
+impl Matroska {
     /// An element that begins at `start` may be behind the end of those that the last one was in.
     fn leave_levels(&mut self, start: u64, id: u32, findings: &mut Vec<Finding>) {
         // Identifiers of four bytes stand in a Segment or at the top only.
@@ -304,49 +194,20 @@ impl Matroska {
         }
     }
 
-    fn skip(&mut self, head: Head) -> Result<(), LetGo> {
-        let left = head.size.ok_or(LetGo)?;
-        self.step = if left == 0 {
-            Step::Head
-        } else {
-            Step::Skip { left }
-        };
-        Ok(())
-    }
-
     /// The element belongs to the header.
-    fn keep(&mut self, held: &[u8], head: Head) -> Result<(), LetGo> {
-        let left = head.size.ok_or(LetGo)?;
-        if left > (HEADER_BYTES_MAX - self.header.len().min(HEADER_BYTES_MAX)) as u64 {
+    fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, LetGo> {
+        let length = length(head)?;
+        if length > (HEADER_BYTES_MAX - self.header.len().min(HEADER_BYTES_MAX)) as u64 {
             return Err(LetGo);
         }
-        self.header.extend_from_slice(held);
-        self.step = Step::Keep {
-            left,
-            id: head.id,
-            from: self.header.len(),
+        let Some(element) = seen.get(..length as usize) else {
+            return Ok(Step::Hold(length as usize));
         };
-        if left == 0 {
-            self.step = Step::Head;
+        self.header.extend_from_slice(element);
+        if head.id == TRACKS {
+            self.video_track = video_track(&element[head.bytes()..]);
         }
-        Ok(())
-    }
-
-    /// An element of the header is whole.
-    fn kept(&mut self, id: u32, from: usize) {
-        self.step = Step::Head;
-        if id != TRACKS {
-            return;
-        }
-        let entries = ebml::elements(&self.header[from..]).filter(|(id, _)| *id == 0xae);
-        self.video_track = entries.into_iter().find_map(|(_, entry)| {
-            let field = |wanted: u32| {
-                ebml::elements(entry)
-                    .find(|(id, _)| *id == wanted)
-                    .map(|(_, body)| ebml::unsigned(body))
-            };
-            field(0xd7).filter(|_| field(0x83) == Some(1))
-        });
+        Ok(Step::Pass(length))
     }
 
     fn tell_header(&mut self, findings: &mut Vec<Finding>) {
@@ -355,30 +216,38 @@ impl Matroska {
         }
     }
 
-    /// Another of a block's first bytes is held; `left` bytes of the block follow.
-    fn block_byte(&mut self, left: u64, findings: &mut Vec<Finding>) -> Result<(), LetGo> {
-        self.step = Step::Block { left };
-        let track_bytes = self.held[0].leading_zeros() as usize + 1;
-        if track_bytes > 8 {
+    /// Of a block only its track and its flags are looked at, between which two bytes of time stand.
+    fn block_head(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        head: Head,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Step, LetGo> {
+        let track_at = head.bytes();
+        let Some(&first) = seen.get(track_at) else {
+            return Ok(Step::Hold(track_at + 1));
+        };
+        let track_bytes = first.leading_zeros() as usize + 1;
+        let flags_at = track_at + track_bytes + 2;
+        let length = length(head)?;
+        if track_bytes > 8 || length <= flags_at as u64 {
             return Err(LetGo);
         }
-        if self.held.len() < track_bytes + 3 {
-            return if left == 0 { Err(LetGo) } else { Ok(()) };
-        }
-        let track = ebml::number(&self.held[..track_bytes]).ok_or(LetGo)?;
-        let is_key = self.held[track_bytes + 2] & KEY_FRAME != 0;
-        self.held.clear();
-        self.step = if left == 0 {
-            Step::Head
-        } else {
-            Step::Skip { left }
+        let Some(&flags) = seen.get(flags_at) else {
+            return Ok(Step::Hold(flags_at + 1));
         };
+        let track = ebml::number(&seen[track_at..track_at + track_bytes]).ok_or(LetGo)?;
         if self.level == Level::Group {
             self.group.track = Some(track);
         } else {
-            self.block(track, is_key, findings);
+            self.group = Group {
+                start: at,
+                ..Group::default()
+            };
+            self.block(track, flags & KEY_FRAME != 0, findings);
         }
-        Ok(())
+        Ok(Step::Pass(length))
     }
 
     /// A block, alone or in its group, of which `group.start` is the first byte.
@@ -387,37 +256,32 @@ impl Matroska {
         let is_video = self.video_track == Some(track);
         let only_sound_before = !self.cluster.has_video;
         self.cluster.has_video |= is_video;
-        let own = self.own_start();
-        let at_cluster = Start::at(self.cluster.start);
-        if let Some(unit) = if is_first { Some(at_cluster) } else { own }
-            && (is_first
-                || self
-                    .last_unit
-                    .is_none_or(|last| unit.offset >= last + UNIT_SPACING))
+        let at = self.group.start;
+        let is_spaced = |last: Option<u64>| last.is_none_or(|last| at >= last + UNIT_SPACING);
+        if is_first {
+            self.last_unit = Some(self.cluster.start);
+            findings.push(Finding::Unit(Start::at(self.cluster.start)));
+        } else if is_spaced(self.last_unit)
+            && let Some(unit) = self.own_start()
         {
-            self.last_unit = Some(unit.offset);
+            self.last_unit = Some(at);
             // A cluster of known size cannot be cut: who reads it would look for the rest of it in what comes next.
-            let is_cuttable = is_first || self.cluster.end.is_none();
-            findings.push(if is_cuttable {
-                Finding::Unit(unit)
-            } else {
-                Finding::Entry(unit)
+            findings.push(match self.cluster.end {
+                None => Finding::Unit(unit),
+                Some(_) => Finding::Entry(unit),
             });
         }
-        let join = match self.video_track {
-            Some(_) if is_video && is_key => {
-                if only_sound_before {
-                    Some(at_cluster)
-                } else {
-                    own
-                }
-            }
-            Some(_) => None,
-            None if is_first => Some(at_cluster),
-            None => own.filter(|own| {
-                self.last_join
-                    .is_none_or(|last| own.offset >= last + UNIT_SPACING)
-            }),
+        let (is_join, is_at_cluster) = match self.video_track {
+            Some(_) => (is_video && is_key, only_sound_before),
+            None => (is_first || is_spaced(self.last_join), is_first),
+        };
+        if !is_join {
+            return;
+        }
+        let join = if is_at_cluster {
+            Some(Start::at(self.cluster.start))
+        } else {
+            self.own_start()
         };
         if let Some(join) = join
             && self.last_join.is_none_or(|last| join.offset > last)
@@ -429,14 +293,40 @@ impl Matroska {
 
     /// A start at the block itself.
     fn own_start(&self) -> Option<Start> {
-        let timestamp = Some(&self.cluster.timestamp).filter(|timestamp| !timestamp.is_empty())?;
-        let prelude = Prelude::new(&[&CLUSTER_HEAD[..], timestamp].concat())?;
         Some(Start {
             offset: self.group.start,
-            prelude,
+            prelude: self.cluster.prelude?,
         })
     }
 }
 
-const _: () =
-    assert!(BLOCK_HEAD_BYTES <= HEAD_BYTES_MAX && CLUSTER_HEAD.len() + 10 <= Prelude::BYTES_MAX);
+/// Of the whole element.
+fn length(head: Head) -> Result<u64, LetGo> {
+    let size = head.size.ok_or(LetGo)?;
+    Ok(head.bytes() as u64 + size)
+}
+
+fn past(head: Head) -> Result<Step, LetGo> {
+    length(head).map(Step::Pass)
+}
+
+/// To the first element inside.
+fn into(head: Head) -> Step {
+    Step::Pass(head.bytes() as u64)
+}
+
+/// The number of the first video track.
+fn video_track(tracks: &[u8]) -> Option<u64> {
+    let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == 0xae);
+    entries.find_map(|(_, entry)| {
+        let field = |wanted: u32| {
+            ebml::elements(entry)
+                .find(|(id, _)| *id == wanted)
+                .map(|(_, body)| ebml::unsigned(body))
+        };
+        field(0xd7).filter(|_| field(0x83) == Some(1))
+    })
+}
+
+// A Timestamp has an identifier of one byte, and a size and a body of eight at the most.
+const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);

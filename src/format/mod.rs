@@ -21,6 +21,7 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
+use window::Window;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,7 @@ pub struct LetGo;
 /// Scans one stream.
 pub struct Scanner {
     state: State,
+    window: Window,
     /// The offset of the next byte.
     offset: u64,
 }
@@ -168,17 +170,18 @@ enum Container {
 impl Container {
     fn feed(
         &mut self,
+        window: &mut Window,
         bytes: &[u8],
         offset: u64,
         findings: &mut Vec<Finding>,
     ) -> Result<(), LetGo> {
         match self {
-            Container::Matroska(scanner) => scanner.feed(bytes, offset, findings),
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
-            Container::Mp4(scanner) => scanner.feed(bytes, offset, findings),
-            Container::Flv(scanner) => scanner.feed(bytes, offset, findings),
-            Container::Ogg(scanner) => scanner.feed(bytes, offset, findings),
-            Container::Sound(scanner) => scanner.feed(bytes, offset, findings),
+            Container::Matroska(walker) => window.walk(&mut **walker, bytes, offset, findings),
+            Container::Mp4(walker) => window.walk(&mut **walker, bytes, offset, findings),
+            Container::Flv(walker) => window.walk(&mut **walker, bytes, offset, findings),
+            Container::Ogg(walker) => window.walk(&mut **walker, bytes, offset, findings),
+            Container::Sound(walker) => window.walk(&mut **walker, bytes, offset, findings),
         }
     }
 }
@@ -187,6 +190,7 @@ impl Default for Scanner {
     fn default() -> Scanner {
         Scanner {
             state: State::Undecided(Vec::new()),
+            window: Window::default(),
             offset: 0,
         }
     }
@@ -205,7 +209,10 @@ impl Scanner {
         match &mut self.state {
             State::Unknown => {}
             State::Known(container) => {
-                if container.feed(bytes, offset, findings).is_err() {
+                if container
+                    .feed(&mut self.window, bytes, offset, findings)
+                    .is_err()
+                {
                     self.let_go(findings);
                 }
             }
@@ -247,8 +254,9 @@ impl Scanner {
             Format::Flv => Container::Flv(Box::default()),
         };
         let rest_offset = self.offset - rest.len() as u64;
-        let fed = container.feed(held, rest_offset - held.len() as u64, findings);
-        match fed.and_then(|()| container.feed(rest, rest_offset, findings)) {
+        let window = &mut self.window;
+        let fed = container.feed(window, held, rest_offset - held.len() as u64, findings);
+        match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {
             Ok(()) => self.state = State::Known(container),
             Err(LetGo) => self.let_go(findings),
         }
@@ -256,6 +264,7 @@ impl Scanner {
 
     fn let_go(&mut self, findings: &mut Vec<Finding>) {
         self.state = State::Unknown;
+        self.window = Window::default();
         findings.push(Finding::Unknown);
     }
 }

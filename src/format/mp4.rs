@@ -3,15 +3,12 @@
 //!
 //! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is counted.
 
-use super::window::{Step, Window};
+use super::window::{Step, Walker};
 use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
 pub(super) struct Mp4 {
-    window: Window,
-    /// The offset of the window's first byte.
-    at: u64,
     /// The header so far, until its `moov` is whole; empty afterwards.
     header: Vec<u8>,
     has_header: bool,
@@ -35,26 +32,8 @@ const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
 
-impl Mp4 {
-    /// Takes the next bytes, of which the first is at `offset`.
-    pub fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        _offset: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), LetGo> {
-        while self.window.fill(&mut bytes) {
-            let step = self.look(findings)?;
-            if let Step::Pass(length) = step {
-                self.at += length;
-            }
-            self.window.take(step);
-        }
-        Ok(())
-    }
-
-    fn look(&mut self, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
-        let seen = self.window.bytes();
+impl Walker for Mp4 {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied()
         else {
             return Ok(Step::Hold(BOX_HEAD_BYTES));
@@ -73,7 +52,7 @@ impl Mp4 {
             },
             size => (BOX_HEAD_BYTES, u64::from(size)),
         };
-        if length < head_bytes as u64 || self.at.checked_add(length).is_none() {
+        if length < head_bytes as u64 || at.checked_add(length).is_none() {
             return Err(LetGo);
         }
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
@@ -82,7 +61,7 @@ impl Mp4 {
             (_, true) => HEADER_BYTES_MAX - self.header.len(),
             (b"moof", false) => MOOF_BYTES_MAX,
             (b"styp" | b"prft" | b"emsg" | b"sidx", false) => {
-                self.fragment_start.get_or_insert(self.at);
+                self.fragment_start.get_or_insert(at);
                 return Ok(Step::Pass(length));
             }
             (_, false) => {
@@ -102,11 +81,13 @@ impl Mp4 {
             self.keep(&kind, &content, head_bytes, findings)?;
         } else {
             let is_join = self.tracks.begin_with_sync(&content[head_bytes..]);
-            self.fragment(is_join, findings);
+            self.fragment(is_join, at, findings);
         }
         Ok(Step::Pass(length))
     }
+}
 
+impl Mp4 {
     /// A box of the header.
     fn keep(
         &mut self,
@@ -129,8 +110,8 @@ impl Mp4 {
         Ok(())
     }
 
-    fn fragment(&mut self, is_join: bool, findings: &mut Vec<Finding>) {
-        let start = self.fragment_start.take().unwrap_or(self.at);
+    fn fragment(&mut self, is_join: bool, at: u64, findings: &mut Vec<Finding>) {
+        let start = self.fragment_start.take().unwrap_or(at);
         if self
             .last_unit
             .is_none_or(|last| start >= last + UNIT_SPACING)

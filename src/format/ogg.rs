@@ -3,7 +3,7 @@
 //! The header pages are kept as they came; of all others only the page head is looked at, and of Theora's a packet's first byte.
 //! Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
-use super::window::{Look, Step, Window};
+use super::window::{Look, Step, Walker};
 use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// Before the segment table.
@@ -220,7 +220,6 @@ pub(super) struct Ogg {
     phase: Phase,
     /// At most [`STREAMS_MAX`].
     streams: Vec<Stream>,
-    window: Window,
     /// No unit before this offset.
     unit_from: u64,
 }
@@ -235,42 +234,18 @@ impl Default for Ogg {
             place: Place::Page,
             phase,
             streams: Vec::new(),
-            window: Window::default(),
             unit_from: 0,
         }
     }
 }
 
-impl Ogg {
-    /// Takes the stream's next bytes; the offset is that of the first.
-    pub fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        offset: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), LetGo> {
-        let end = offset + bytes.len() as u64;
-        // Taken out for the time being, so that pages can borrow from it.
-        let mut window = std::mem::take(&mut self.window);
-        while window.fill(&mut bytes) {
-            let begin = end - (bytes.len() + window.bytes().len()) as u64;
-            let step = self.step(window.bytes(), begin, findings)?;
-            window.take(step);
-        }
-        self.window = window;
-        Ok(())
-    }
-
-    /// Judges what can be seen; the offset is that of its first byte.
-    fn step(
+impl Walker for Ogg {
+    fn look(
         &mut self,
         bytes: &[u8],
         begin: u64,
         findings: &mut Vec<Finding>,
     ) -> Result<Step, LetGo> {
-        if bytes.is_empty() {
-            return Ok(Step::Hold(1));
-        }
         let page = match Page::read(bytes) {
             Look::Found(page) => page,
             Look::Needs(length) => return Ok(Step::Hold(length)),
@@ -294,7 +269,9 @@ impl Ogg {
         self.enter(&page, seen, begin, findings)?;
         Ok(Step::Pass(page.length() as u64))
     }
+}
 
+impl Ogg {
     /// No page begins here. Headers with a hole are none.
     fn search_on(&mut self) -> Result<Step, LetGo> {
         let searched = match (&self.phase, self.place) {

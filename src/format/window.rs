@@ -1,7 +1,10 @@
-//! The few bytes that a scanner has to see at once, over any splits of what it is fed.
+//! The few bytes that a walker has to see at once, over any splits of what it is fed.
 //!
-//! A scanner looks at the window, then says with a [`Step`] how many bytes it must see, or how many are done with. What is passed before
-//! it has arrived is counted and never held. The window is as long as the longest [`Step::Hold`], and a constant.
+//! A [`Walker`] looks at what stands in front of it, and says with a [`Step`] how many bytes it must see, or how many it is done with.
+//! Mostly it sees them where they arrived; what is held is the front of something whose rest has yet to come, as long as the longest
+//! [`Step::Hold`]. What is passed before it has arrived is counted and never held.
+
+use super::{Finding, LetGo};
 
 /// What looking at the first bytes gives.
 pub(super) enum Look<T> {
@@ -11,19 +14,26 @@ pub(super) enum Look<T> {
     Needs(usize),
 }
 
-/// What a scanner wants next.
+/// What a walker wants next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// To see so many bytes in all.
+    /// To see so many bytes in all: more than it saw, and never more than it can bound.
     Hold(usize),
-    /// To go past so many, seen or not.
+    /// To go past so many, seen or not: at least one.
     Pass(u64),
+}
+
+/// Goes through a container from place to place.
+pub(super) trait Walker {
+    /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
+    /// more than it asked for can be seen.
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo>;
 }
 
 /// Bytes that were passed are dropped when there are so many of them: dropping moves the rest.
 const PASSED_BYTES_MAX: usize = 64 * 1024;
 
-/// Consecutive bytes of a stream.
+/// What a walker has yet to see, or to go past.
 #[derive(Default)]
 pub(super) struct Window {
     held: Vec<u8>,
@@ -31,48 +41,72 @@ pub(super) struct Window {
     passed: usize,
     /// So many bytes to come are passed.
     skip: u64,
+    /// So many must be seen.
     wanted: usize,
 }
 
 impl Window {
-    /// What can be seen.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.held.get(self.passed..).unwrap_or_default()
-    }
-
-    /// Notes what is wanted next.
-    pub(super) fn take(&mut self, step: Step) {
-        match step {
-            Step::Hold(length) => self.wanted = length,
-            Step::Pass(length) => {
-                let seen = self.bytes().len();
-                let passed = length.min(seen as u64) as usize;
-                self.skip = length - passed as u64;
-                self.passed += passed;
-                self.wanted = 0;
-                if passed == seen {
-                    self.held.clear();
-                    self.passed = 0;
-                } else if self.passed > PASSED_BYTES_MAX {
-                    self.held.drain(..self.passed);
-                    self.passed = 0;
+    /// Shows a walker the next bytes, of which the first is at `offset`.
+    pub(super) fn walk(
+        &mut self,
+        walker: &mut impl Walker,
+        bytes: &[u8],
+        offset: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), LetGo> {
+        let end = offset + bytes.len() as u64;
+        let mut rest = bytes;
+        loop {
+            let skipped = self.skip.min(rest.len() as u64);
+            self.skip -= skipped;
+            rest = &rest[skipped as usize..];
+            if self.skip > 0 {
+                return Ok(());
+            }
+            let held = self.held.len() - self.passed;
+            let missing = self.wanted.max(1).saturating_sub(held);
+            if missing > rest.len() {
+                self.held.extend_from_slice(rest);
+                return Ok(());
+            }
+            let seen = if held == 0 {
+                rest
+            } else {
+                let (taken, behind) = rest.split_at(missing);
+                self.held.extend_from_slice(taken);
+                rest = behind;
+                &self.held[self.passed..]
+            };
+            let behind = if held == 0 { 0 } else { rest.len() };
+            let at = end - (seen.len() + behind) as u64;
+            let seen_bytes = seen.len();
+            match walker.look(seen, at, findings)? {
+                Step::Hold(length) => {
+                    self.wanted = length.max(seen_bytes + 1);
+                }
+                Step::Pass(length) => {
+                    self.wanted = 0;
+                    if held == 0 {
+                        self.skip = length;
+                    } else {
+                        self.pass_held(length);
+                    }
                 }
             }
         }
     }
 
-    /// Takes what is wanted from the input's front. Whether that was enough; if not, nothing is left of it.
-    pub(super) fn fill(&mut self, input: &mut &[u8]) -> bool {
-        let skipped = self.skip.min(input.len() as u64);
-        self.skip -= skipped;
-        *input = input.get(skipped as usize..).unwrap_or_default();
-        let missing = self.wanted.saturating_sub(self.bytes().len());
-        if self.skip > 0 || missing == 0 {
-            return self.skip == 0;
+    fn pass_held(&mut self, length: u64) {
+        let held = self.held.len() - self.passed;
+        let passed = length.min(held as u64) as usize;
+        self.skip = length - passed as u64;
+        self.passed += passed;
+        if passed == held {
+            self.held.clear();
+            self.passed = 0;
+        } else if self.passed > PASSED_BYTES_MAX {
+            self.held.drain(..self.passed);
+            self.passed = 0;
         }
-        let (taken, rest) = input.split_at(missing.min(input.len()));
-        self.held.extend_from_slice(taken);
-        *input = rest;
-        taken.len() == missing
     }
 }

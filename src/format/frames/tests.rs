@@ -1,3 +1,4 @@
+use super::super::window::Window;
 use super::*;
 
 /// MPEG 1 layer III at 128 kbit/s and 44.1 kHz.
@@ -49,9 +50,10 @@ fn tag(size: usize) -> Vec<u8> {
 /// What a scanner finds, however the bytes are cut.
 fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), LetGo>) {
     let pieces = |size: usize| {
-        let (mut walk, mut findings, mut offset) = (new(), Vec::new(), 0);
+        let (mut window, mut walk) = (Window::default(), new());
+        let (mut findings, mut offset) = (Vec::new(), 0);
         for piece in bytes.chunks(size) {
-            if walk.feed(piece, offset, &mut findings) == Err(LetGo) {
+            if window.walk(&mut walk, piece, offset, &mut findings) == Err(LetGo) {
                 return (findings, Err(LetGo));
             }
             offset += piece.len() as u64;
@@ -177,14 +179,10 @@ fn another_rate_goes_on_after_two_frames() {
 fn what_never_comes_into_step_is_let_go() {
     let bytes: Vec<u8> = [tag(20), vec![0xFF; HEADER_BYTES_MAX + 100]].concat();
     let mut findings = Vec::new();
-    assert_eq!(
-        Walk::new(None, Format::Mp3).feed(&bytes, 0, &mut findings),
-        Err(LetGo)
-    );
-    assert_eq!(
-        Walk::new(Some(Codec::Adts), Format::Aac).feed(&bytes, 0, &mut findings),
-        Err(LetGo)
-    );
+    for mut walk in [mp3(), aac()] {
+        let walked = Window::default().walk(&mut walk, &bytes, 0, &mut findings);
+        assert_eq!(walked, Err(LetGo));
+    }
     assert_eq!(findings, []);
 }
 

@@ -1,3 +1,4 @@
+use super::super::window::Window;
 use super::*;
 
 const BEGIN: u8 = 0x02;
@@ -32,9 +33,10 @@ fn page(serial: u32, flags: u8, granule_position: i64, packets: &[&[u8]]) -> Vec
 /// What a scanner finds, however the bytes are cut.
 fn scan(bytes: &[u8]) -> (Vec<Finding>, Result<(), LetGo>) {
     let pieces = |size: usize| {
-        let (mut ogg, mut findings, mut offset) = (Ogg::default(), Vec::new(), 0);
+        let (mut window, mut ogg) = (Window::default(), Ogg::default());
+        let (mut findings, mut offset) = (Vec::new(), 0);
         for piece in bytes.chunks(size) {
-            if ogg.feed(piece, offset, &mut findings) == Err(LetGo) {
+            if window.walk(&mut ogg, piece, offset, &mut findings) == Err(LetGo) {
                 return (findings, Err(LetGo));
             }
             offset += piece.len() as u64;
@@ -252,7 +254,8 @@ fn what_is_not_understood_is_let_go() {
         vec![0; HEADER_BYTES_MAX + 100],
     ]
     .concat();
-    assert_eq!(Ogg::default().feed(&lost, 0, &mut Vec::new()), Err(LetGo));
+    let walked = Window::default().walk(&mut Ogg::default(), &lost, 0, &mut Vec::new());
+    assert_eq!(walked, Err(LetGo));
 }
 
 #[test]
