@@ -2,6 +2,7 @@
 //!
 //! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before all of it has been checked.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) enum Call {
     Page,
     /// The figures.
     Metrics,
+    /// What this API is, for programs.
+    Description,
     /// Whether the server runs.
     Health,
     /// The methods that a path knows.
@@ -69,7 +72,7 @@ pub(super) enum Answer {
     Options(&'static str),
     Page(Page),
     /// A media type and a body of it.
-    Text(&'static str, String),
+    Text(&'static str, Cow<'static, str>),
     /// It comes when the names of these clients have addresses.
     Resolve(AddToken),
 }
@@ -329,10 +332,11 @@ impl Relay {
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.random))),
-            Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics())),
+            Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into())),
+            Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(
                 "application/json",
-                "{\"status\":\"ok\"}".to_owned(),
+                "{\"status\":\"ok\"}".into(),
             )),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         }
@@ -455,6 +459,9 @@ impl Relay {
         ))
     }
 }
+
+/// OpenAPI 3.1.
+const DESCRIPTION: &str = include_str!("openapi.json");
 
 /// The longest that a session can be blocked: a day.
 const BLOCK_SECONDS_MAX: u64 = 86_400;

@@ -48,6 +48,7 @@ impl Relay {
             [b"stream", session] => self.route_stream(id, head, Some(session), now),
             [b""] => self.route_page(id, head),
             [b"metrics"] => self.route_figures(id, head, Call::Metrics),
+            [b"api", b"openapi.json"] => self.route_figures(id, head, Call::Description),
             [b"healthz"] => self.route_figures(id, head, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.route_call(id, head, name),
@@ -92,7 +93,7 @@ impl Relay {
         self.route_figures(id, head, Call::Page)
     }
 
-    /// What is only looked at: the figures by the API's hosts, the state by anyone.
+    /// What is only looked at: figures and description by the API's hosts, the state by anyone.
     fn route_figures(&self, id: ConnectionId, head: &Head, call: Call) -> Result<Wish, Refusal> {
         match head.method {
             Method::Options => {
@@ -105,7 +106,7 @@ impl Relay {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        if matches!(call, Call::Metrics) {
+        if matches!(call, Call::Metrics | Call::Description) {
             self.check_caller(id, head)?;
         }
         api::no_parameters(&head.target)?;
