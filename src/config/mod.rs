@@ -91,6 +91,8 @@ pub struct TimesConfig {
     pub body_rate_min: usize,
     pub viewer_stall_time_max: Duration,
     pub keep_alive_time_max: Duration,
+    /// For a session to begin.
+    pub wait_time: Duration,
 }
 
 /// What a stream keeps.

@@ -298,6 +298,16 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "",
     },
     Row {
+        name: "wait",
+        takes: Takes::One("TIME", |config, text| {
+            put(&mut config.times.wait_time, values::time(text, 0.0..=HOUR))
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("0"),
+        help: "a viewer who is early is kept waiting",
+        more: "If its session may stream and does not yet. Then it gets its 404.",
+    },
+    Row {
         name: "buffer",
         takes: Takes::One("SIZE", |config, text| {
             put(

@@ -7,7 +7,7 @@
 //!                │                       ├─→ Listing (written in pieces) ────────┤
 //!                │                       └─→ Awaiting (the helper thread) ───────┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
-//!                ├─ GET ─→ Viewer ── stream complete ─→ (last chunk) ────────────┘
+//!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
 //! ```
 //!
@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use super::api::Call;
 use super::listing::Listing;
 use super::timers::Armed;
+use super::waiting::Waiting;
 use super::{LiveId, Ticket};
 use crate::http::{Body, ChunkWriter, HeadReader, Reply};
 use crate::moment::Moment;
@@ -65,6 +66,8 @@ pub(super) enum Phase {
     Source(Source),
     /// A stream goes out to it.
     Viewer(ViewerPhase),
+    /// It will be a viewer if its session begins soon.
+    Waiting(Waiting),
     /// A long answer is written piece by piece.
     Listing(Listing),
     /// Its answer depends on what the helper thread finds.
@@ -183,6 +186,7 @@ impl Connection {
             Phase::Payload(_) => true,
             Phase::Source(_)
             | Phase::Viewer(_)
+            | Phase::Waiting(_)
             | Phase::Listing(_)
             | Phase::Awaiting(_)
             | Phase::Lingering(_) => false,

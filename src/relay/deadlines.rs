@@ -34,6 +34,7 @@ impl Relay {
             )),
             Phase::Source(source) => self.source_deadline(connection, source),
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
+            Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
             Phase::Awaiting(_) => Some((
                 connection.progress + ERRAND_TIME,
                 "its errand took too long",
@@ -118,6 +119,7 @@ impl Relay {
                 );
                 self.close(id, now);
             }
+            Phase::Waiting(_) => self.end_wait(id, now),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket, now);

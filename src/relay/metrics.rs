@@ -80,6 +80,12 @@ impl Relay {
         );
         text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);
         text.one(
+            "tollgate_waiting_viewers",
+            "gauge",
+            "HTTP viewers whose session does not run yet.",
+            self.waiting.len() as u64,
+        );
+        text.one(
             "tollgate_udp_clients",
             "gauge",
             "UDP clients of streams that run.",

@@ -31,6 +31,7 @@ mod source;
 mod timers;
 mod udp;
 mod viewer;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -55,6 +56,7 @@ pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
 use udp::Udp;
 pub use udp::{Datagrams, UdpFigures, UdpPort};
+use waiting::WaitingRoom;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -111,6 +113,7 @@ pub struct Relay {
     actions: VecDeque<Action>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
+    waiting: WaitingRoom,
     ticket_next: u64,
     report: Report,
     counts: Counts,
@@ -162,6 +165,7 @@ impl Relay {
             random: Random::new(settings.random_seed),
             actions: VecDeque::new(),
             errands: HashMap::new(),
+            waiting: WaitingRoom::default(),
             ticket_next: 1,
             counts: Counts::default(),
             report: Report::new(settings.limits.report),
@@ -209,7 +213,7 @@ impl Relay {
         match &connection.phase {
             Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
             Phase::Head(_) | Phase::Payload(_) | Phase::Lingering(_) => READ_BYTES_MAX,
-            Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
+            Phase::Viewer(_) | Phase::Waiting(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
                 AHEAD_BYTES_MAX.saturating_sub(connection.input.len())
             }
             Phase::Source(source) => {
@@ -246,7 +250,7 @@ impl Relay {
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, now)
             }
-            Phase::Payload(_) | Phase::Viewer(_) => self.close(id, now),
+            Phase::Payload(_) | Phase::Viewer(_) | Phase::Waiting(_) => self.close(id, now),
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
             Phase::Head(_) | Phase::Lingering(_) | Phase::Listing(_) | Phase::Awaiting(_) => {}
@@ -289,7 +293,7 @@ impl Relay {
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id, now),
                 Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
-                Phase::Payload(_) => self.close(id, now),
+                Phase::Payload(_) | Phase::Waiting(_) => self.close(id, now),
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -405,7 +409,9 @@ impl Relay {
                 Phase::Head(_) => self.read_head(id, &mut input, now),
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
-                Phase::Viewer(_) | Phase::Listing(_) | Phase::Awaiting(_) => false,
+                Phase::Viewer(_) | Phase::Waiting(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
+                    false
+                }
                 Phase::Lingering(lingering) => {
                     lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
                     if lingering.bytes_left == 0 && lingering.is_shut {
@@ -461,6 +467,7 @@ impl Relay {
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
+            | Phase::Waiting(_)
             | Phase::Listing(_)
             | Phase::Awaiting(_) => {}
         }
@@ -499,6 +506,7 @@ impl Relay {
         match connection.phase {
             Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
             Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
+            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
             Phase::Awaiting(ticket) => {
                 self.errands.remove(&ticket);
             }
@@ -514,6 +522,14 @@ impl Relay {
             self.connections.len(),
             "connections by host are counted wrong"
         );
+        let waiting = self.connections.iter();
+        assert_eq!(
+            waiting
+                .filter(|(_, connection)| matches!(connection.phase, Phase::Waiting(_)))
+                .count(),
+            self.waiting.len(),
+            "somebody waits who is gone, or the other way round"
+        );
         assert_eq!(
             self.order.len(),
             self.lives.len(),
@@ -528,6 +544,10 @@ impl Relay {
                 Phase::Source(source) => assert!(
                     self.lives.get(source.live).is_some(),
                     "a source outlives its stream: {id:?}"
+                ),
+                Phase::Waiting(waiting) => assert!(
+                    !self.running.contains_key(&waiting.session),
+                    "somebody waits for what runs: {id:?}"
                 ),
                 Phase::Head(_)
                 | Phase::Payload(_)

@@ -175,6 +175,9 @@ impl Relay {
         };
         if !publishes {
             self.check_watch(&session, now)?;
+            if head.method == Method::Head || self.settings.limits.wait_time.is_zero() {
+                self.check_runs(&session)?;
+            }
             return Ok(Wish::Watch { session });
         }
         self.check_publish(&session, head, now)?;

@@ -51,6 +51,8 @@ pub struct Limits {
     pub source_idle_time: Duration,
     /// Bytes a second that a source must reach, on the average over `source_idle_time`.
     pub body_bytes_per_second_min: u64,
+    /// How long a viewer waits for a session that does not run yet.
+    pub wait_time: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub viewer_stall_time: Duration,
     /// Request heads.
@@ -119,6 +121,7 @@ impl Limits {
             keep_alive_time: times.keep_alive_time_max,
             source_idle_time: times.source_idle_time_max,
             body_bytes_per_second_min: times.body_rate_min as u64,
+            wait_time: times.wait_time,
             viewer_stall_time: times.viewer_stall_time_max,
             http: http::Limits {
                 head_bytes_max: limits.head_bytes_max,

@@ -95,7 +95,7 @@ impl Relay {
             return;
         };
         let live = self.begin_live(
-            session,
+            session.clone(),
             content_type,
             Origin::Http(id),
             connection.peer,
@@ -115,6 +115,7 @@ impl Relay {
             window_began: now,
         });
         self.queue(id);
+        self.admit_waiting(&session, now);
     }
 
     /// Another source takes a running one's place.

@@ -189,7 +189,7 @@ impl Relay {
         }
         let given_type = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
-        let id = self.begin_live(session, given_type, Origin::Rtp(from), from, now);
+        let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -204,6 +204,7 @@ impl Relay {
         live.outlet.transport = None;
         self.udp.sources.insert(from, id);
         self.refresh_clients(id, now);
+        self.admit_waiting(&session, now);
         self.media_datagram(id, &packet, first, now);
         self.rearm_live(id, now);
     }

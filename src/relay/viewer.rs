@@ -16,7 +16,7 @@ use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
 impl Relay {
-    /// Whether the session may be watched, told before anything about whether it runs; and then whether it does.
+    /// Whether the session may be watched, told before anything about whether it runs.
     pub(super) fn check_watch(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
         if self
             .tokens
@@ -30,16 +30,21 @@ impl Relay {
         if let Some(fault) = live.and_then(Live::http_fault) {
             return Err(Refusal::new(Status::NotAcceptable, fault));
         }
-        if !self.running.contains_key(session) {
-            return Err(Refusal::new(
-                Status::NotFound,
-                "this session is not running now",
-            ));
-        }
         Ok(())
     }
 
-    /// The request is admitted: the stream goes out to its client.
+    /// Whether the session runs.
+    pub(super) fn check_runs(&self, session: &SessionId) -> Result<(), Refusal> {
+        if self.running.contains_key(session) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Status::NotFound,
+            "this session is not running now",
+        ))
+    }
+
+    /// The request is admitted: the stream goes out to its client, at once if it runs.
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
@@ -48,7 +53,7 @@ impl Relay {
         now: Moment,
     ) {
         let Some(&live_id) = self.running.get(&session) else {
-            return;
+            return self.wait_for(id, session, reply, now);
         };
         let Some(live) = self.lives.get_mut(live_id) else {
             return;

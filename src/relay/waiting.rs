@@ -1,0 +1,96 @@
+//! Viewers who came too early: with `--wait` their session is given a while to begin before they are told that it does not run.
+//!
+//! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as one.
+
+use std::collections::{HashMap, HashSet};
+
+use super::connection::Phase;
+use super::{ConnectionId, Relay};
+use crate::gate::SessionId;
+use crate::http::{HeadReader, Reply};
+use crate::moment::Moment;
+
+/// A viewer whose session does not run yet.
+pub(super) struct Waiting {
+    pub session: SessionId,
+    pub reply: Reply,
+    pub until: Moment,
+}
+
+/// Who waits for each session.
+#[derive(Default)]
+pub(super) struct WaitingRoom {
+    sessions: HashMap<SessionId, HashSet<ConnectionId>>,
+}
+
+impl WaitingRoom {
+    fn enter(&mut self, session: &SessionId, id: ConnectionId) {
+        self.sessions.entry(session.clone()).or_default().insert(id);
+    }
+
+    fn leave(&mut self, session: &SessionId, id: ConnectionId) {
+        if let Some(ids) = self.sessions.get_mut(session) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.sessions.remove(session);
+            }
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.sessions.values().map(HashSet::len).sum()
+    }
+}
+
+impl Relay {
+    /// The request is answered when the session begins, or when it has not for too long.
+    pub(super) fn wait_for(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        reply: Reply,
+        now: Moment,
+    ) {
+        let until = now + self.settings.limits.wait_time;
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        self.waiting.enter(&session, id);
+        connection.phase = Phase::Waiting(Waiting {
+            session,
+            reply,
+            until,
+        });
+    }
+
+    /// The session runs: those who waited for it watch, if they still may.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId, now: Moment) {
+        let ids = self.waiting.sessions.remove(session).unwrap_or_default();
+        for id in ids {
+            self.end_wait(id, now);
+        }
+    }
+
+    /// It runs, or has not for too long.
+    pub(super) fn end_wait(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        let Phase::Waiting(Waiting { session, reply, .. }) = phase else {
+            return;
+        };
+        self.waiting.leave(&session, id);
+        let verdict = self.check_watch(&session, now);
+        match verdict.and_then(|()| self.check_runs(&session)) {
+            Ok(()) => self.watch(id, session, reply, now),
+            Err(refusal) => self.refuse(id, &refusal, reply, now),
+        }
+    }
+
+    /// A viewer who waited is gone.
+    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
+        self.waiting.leave(&waiting.session, id);
+    }
+}
