@@ -2,6 +2,7 @@
 
 mod support;
 
+use serde_json::json;
 use support::client::Client;
 use support::media::{gaps, media, offset_of};
 use support::response::End;
@@ -104,6 +105,15 @@ fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
     stream_until(&mut source, &mut exact, &media, || {
         server.stream("demo").expect("it runs")["viewers"] == 1
     });
+    let line = server.await_line(&["event=viewer-cut", "reason=stalled", "behind_bytes="]);
+    let behind = |name: &str| -> u64 {
+        let rest = line.split(name).nth(1).expect("how far behind it was");
+        let digits = rest.split(' ').next().expect("a number");
+        digits.parse().expect("a number")
+    };
+    assert!(behind("behind_bytes=") > 0 && behind("behind_ms=") > 0);
+    let cuts = &server.stream("demo").expect("it runs")["cuts"];
+    assert_eq!(*cuts, json!({"stalled": 1, "lost_unit": 0}));
     source.finish();
     exact.assert_rest(b"");
     let (_, end) = stalled.read_to_end();

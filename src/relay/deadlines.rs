@@ -4,8 +4,9 @@
 //! off costs nothing.
 
 use super::connection::{Connection, Phase};
+use super::live::Cut;
 use super::timers::Owner;
-use super::{ConnectionId, ERRAND_TIME, Level, Relay};
+use super::{ConnectionId, ERRAND_TIME, Relay};
 use crate::http::{Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 
@@ -75,7 +76,6 @@ impl Relay {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let peer = connection.peer;
         let reply = Reply {
             version: Version::Http11,
             keep_alive: false,
@@ -110,15 +110,7 @@ impl Relay {
                     self.rearm(id);
                 }
             }
-            Phase::Viewer(_) => {
-                *self.counts.cuts.entry("viewer_stalled").or_insert(0) += 1;
-                self.log(
-                    Level::Info,
-                    now,
-                    format_args!("event=viewer-dropped peer={peer} reason=\"{reason}\""),
-                );
-                self.close(id, now);
-            }
+            Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled, now),
             Phase::Waiting(_) => self.end_wait(id, now),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;

@@ -25,6 +25,8 @@ pub struct Live {
     pub(super) stream: Stream<ConnectionId>,
     /// What is known of its source, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
+    /// Viewers that were cut.
+    pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
     pub(super) outlet: Outlet,
     /// It stands in the queue of streams that have something for their viewers.
@@ -45,6 +47,40 @@ pub(super) enum Origin {
     Gone,
 }
 
+/// Why a viewer is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// It took nothing for too long.
+    Stalled,
+    /// It fell out of the buffer within a unit that could not be kept for it.
+    LostUnit,
+}
+
+impl Cut {
+    pub fn name(self) -> &'static str {
+        match self {
+            Cut::Stalled => "stalled",
+            Cut::LostUnit => "lost_unit",
+        }
+    }
+}
+
+/// How many viewers were cut, by why.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Cuts {
+    stalled: u64,
+    lost_unit: u64,
+}
+
+impl Cuts {
+    pub fn count(&mut self, cut: Cut) {
+        match cut {
+            Cut::Stalled => self.stalled += 1,
+            Cut::LostUnit => self.lost_unit += 1,
+        }
+    }
+}
+
 /// A row of list-streams.
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
@@ -59,6 +95,7 @@ pub(super) struct Row<'a> {
     viewers: usize,
     udp_clients: usize,
     skips: u64,
+    cuts: Cuts,
     rtp: Option<&'static str>,
 }
 
@@ -115,6 +152,7 @@ impl Live {
             viewers: self.stream.viewer_count(),
             udp_clients: self.outlet.clients.len(),
             skips,
+            cuts: self.cuts,
             rtp: self.rtp_fault(),
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Counts {
     pub past: Figures,
     pub past_udp_bytes: u64,
     pub refusals: BTreeMap<Status, u64>,
-    /// Viewers and sources that were cut, by why.
+    /// Viewers that were cut, by why.
     pub cuts: BTreeMap<&'static str, u64>,
     turns: Turns,
 }
@@ -184,7 +184,7 @@ impl Relay {
         text.family(
             "tollgate_cuts_total",
             "counter",
-            "Clients that were cut, by why.",
+            "Viewers that were cut, by why.",
         );
         for (reason, count) in &self.counts.cuts {
             text.row(

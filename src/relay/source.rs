@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase, Source};
-use super::live::{Live, Origin};
+use super::live::{Cut, Cuts, Live, Origin};
 use super::outlet::Outlet;
 use super::request::CONTINUE;
 use super::timers::{Armed, Owner};
@@ -158,6 +158,7 @@ impl Relay {
             stream: Stream::new(self.settings.limits.stream, content_type, now),
             input: None,
             outlet: Outlet::default(),
+            cuts: Cuts::default(),
             is_flowing: false,
             is_paused: false,
             armed: Armed::default(),
@@ -241,13 +242,7 @@ impl Relay {
             .get_mut(id)
             .and_then(|live| live.stream.take_cut())
         {
-            self.log(Level::Info, now, format_args!("event=viewer-cut session={digest} reason=\"fell out of the buffer within a unit that could not be kept\""));
-            *self
-                .counts
-                .cuts
-                .entry("viewer_within_lost_unit")
-                .or_insert(0) += 1;
-            self.close(connection, now);
+            self.cut_viewer(connection, Cut::LostUnit, now);
         }
         self.flow(id);
         if is_told {

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
-use super::live::Live;
+use super::live::{Cut, Live};
 use super::source::no_token;
-use super::{ConnectionId, LiveId, Relay, SERVED_IN_ROW_MAX};
+use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, HeadReader, Refusal, Reply, Status, Version};
@@ -290,6 +290,35 @@ impl Relay {
         if live.stream.has_ready() {
             self.flow(live_id);
         }
+    }
+
+    /// A viewer's connection is closed for a reason that lies with it.
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut, now: Moment) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let peer = connection.peer;
+        let Phase::Viewer(phase) = &connection.phase else {
+            return;
+        };
+        let viewer = phase.viewer;
+        let Some(live) = self.lives.get_mut(phase.live) else {
+            return;
+        };
+        live.cuts.count(cut);
+        let (bytes, time) = live.stream.behind(viewer, now);
+        let digest = live.session.digest();
+        *self.counts.cuts.entry(cut.name()).or_insert(0) += 1;
+        self.log(
+            Level::Info,
+            now,
+            format_args!(
+                "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
+                cut.name(),
+                time.as_millis()
+            ),
+        );
+        self.close(id, now);
     }
 
     /// A viewer is gone.

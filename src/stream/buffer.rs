@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::gather::Gather;
+use crate::moment::Moment;
 
 /// The bytes that all streams together may still take for their blocks.
 #[derive(Debug)]
@@ -16,11 +17,17 @@ pub struct Pool {
 /// The newest bytes of one stream.
 pub(super) struct Buffer {
     /// All are full but the last.
-    blocks: VecDeque<Vec<u8>>,
+    blocks: VecDeque<Block>,
     block_bytes: usize,
     blocks_max: usize,
     oldest: u64,
     newest: u64,
+}
+
+struct Block {
+    bytes: Vec<u8>,
+    /// When its first byte arrived.
+    began: Moment,
 }
 
 /// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
@@ -62,7 +69,7 @@ impl Buffer {
     pub fn needs_block(&self) -> bool {
         self.blocks
             .back()
-            .is_none_or(|block| block.len() == self.block_bytes)
+            .is_none_or(|block| block.bytes.len() == self.block_bytes)
     }
 
     /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added instead.
@@ -76,17 +83,21 @@ impl Buffer {
         }
     }
 
-    /// Adds an empty block.
-    pub fn grow(&mut self, pool: &mut Pool) {
+    /// Adds an empty block, for bytes that arrive at `now`.
+    pub fn grow(&mut self, pool: &mut Pool, now: Moment) {
         pool.bytes_left = pool.bytes_left.saturating_sub(self.block_bytes);
-        self.blocks.push_back(Vec::with_capacity(self.block_bytes));
+        self.blocks.push_back(Block {
+            bytes: Vec::with_capacity(self.block_bytes),
+            began: now,
+        });
     }
 
-    /// Gives up the oldest block, which becomes the empty last one.
-    pub fn recycle(&mut self) {
+    /// Gives up the oldest block, which becomes the empty last one, for bytes that arrive at `now`.
+    pub fn recycle(&mut self, now: Moment) {
         if let Some(mut block) = self.blocks.pop_front() {
-            self.oldest += block.len() as u64;
-            block.clear();
+            self.oldest += block.bytes.len() as u64;
+            block.bytes.clear();
+            block.began = now;
             self.blocks.push_back(block);
         }
     }
@@ -96,8 +107,8 @@ impl Buffer {
         let Some(block) = self.blocks.back_mut() else {
             return 0;
         };
-        let taken = bytes.len().min(self.block_bytes - block.len());
-        block.extend_from_slice(&bytes[..taken]);
+        let taken = bytes.len().min(self.block_bytes - block.bytes.len());
+        block.bytes.extend_from_slice(&bytes[..taken]);
         self.newest += taken as u64;
         taken
     }
@@ -130,19 +141,23 @@ impl Buffer {
 
     /// The bytes from `from` on that lie together: at most `bytes_max`; none if `from` is not between oldest and newest.
     pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
-        let Some(distance) = from.checked_sub(self.oldest) else {
+        let Some(block) = self.block_of(from) else {
             return &[];
         };
-        let Some(block) = self
-            .blocks
-            .get((distance / self.block_bytes as u64) as usize)
-        else {
-            return &[];
-        };
-        let rest = block
-            .get((distance % self.block_bytes as u64) as usize..)
-            .unwrap_or(&[]);
+        let distance = (from - self.oldest) % self.block_bytes as u64;
+        let rest = block.bytes.get(distance as usize..).unwrap_or(&[]);
         &rest[..rest.len().min(bytes_max)]
+    }
+
+    fn block_of(&self, offset: u64) -> Option<&Block> {
+        let distance = offset.checked_sub(self.oldest)?;
+        self.blocks
+            .get((distance / self.block_bytes as u64) as usize)
+    }
+
+    /// When the byte at an offset arrived, or one shortly before it; `None` if it is not at hand.
+    pub fn arrived(&self, offset: u64) -> Option<Moment> {
+        self.block_of(offset).map(|block| block.began)
     }
 
     /// Copies the bytes between two offsets behind what `into` holds, as far as they are at hand.

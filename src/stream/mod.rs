@@ -227,7 +227,7 @@ impl<C: Copy> Stream<C> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.buffer.needs_block() {
-                self.add_block(pool);
+                self.add_block(pool, now);
             }
             let taken = self.buffer.fill(rest);
             // Scanned block by block: what a viewer that falls out needs to know is then known of all that is in the buffer.
@@ -268,12 +268,12 @@ impl<C: Copy> Stream<C> {
         self.lines.wake_all();
     }
 
-    fn add_block(&mut self, pool: &mut Pool) {
+    fn add_block(&mut self, pool: &mut Pool, now: Moment) {
         match self.buffer.oldest_after_recycling(pool) {
-            None => self.buffer.grow(pool),
+            None => self.buffer.grow(pool, now),
             Some(oldest) => {
                 self.let_fall(oldest);
-                self.buffer.recycle();
+                self.buffer.recycle(now);
                 self.points.forget_before(oldest);
             }
         }
@@ -421,6 +421,18 @@ impl<C: Copy> Stream<C> {
             Position::At(cursor) if viewer.lead.rest().is_empty() => Some(cursor),
             Position::At(_) | Position::Fallen { .. } => None,
         }
+    }
+
+    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for it arrived. Of one that fell out of
+    /// the buffer all of which there is.
+    pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
+        let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
+            Some(Position::At(cursor)) => cursor,
+            Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
+        };
+        let bytes = self.buffer.newest().saturating_sub(cursor);
+        let arrived = self.buffer.arrived(cursor).filter(|_| bytes > 0);
+        (bytes, now.since(arrived.unwrap_or(now)))
     }
 
     /// Copies bytes that are in the buffer behind what `into` holds.
