@@ -12,7 +12,9 @@ mod row;
 mod tests;
 mod values;
 
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::gate::{HostName, Subnet};
@@ -109,9 +111,26 @@ pub struct BuffersConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperationConfig {
     pub log: LogLevel,
+    pub access_log: Option<AccessLog>,
     pub close_delimited: bool,
     pub cors: Vec<CorsOrigin>,
     pub takeover: bool,
+}
+
+/// Where requests are logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Display for AccessLog {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            AccessLog::Stdout => formatter.write_str("stdout"),
+            AccessLog::File(path) => write!(formatter, "'{}'", path.display()),
+        }
+    }
 }
 
 /// From this level up lines are logged.

@@ -372,6 +372,17 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "One line an event on stderr.",
     },
     Row {
+        name: "access-log",
+        takes: Takes::One("PATH", |config, text| {
+            config.operation.access_log = Some(values::access_log(text)?);
+            Ok(())
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "append a line a request here; - is stdout",
+        more: "In the combined format; a stream's line comes when it ends. Sessionids appear as their digests.",
+    },
+    Row {
         name: "close-delimited",
         takes: Takes::Nothing(|config| config.operation.close_delimited = true),
         group: Group::Operation,

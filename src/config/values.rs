@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Bind, CorsOrigin, LogLevel};
+use super::{AccessLog, Bind, CorsOrigin, LogLevel};
 use crate::gate::host::BadHost;
 use crate::gate::{Excerpt, HostName, Subnet};
 
@@ -150,6 +150,15 @@ pub(super) fn log_level(text: &str) -> Read<LogLevel> {
         "info" => Ok(LogLevel::Info),
         "debug" => Ok(LogLevel::Debug),
         _ => wrong(text, "error, warn, info or debug"),
+    }
+}
+
+/// `-`, or a path.
+pub(super) fn access_log(text: &str) -> Read<AccessLog> {
+    match text {
+        "" => wrong(text, "the path of a file, or - for stdout"),
+        "-" => Ok(AccessLog::Stdout),
+        path => Ok(AccessLog::File(path.into())),
     }
 }
 

@@ -15,6 +15,7 @@
 
 use std::net::SocketAddr;
 
+use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
 use super::timers::Armed;
@@ -43,6 +44,8 @@ pub struct Connection {
     pub(super) armed: Armed,
     /// It stands in the queue of those who have something of their own to write.
     pub(super) is_queued: bool,
+    /// The request that is being answered, where requests are logged.
+    pub(super) access: Option<Box<Entry>>,
     /// It came when there was no more place: it gets the API, if it may call it, and a refusal else.
     pub(super) is_beyond_limit: Option<Beyond>,
 }
@@ -170,6 +173,7 @@ impl Connection {
             progress: now,
             armed: Armed::default(),
             is_queued: false,
+            access: None,
             is_beyond_limit,
         }
     }

@@ -13,6 +13,7 @@
 //!
 //! One thread owns all of it. What would block is an action whose result is an input.
 
+mod access;
 mod api;
 mod connection;
 mod deadlines;
@@ -81,6 +82,8 @@ pub enum Action {
     ReturnMemory,
     /// A line for the operator.
     Log(String),
+    /// A line for the access log.
+    LogAccess(String),
 }
 
 /// The server.
@@ -503,6 +506,9 @@ impl Relay {
             }
         }
         self.actions.push_back(Action::Close(id));
+        if let Some(entry) = &connection.access {
+            self.end_access(entry);
+        }
         match connection.phase {
             Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
             Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),

@@ -51,6 +51,7 @@ impl Relay {
                     date,
                     fields: &[],
                 };
+                self.note_unread_request(id, date);
                 self.refuse(id, &refusal, reply, now);
                 true
             }
@@ -58,6 +59,7 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: Head, now: Moment) {
+        self.note_request(id, &head, self.date(now));
         let is_beyond_limit = self
             .connections
             .get(id)
@@ -240,7 +242,7 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     &body,
                 );
-                self.respond(id, bytes, reply.keep_alive, now);
+                self.respond(id, Some(status), bytes, reply.keep_alive, now);
             }
             Ok(Answer::Page(page)) => {
                 let fields = [
@@ -256,7 +258,7 @@ impl Relay {
                     &fields,
                     page.html.as_bytes(),
                 );
-                self.respond(id, bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
             }
             Ok(Answer::Text(content_type, text)) => {
                 let bytes = http::whole(
@@ -266,11 +268,11 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     text.as_bytes(),
                 );
-                self.respond(id, bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
             }
             Ok(Answer::Options(allow)) => {
                 let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
-                self.respond(id, bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::NoContent), bytes, reply.keep_alive, now);
             }
             Ok(Answer::List(rows)) => self.list(id, rows, reply, now),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply, now),
@@ -294,13 +296,14 @@ impl Relay {
                 ..reply
             },
         );
-        self.respond(id, bytes, keep_alive, now);
+        self.respond(id, Some(refusal.status), bytes, keep_alive, now);
     }
 
-    /// Queues a whole response.
+    /// Queues a whole response, or the rest of one whose head, with the status, is out already.
     pub(super) fn respond(
         &mut self,
         id: ConnectionId,
+        status: Option<Status>,
         bytes: Vec<u8>,
         keep_alive: bool,
         now: Moment,
@@ -309,7 +312,15 @@ impl Relay {
             return;
         };
         connection.output.push(&bytes);
+        let access = connection.access.take();
         connection.phase = Phase::Head(HeadReader::default());
+        if let Some(mut entry) = access {
+            if status.is_some() {
+                entry.status = status;
+                entry.bytes = bytes.len() as u64;
+            }
+            self.end_access(&entry);
+        }
         if !keep_alive {
             self.linger(id, now);
         }
@@ -329,12 +340,17 @@ impl Relay {
             Version::Http10 => head,
         };
         if reply.head_only {
-            return self.respond(id, head.finish(), reply.keep_alive, now);
+            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, now);
         }
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        connection.output.push(&head.finish());
+        let head = head.finish();
+        connection.output.push(&head);
+        if let Some(entry) = &mut connection.access {
+            entry.status = Some(Status::Ok);
+            entry.bytes = head.len() as u64;
+        }
         connection.phase = Phase::Listing(Listing::new(rows, reply));
         self.queue(id);
     }
@@ -367,6 +383,9 @@ impl Relay {
             ),
         };
         let reply = listing.reply;
+        if let Some(entry) = &mut connection.access {
+            entry.bytes += piece.len() as u64;
+        }
         match reply.version {
             Version::Http10 => connection.output.push(&piece),
             Version::Http11 => {
@@ -383,7 +402,7 @@ impl Relay {
             } else {
                 b""
             };
-            self.respond(id, end.to_vec(), reply.keep_alive, now);
+            self.respond(id, None, end.to_vec(), reply.keep_alive, now);
         }
     }
 }

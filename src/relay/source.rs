@@ -267,7 +267,7 @@ impl Relay {
             &[("Cache-Control", "no-store")],
             &body,
         );
-        self.respond(id, bytes, reply.keep_alive, now);
+        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
         self.end_live(live, End::Complete, "its source is complete", now);
     }
 

@@ -69,7 +69,7 @@ impl Relay {
                 is_chunked,
                 &reply,
             );
-            return self.respond(id, bytes, reply.keep_alive, now);
+            return self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
         }
         let viewer = live.stream.join(id, now);
         let framing = if is_chunked {
@@ -159,6 +159,9 @@ impl Relay {
                 &phase.reply,
             ));
             phase.owes_head = false;
+            if let Some(entry) = &mut connection.access {
+                entry.status = Some(Status::Ok);
+            }
         }
         // What is promised must be in the buffer still when a viewer that fell out of it goes on after the end.
         let turn_bytes = TURN_BYTES_MAX.min(self.settings.limits.stream.buffer_bytes / 4);
@@ -213,7 +216,7 @@ impl Relay {
             (End::Complete | End::Lost, _) => (b"", false),
         };
         self.viewer_left(live, viewer);
-        self.respond(id, last.to_vec(), keep_alive, now);
+        self.respond(id, None, last.to_vec(), keep_alive, now);
     }
 
     /// Lends what the stream has for a viewer, framed.
@@ -272,6 +275,9 @@ impl Relay {
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
         };
         live.stream.advance(phase.viewer, content);
+        if let Some(entry) = &mut connection.access {
+            entry.bytes += content as u64;
+        }
     }
 
     /// A viewer's turn is over.

@@ -17,6 +17,7 @@
 //! Nothing in it grows with who is merely connected.
 
 mod blocking;
+mod log;
 mod sys;
 mod tcp;
 pub mod udp;
@@ -24,7 +25,7 @@ pub mod udp;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,6 +39,7 @@ use crate::moment::Moment;
 use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings};
 use crate::stream::Outcome;
 use blocking::Helper;
+use log::{AccessLog, Console};
 use tcp::{Incoming, Outgoing, Sockets};
 use udp::Udp;
 
@@ -83,6 +85,8 @@ struct Server {
     /// Started with the token framework, the only one who has errands.
     helper: Option<Helper>,
     udp: Option<Udp>,
+    console: Console,
+    access_log: Option<AccessLog>,
     ends_at: Option<Moment>,
 }
 
@@ -111,6 +115,8 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         signals,
         helper: None,
         udp: None,
+        console: Console::default(),
+        access_log: open_access_log(config)?,
         ends_at: None,
     };
     server
@@ -121,7 +127,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if !config.gate.token_servers.is_empty() {
         server.helper = Some(Helper::start(&server.poll, HELPER).map_err(failed)?);
     } else {
-        tell("level=warn event=open detail=\"without --token-server anyone may stream and watch\"");
+        server.console.tell(
+            "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
+        );
     }
     for listen in &config.listen {
         server.listen(listen)?;
@@ -164,10 +172,13 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     Ok(Settings::from_config(config, room, started.as_secs(), seed))
 }
 
-/// One line to the operator.
-fn tell(line: &str) {
-    // Where nobody reads any more there is nobody to tell.
-    let _ = writeln!(io::stderr(), "{line}");
+fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
+    let Some(place) = &config.operation.access_log else {
+        return Ok(None);
+    };
+    AccessLog::open(place)
+        .map(Some)
+        .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
 }
 
 impl Server {
@@ -182,7 +193,7 @@ impl Server {
             listener,
             is_ready: true,
         });
-        tell(&format!("listening http {bound}"));
+        self.console.tell(&format!("listening http {bound}"));
         Ok(())
     }
 
@@ -210,7 +221,7 @@ impl Server {
         let bound = udp.rtp.local_addr().map_err(failed)?;
         self.relay.set_rtp(bound);
         self.udp = Some(udp);
-        tell(&format!("listening rtp {bound}"));
+        self.console.tell(&format!("listening rtp {bound}"));
         Ok(())
     }
 
@@ -310,7 +321,9 @@ impl Server {
             return;
         }
         if count == 1 {
-            tell("level=info event=ending detail=\"told to end; viewers get what is buffered\"");
+            self.console.tell(
+                "level=info event=ending detail=\"told to end; viewers get what is buffered\"",
+            );
             self.listeners.clear();
             self.ends_at = Some(now + SHUTDOWN_TIME);
             self.relay.shut_down(now);
@@ -484,7 +497,14 @@ impl Server {
                     }
                 }
                 Action::ReturnMemory => sys::return_memory(),
-                Action::Log(line) => tell(&line),
+                Action::Log(line) => self.console.tell(&line),
+                Action::LogAccess(line) => {
+                    if let Some(log) = &mut self.access_log
+                        && !log.tell(&line)
+                    {
+                        self.console.count_left_out();
+                    }
+                }
             }
         }
     }

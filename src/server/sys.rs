@@ -105,6 +105,18 @@ pub fn return_memory() {
     }
 }
 
+/// Whether a descriptor takes bytes now: a pipe some thousand of them, a file always.
+pub fn takes_bytes(descriptor: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: the pointer is to one live pollfd, which is the count; with no time to wait the call returns at once.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready == 1 && poll.revents & libc::POLLOUT != 0
+}
+
 /// Raises the limit on open files as far as this process may, and says what it is then.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
@@ -131,8 +143,19 @@ pub fn raise_file_limit() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_full_pipe_takes_nothing_until_it_is_read() {
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        while super::takes_bytes(writer.as_fd()) {
+            writer.write_all(&[0; 4096]).expect("the pipe takes it");
+        }
+        reader.read_exact(&mut [0; 8192]).expect("it is full");
+        assert!(super::takes_bytes(writer.as_fd()));
+    }
 
     #[test]
     fn options_are_accepted_by_the_kernel() {
