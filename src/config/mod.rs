@@ -115,6 +115,7 @@ pub struct OperationConfig {
     pub close_delimited: bool,
     pub cors: Vec<CorsOrigin>,
     pub takeover: bool,
+    pub icecast: bool,
 }
 
 /// Where requests are logged.

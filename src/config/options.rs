@@ -402,6 +402,16 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "For GET of streams only, never for the API.",
     },
     Row {
+        name: "icecast",
+        takes: Takes::Nothing(|config| config.operation.icecast = true),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "take sources as Icecast's clients send them",
+        more: "`SOURCE` or PUT to any mount point, Basic credentials whose password is the sessionid, \
+               and bodies that end with the connection. Not behind a proxy: it could take such a \
+               body for another client's request.",
+    },
+    Row {
         name: "takeover",
         takes: Takes::Nothing(|config| config.operation.takeover = true),
         group: Group::Operation,

@@ -5,6 +5,7 @@
 
 mod body;
 mod chunk;
+mod credentials;
 mod date;
 mod head;
 mod refusal;
@@ -13,6 +14,7 @@ mod target;
 
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
+pub use credentials::basic_password;
 pub use date::HttpDate;
 pub use head::{Head, HeadReader, Limits, Method, Version};
 pub use refusal::{Refusal, quoted};

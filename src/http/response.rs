@@ -181,6 +181,9 @@ pub fn refused(refusal: &Refusal, reply: &Reply) -> Vec<u8> {
         .retry_after_seconds
         .map(|seconds| seconds.to_string());
     let mut all = vec![("Cache-Control", "no-store")];
+    if refusal.status == Status::Unauthorized {
+        all.push(("WWW-Authenticate", "Basic realm=\"tollgate\""));
+    }
     if let Some(allow) = refusal.allow {
         all.push(("Allow", allow));
     }

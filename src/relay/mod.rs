@@ -19,6 +19,7 @@ mod connection;
 mod deadlines;
 mod errand;
 mod frame;
+mod icecast;
 mod listing;
 mod live;
 mod metrics;

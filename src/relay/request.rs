@@ -83,7 +83,8 @@ impl Relay {
             Ok(Wish::Publish {
                 session,
                 content_type,
-            }) => self.publish(id, session, content_type, &head, reply, now),
+                framing,
+            }) => self.publish(id, session, content_type, (&head, framing), reply, now),
             Ok(Wish::Watch { session }) if !has_payload => self.watch(id, session, reply, now),
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(

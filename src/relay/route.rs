@@ -7,9 +7,10 @@ use std::net::IpAddr;
 
 use super::api::{self, Call, Name};
 use super::connection::Beyond;
+use super::icecast;
 use super::{ConnectionId, Relay};
 use crate::gate::{SessionId, Subnet};
-use crate::http::{Head, Method, Refusal, Status};
+use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 
 /// What a request that passed its checks asks for.
@@ -18,6 +19,8 @@ pub(super) enum Wish {
     Publish {
         session: SessionId,
         content_type: Option<String>,
+        /// How its body ends.
+        framing: Framing,
     },
     Watch {
         session: SessionId,
@@ -37,6 +40,9 @@ impl Relay {
     ) -> Result<Wish, Refusal> {
         let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
         let wish = match segments.as_slice() {
+            _ if self.settings.admits_icecast && icecast::is_source(head) => {
+                self.route_icecast(id, head, now)
+            }
             [] if head.method == Method::Options => Ok(Wish::Call(Call::Options {
                 allow: STREAM_METHODS,
             })),
@@ -180,7 +186,7 @@ impl Relay {
             }
             return Ok(Wish::Watch { session });
         }
-        self.check_publish(&session, head, now)?;
+        self.check_publish(&session, head.framing, now)?;
         let content_type = head
             .content_type
             .clone()
@@ -188,6 +194,19 @@ impl Relay {
         Ok(Wish::Publish {
             session,
             content_type,
+            framing: head.framing,
+        })
+    }
+
+    fn route_icecast(&self, id: ConnectionId, head: &Head, now: Moment) -> Result<Wish, Refusal> {
+        self.check_publisher(id)?;
+        let session = icecast::session(head)?;
+        let framing = icecast::framing(head);
+        self.check_publish(&session, framing, now)?;
+        Ok(Wish::Publish {
+            session,
+            content_type: head.content_type.clone(),
+            framing,
         })
     }
 

@@ -22,6 +22,8 @@ pub struct Settings {
     pub cors: Vec<(String, Fields)>,
     /// Viewers' bodies end with the connection.
     pub is_close_delimited: bool,
+    /// Sources may come as Icecast's do.
+    pub admits_icecast: bool,
     /// Requests are logged.
     pub has_access_log: bool,
     /// A second source replaces the first.
@@ -84,6 +86,7 @@ impl Settings {
             rtp_to: config.gate.rtp_to.clone(),
             cors: config.operation.cors.iter().map(cors_fields).collect(),
             is_close_delimited: config.operation.close_delimited,
+            admits_icecast: config.operation.icecast,
             has_access_log: config.operation.access_log.is_some(),
             takes_over: config.operation.takeover,
             limits: Limits::from_config(config, connections_room),

@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase, Source};
+use super::icecast;
 use super::live::{Cut, Cuts, Live, Origin};
 use super::outlet::Outlet;
 use super::request::CONTINUE;
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Level, LiveId, RETURN_BYTES, Relay, SOURCE_READ_BYTES_MAX};
 use crate::gate::SessionId;
-use crate::http::{self, Body, Framing, Head, HeadReader, Part, Refusal, Reply, Status};
+use crate::http::{self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::stream::{End, Stream, Told};
 
@@ -28,7 +29,7 @@ impl Relay {
     pub(super) fn check_publish(
         &self,
         session: &SessionId,
-        head: &Head,
+        framing: Framing,
         now: Moment,
     ) -> Result<(), Refusal> {
         if self
@@ -39,7 +40,7 @@ impl Relay {
             return Err(no_token());
         }
         self.check_block(session, now)?;
-        if head.framing == Framing::None {
+        if framing == Framing::None {
             return Err(Refusal::new(
                 Status::LengthRequired,
                 "a stream's body is chunked or has a Content-Length; this request has neither",
@@ -84,7 +85,7 @@ impl Relay {
         id: ConnectionId,
         session: SessionId,
         content_type: Option<String>,
-        head: &Head,
+        (head, framing): (&Head, Framing),
         reply: Reply,
         now: Moment,
     ) {
@@ -106,10 +107,12 @@ impl Relay {
         };
         if head.expects_continue {
             connection.output.push(CONTINUE);
+        } else if head.method == Method::Source {
+            connection.output.push(icecast::GO_ON);
         }
         connection.phase = Phase::Source(Source {
             live,
-            body: Body::new(head.framing),
+            body: Body::new(framing),
             reply,
             window_bytes: 0,
             window_began: now,
@@ -280,9 +283,14 @@ impl Relay {
             return;
         };
         if source.body.ends_with_connection() {
-            self.source_complete(id, source.live, source.reply, now);
+            let reply = Reply {
+                keep_alive: false,
+                ..source.reply
+            };
+            self.source_complete(id, source.live, reply, now);
+        } else {
+            self.close(id, now);
         }
-        self.close(id, now);
     }
 
     /// A stream's source is gone before its time.

@@ -1,0 +1,52 @@
+//! Publishing as Icecast's clients do it (`--icecast`): `SOURCE` or PUT to a mount point, the sessionid as the password, and a body
+//! that ends with the connection.
+//!
+//! Off by default: behind a proxy that does not know such a body, its bytes could be taken for another client's request.
+
+use super::api;
+use crate::gate::SessionId;
+use crate::http::{Framing, Head, Method, Refusal, Status, basic_password};
+
+/// To a client that asks by `SOURCE` and waits for this before it sends its media.
+pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+
+/// Whether a request is made as Icecast's clients make it.
+pub(super) fn is_source(head: &Head) -> bool {
+    match head.method {
+        Method::Source => true,
+        Method::Put => password(head).is_some(),
+        _ => false,
+    }
+}
+
+/// A body without framing is that of such a client only where it waits for leave to send it.
+pub(super) fn framing(head: &Head) -> Framing {
+    let waits = head.method == Method::Source || head.expects_continue;
+    if head.framing == Framing::None && waits {
+        Framing::UntilClose
+    } else {
+        head.framing
+    }
+}
+
+/// The session that a request publishes: its password names it. Below `/stream/` the path must say the same.
+pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
+    let Some(password) = password(head) else {
+        return Err(Refusal::new(
+            Status::Unauthorized,
+            "a source is admitted by Basic credentials whose password is the sessionid",
+        ));
+    };
+    let session = api::parse_session(&password)?;
+    match head.target.segments.as_slice() {
+        [first, named] if first == b"stream" && *named != password => Err(Refusal::new(
+            Status::Forbidden,
+            "the password is not the sessionid that the path names",
+        )),
+        _ => Ok(session),
+    }
+}
+
+fn password(head: &Head) -> Option<Vec<u8>> {
+    basic_password(head.authorization.as_deref()?)
+}

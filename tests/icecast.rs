@@ -1,0 +1,83 @@
+//! `--icecast`: sources as Icecast's clients send them.
+
+mod support;
+
+use support::client::Client;
+use support::media::media;
+use support::server::Server;
+use support::streaming::{Source, Viewer};
+
+/// `source:demo` and `source:other`.
+const DEMO: &str = "Authorization: Basic c291cmNlOmRlbW8=";
+const OTHER: &str = "Authorization: Basic c291cmNlOm90aGVy";
+
+fn demo() -> Server {
+    let server = Server::gated(&["--icecast"]);
+    server.admit("demo");
+    server
+}
+
+/// Publishes over a connection that has been told to go on, watches, and ends the body with the connection.
+fn stream_until_close(server: &Server, mut source: Client) {
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    let media = media(1, 300_000);
+    source.send(&media);
+    source.finish_sending();
+    viewer.assert_rest(&media);
+    server.await_end_of_stream("demo");
+}
+
+#[test]
+fn source_publishes_to_any_mount_point_by_its_password() {
+    let server = demo();
+    for target in ["/live.ogg", "/stream/demo"] {
+        let mut source = Client::connect(server.address());
+        source.send(format!(
+            "SOURCE {target} HTTP/1.0\r\n{DEMO}\r\nContent-Type: audio/ogg\r\nice-name: x\r\n\r\n"
+        ));
+        assert_eq!(source.head().status, 200);
+        assert_eq!(
+            server.stream("demo").expect("it runs")["content_type"],
+            "audio/ogg"
+        );
+        stream_until_close(&server, source);
+    }
+}
+
+#[test]
+fn put_without_framing_publishes_once_it_may_go_on() {
+    let server = demo();
+    let mut source = Client::connect(server.address());
+    source.send_head("PUT", "/live.ogg", &[DEMO, "Expect: 100-continue"]);
+    assert_eq!(source.head().status, 100);
+    stream_until_close(&server, source);
+}
+
+#[test]
+fn who_has_no_right_password_is_refused() {
+    let server = demo();
+    let ask = |method: &str, target: &str, fields: &[&str]| {
+        Client::connect(server.address()).request(method, target, fields)
+    };
+    let unknown = ask("SOURCE", "/live.ogg", &[]);
+    unknown.assert_problem(401, &["password"]);
+    assert!(unknown.head.field("www-authenticate").is_some());
+    ask("SOURCE", "/stream/demo", &[OTHER]).assert_problem(403, &["path"]);
+    ask("SOURCE", "/live.ogg", &[OTHER]).assert_problem(403, &["token"]);
+    ask("PUT", "/live.ogg", &[DEMO]).assert_problem(411, &[]);
+    let _source = Source::open(server.address(), "/stream/demo");
+    ask("SOURCE", "/live.ogg", &[DEMO]).assert_problem(409, &[]);
+}
+
+#[test]
+fn without_the_option_there_is_none_of_it() {
+    let server = Server::gated(&[]);
+    server.admit("demo");
+    let ask = |method: &str, target: &str, fields: &[&str]| {
+        Client::connect(server.address()).request(method, target, fields)
+    };
+    ask("SOURCE", "/stream/demo", &[DEMO]).assert_problem(405, &[]);
+    ask("PUT", "/live.ogg", &[DEMO, "Expect: 100-continue"]).assert_problem(404, &[]);
+    ask("PUT", "/stream/demo", &[DEMO, "Expect: 100-continue"]).assert_problem(411, &[]);
+}
