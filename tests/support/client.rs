@@ -108,6 +108,7 @@ impl Client {
                 Arrival::Bytes
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Arrival::Reset,
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
             Err(error) => panic!(
                 "nothing comes, and the connection does not end: {error}; so far: {:?}",
                 self.received_text()

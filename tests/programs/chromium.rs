@@ -1,0 +1,69 @@
+//! Chromium: it plays a stream that it joins late, and shows the operator's page.
+
+use super::devtools::Browser;
+use super::support::server::Server;
+use super::tools::*;
+
+const VP8: &[&str] = &[
+    "-c:v",
+    "libvpx",
+    "-deadline",
+    "realtime",
+    "-b:v",
+    "300k",
+    "-g",
+    "25",
+    "-c:a",
+    "libvorbis",
+];
+
+const VIDEO: &str = "document.querySelector('video')";
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_video_joins_late_and_plays_on() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, VP8, &["-f", "webm"]);
+    await_media(&server, "tv", 150_000);
+    // The browser makes a page of its own around it.
+    let mut browser = Browser::open("video", &url);
+    browser.await_true(&format!(
+        "{VIDEO}?.videoWidth == 160 && {VIDEO}.currentTime > 0"
+    ));
+    browser.evaluate(&format!("window.begun = {VIDEO}.currentTime; true"));
+    browser.await_true(&format!("{VIDEO}.currentTime >= window.begun + 10"));
+    assert_eq!(
+        browser.evaluate(&format!(
+            "{VIDEO}.error === null && !{VIDEO}.paused && !{VIDEO}.ended"
+        )),
+        true
+    );
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn the_page_adds_a_token_shows_the_stream_plays_and_aborts_it() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("page", &format!("http://{}/", server.address()));
+    browser.await_true("document.querySelector('#add-form')?.checkVisibility() ?? false");
+    browser.evaluate(
+        "document.querySelector('#add-id').value = 'tv'; document.querySelector('#add-button').click(); true",
+    );
+    browser.await_true("document.querySelectorAll('#token-list li').length == 1");
+    assert_eq!(server.tokens().len(), 1);
+
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, VP8, &["-f", "webm"]);
+    browser.await_true("document.querySelectorAll('#stream-table .abort').length == 1");
+    browser.evaluate("document.querySelector('#stream-table .watch').click(); true");
+    browser.await_true(&format!("({VIDEO}?.currentTime ?? 0) > 1"));
+
+    browser.evaluate("document.querySelector('#stream-table .abort').click(); true");
+    browser.await_true("document.querySelector('#ask').open");
+    assert!(server.stream("tv").is_some(), "it asks first");
+    browser.evaluate("document.querySelector('#ask-yes').click(); true");
+    browser.await_true("document.querySelectorAll('#stream-table .abort').length == 0");
+    assert!(server.stream("tv").is_none());
+}

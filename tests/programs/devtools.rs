@@ -1,0 +1,125 @@
+//! Headless Chromium, driven over its DevTools protocol through two pipes: JSON objects, each ended by a zero byte.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::support::until;
+use super::tools::run;
+
+/// A browser that is ended with the test.
+pub struct Browser {
+    child: Child,
+    folder: PathBuf,
+    commands: File,
+    answers: BufReader<File>,
+    next_id: u64,
+    /// The protocol's name for what is said to the page.
+    page: Value,
+}
+
+impl Browser {
+    /// A browser that shows `url`.
+    pub fn open(name: &str, url: &str) -> Browser {
+        let folder =
+            std::env::temp_dir().join(format!("tollgate-chromium-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let pipe = |name: &str| {
+            let path = folder.join(name);
+            let made = run("mkfifo", &[path.to_str().expect("a path in UTF-8")]);
+            assert!(made.status.success());
+            // Opened for both, so that nobody waits for the other end.
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            (path, file.expect("a pipe"))
+        };
+        let ((commands_path, commands), (answers_path, answers)) =
+            (pipe("commands"), pipe("answers"));
+        let script = format!(
+            "exec chromium --headless=new --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe \
+             --autoplay-policy=no-user-gesture-required --user-data-dir={folder}/profile about:blank 3<{} 4>{}",
+            commands_path.display(),
+            answers_path.display(),
+            folder = folder.display(),
+        );
+        let child = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromium starts");
+        let mut browser = Browser {
+            child,
+            folder,
+            commands,
+            answers: BufReader::new(answers),
+            next_id: 1,
+            page: Value::Null,
+        };
+        let target = browser.call("Target.createTarget", json!({ "url": url }));
+        let attached = browser.call(
+            "Target.attachToTarget",
+            json!({"targetId": target["targetId"], "flatten": true}),
+        );
+        browser.page = attached["sessionId"].clone();
+        browser
+    }
+
+    /// A call of the protocol, and its result. Events are passed over.
+    fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut message = json!({"id": id, "method": method, "params": parameters});
+        if !self.page.is_null() {
+            message["sessionId"] = self.page.clone();
+        }
+        self.commands
+            .write_all(format!("{message}\0").as_bytes())
+            .expect("the browser takes it");
+        loop {
+            let mut answer = Vec::new();
+            self.answers
+                .read_until(0, &mut answer)
+                .expect("the browser answers");
+            answer.pop();
+            let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+            if answer["id"] == id {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// What an expression gives in the page.
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let result = self.call(
+            "Runtime.evaluate",
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
+        );
+        assert!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {result}"
+        );
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true in the page.
+    #[track_caller]
+    pub fn await_true(&mut self, expression: &str) {
+        until(expression, || {
+            (self.evaluate(expression) == true).then_some(())
+        });
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,16 @@
+//! Programs that people use, unmodified. They have to be installed, so these tests run where they are asked for:
+//! `cargo test --test programs -- --ignored` (CI does).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod chromium;
+mod curl;
+mod decoding;
+mod devtools;
+mod gstreamer;
+mod icecast;
+mod joining;
+mod rtp;
+mod tools;
+mod vlc;

@@ -1,0 +1,42 @@
+//! VLC as a viewer, over HTTP and RTP.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::support::server::Server;
+use super::tools::*;
+
+/// What VLC makes of some seconds of `url`, written by it as MPEG-TS. It does not run as root.
+fn watch(name: &str, url: &str) -> PathBuf {
+    let home = std::env::temp_dir().join(format!("tollgate-vlc-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&home).expect("a folder");
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o777)).expect("its owner");
+    let path = home.join("watched.ts");
+    let script = format!(
+        "vlc=; [ \"$(id -u)\" = 0 ] && vlc='setpriv --reuid=65534 --clear-groups'; \
+         export HOME={home}; exec $vlc timeout 20 cvlc --intf=dummy --run-time=4 \
+         --sout='#standard{{access=file,mux=ts,dst={path}}}' '{url}' vlc://quit",
+        home = home.display(),
+        path = path.display(),
+    );
+    run("sh", &["-c", &script]);
+    path
+}
+
+#[test]
+#[ignore = "needs VLC and ffmpeg"]
+fn vlc_watches_over_http_and_rtp() {
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
+    let port = free_udp_port();
+    let target =
+        format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients=127.0.0.1:{port}");
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, &[H264, &["-c:a", "aac"]].concat(), &["-f", "mpegts"]);
+    await_media(&server, "tv", 60_000);
+    for (name, url) in [("http", url), ("rtp", format!("rtp://127.0.0.1:{port}"))] {
+        let path = watch(name, &url);
+        assert_tracks(&path, &["h264", "aac"], false);
+        let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
+    }
+}
