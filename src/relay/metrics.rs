@@ -22,6 +22,14 @@ pub(super) struct Counts {
     turns: Turns,
 }
 
+/// File descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files {
+    /// Those that are not clients'.
+    pub own: u64,
+    pub max: u64,
+}
+
 /// How long the turns of the loop took.
 #[derive(Debug, Default)]
 struct Turns {
@@ -44,6 +52,11 @@ impl Relay {
         self.counts.turns.buckets[bucket] += 1;
         self.counts.turns.microseconds =
             self.counts.turns.microseconds.saturating_add(microseconds);
+    }
+
+    /// How many file descriptors there are, from the shell, which opens them.
+    pub fn set_files(&mut self, files: Files) {
+        self.files = files;
     }
 
     /// The figures as text.
@@ -90,6 +103,18 @@ impl Relay {
             "gauge",
             "UDP clients of streams that run.",
             udp_clients,
+        );
+        text.one(
+            "process_open_fds",
+            "gauge",
+            "File descriptors in use.",
+            self.files.own + self.connections.len() as u64,
+        );
+        text.one(
+            "process_max_fds",
+            "gauge",
+            "File descriptors that it may use.",
+            self.files.max,
         );
         text.one(
             "tollgate_connections",

@@ -51,6 +51,7 @@ pub use errand::{Done, Job, Ticket};
 use frame::Frame;
 pub use live::Live;
 use metrics::Counts;
+pub use metrics::Files;
 use report::Report;
 pub use report::{Level, ReportLimits};
 use route::is_in;
@@ -121,6 +122,7 @@ pub struct Relay {
     ticket_next: u64,
     report: Report,
     counts: Counts,
+    files: Files,
     is_closing: bool,
 }
 
@@ -172,6 +174,7 @@ impl Relay {
             waiting: WaitingRoom::default(),
             ticket_next: 1,
             counts: Counts::default(),
+            files: Files::default(),
             report: Report::new(settings.limits.report),
             is_closing: false,
             settings,

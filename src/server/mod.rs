@@ -24,6 +24,7 @@ pub mod udp;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -36,7 +37,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::config::{Bind, Config};
 use crate::moment::Moment;
-use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings};
+use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Files, Relay, Settings};
 use crate::stream::Outcome;
 use blocking::Helper;
 use log::{AccessLog, Console};
@@ -137,6 +138,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
         server.bind_rtp(bind)?;
     }
+    server.relay.set_files(Files {
+        own: open_files(),
+        max: files_max,
+    });
     server
         .run()
         .map_err(|error| StartError(format!("the event loop failed: {error}")))
@@ -170,6 +175,12 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     // The one source of chance that std has: the keys of its hash tables.
     let seed = RandomState::new().hash_one(started);
     Ok(Settings::from_config(config, room, started.as_secs(), seed))
+}
+
+/// How many descriptors are open, before there is a client. The one that looks is not counted.
+fn open_files() -> u64 {
+    let count = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    count.saturating_sub(1) as u64
 }
 
 fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {

@@ -1,0 +1,54 @@
+//! The example that a newcomer runs first.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use support::client::request;
+use support::streaming::Viewer;
+use tollgate::format::{Finding, Format, Scanner};
+
+/// Ended with the test.
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_demo_streams_and_says_where() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port");
+    // As a newcomer starts it; cargo becomes the program that it runs.
+    let mut demo = Demo(
+        Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--example", "demo"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .arg(address.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the demo starts"),
+    );
+    let mut said = BufReader::new(demo.0.stdout.take().expect("stdout is piped")).lines();
+    let line = said.next().expect("a line").expect("UTF-8");
+    assert!(line.contains(&format!("http://{address}/ ")), "{line}");
+    assert_eq!(request(address, "GET", "/", &[]).status(), 200);
+
+    // Past its end the clip begins again, and goes on in time.
+    let mut viewer = Viewer::ask(address, "/stream/demo");
+    assert_eq!(viewer.head().field("content-type"), Some("video/webm"));
+    let mut findings = Vec::new();
+    Scanner::new().feed(&viewer.read(130_000), &mut findings);
+    assert_eq!(findings.first(), Some(&Finding::Format(Format::WebM)));
+    let joins = findings
+        .iter()
+        .filter(|finding| matches!(finding, Finding::Join(_)));
+    assert!(joins.count() >= 3, "{findings:?}");
+    assert!(!findings.contains(&Finding::Unknown));
+}
