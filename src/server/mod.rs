@@ -18,49 +18,35 @@
 
 mod blocking;
 mod log;
+mod start;
 mod sys;
+mod systemd;
 mod tcp;
 pub mod udp;
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream as StdUnixStream;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::net::{TcpListener, UnixStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 
-use crate::config::{Bind, Config};
 use crate::moment::Moment;
-use crate::relay::{Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Files, Relay, Settings};
+use crate::relay::{Action, ConnectionId, Relay};
 use crate::stream::Outcome;
 use blocking::Helper;
 use log::{AccessLog, Console};
+pub use start::{StartError, run};
 use tcp::{Incoming, Outgoing, Sockets};
 use udp::Udp;
-
-/// Why the server did not start, in one line.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
-/// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
-const FILES_KEPT: usize = 32;
 /// Without descriptors, how long until accepting is tried again if nobody leaves before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long viewers may drain when the server is told to end.
@@ -97,145 +83,7 @@ struct Accepting {
     is_ready: bool,
 }
 
-/// Runs the server until it is told to end.
-pub fn run(config: &Config) -> Result<(), StartError> {
-    let files_max = sys::raise_file_limit()
-        .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
-    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
-    let poll = Poll::new().map_err(failed)?;
-    let signals = signals().map_err(failed)?;
-    let mut server = Server {
-        poll,
-        relay: Relay::new(settings(config, files_max)?),
-        began: Instant::now(),
-        listeners: Vec::new(),
-        accept_again: None,
-        sockets: Sockets::default(),
-        to_read: VecDeque::new(),
-        read_buffer: vec![0; READ_BUFFER_BYTES],
-        signals,
-        helper: None,
-        udp: None,
-        console: Console::default(),
-        access_log: open_access_log(config)?,
-        ends_at: None,
-    };
-    server
-        .poll
-        .registry()
-        .register(&mut server.signals, SIGNALS, Interest::READABLE)
-        .map_err(failed)?;
-    if !config.gate.token_servers.is_empty() {
-        server.helper = Some(Helper::start(&server.poll, HELPER).map_err(failed)?);
-    } else {
-        server.console.tell(
-            "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
-        );
-    }
-    for listen in &config.listen {
-        server.listen(listen)?;
-    }
-    if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
-        server.bind_rtp(bind)?;
-    }
-    server.relay.set_files(Files {
-        own: open_files(),
-        max: files_max,
-    });
-    server
-        .run()
-        .map_err(|error| StartError(format!("the event loop failed: {error}")))
-}
-
-/// The read end of a pipe into which each signal to end writes a byte.
-fn signals() -> io::Result<UnixStream> {
-    let (read_end, write_end) = StdUnixStream::pair()?;
-    read_end.set_nonblocking(true)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
-    }
-    Ok(UnixStream::from_std(read_end))
-}
-
-fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
-    let room = usize::try_from(files_max)
-        .unwrap_or(usize::MAX)
-        .saturating_sub(kept);
-    if room == 0 {
-        let detail = format!(
-            "the limit on open files is {files_max}; at least {} are needed",
-            kept + 1
-        );
-        return Err(StartError(detail));
-    }
-    // The one source of chance that std has: the keys of its hash tables.
-    let seed = RandomState::new().hash_one(started);
-    Ok(Settings::from_config(config, room, started.as_secs(), seed))
-}
-
-/// How many descriptors are open, before there is a client. The one that looks is not counted.
-fn open_files() -> u64 {
-    let count = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    count.saturating_sub(1) as u64
-}
-
-fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
-    let Some(place) = &config.operation.access_log else {
-        return Ok(None);
-    };
-    AccessLog::open(place)
-        .map(Some)
-        .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
-}
-
 impl Server {
-    fn listen(&mut self, bind: &Bind) -> Result<(), StartError> {
-        let (mut listener, bound) = bind_tcp(bind)?;
-        let token = Token(LISTENERS_FROM + self.listeners.len());
-        self.poll
-            .registry()
-            .register(&mut listener, token, Interest::READABLE)
-            .map_err(|error| StartError(format!("cannot listen on {bound}: {error}")))?;
-        self.listeners.push(Accepting {
-            listener,
-            is_ready: true,
-        });
-        self.console.tell(&format!("listening http {bound}"));
-        Ok(())
-    }
-
-    fn bind_rtp(&mut self, bind: &Bind) -> Result<(), StartError> {
-        let mut udp = match (Udp::bind(bind.address), bind.without_ipv6) {
-            (Err(error), Some(instead)) if is_without_ipv6(&error) => Udp::bind(instead),
-            (bound, _) => bound,
-        }
-        .map_err(|error| {
-            StartError(format!(
-                "cannot bind the RTP socket to {}: {error}",
-                bind.address
-            ))
-        })?;
-        let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
-        let registry = self.poll.registry();
-        registry
-            .register(&mut udp.rtp, RTP, Interest::READABLE)
-            .map_err(failed)?;
-        if let Some(rtcp) = &mut udp.rtcp {
-            registry
-                .register(rtcp, RTCP, Interest::READABLE)
-                .map_err(failed)?;
-        }
-        let bound = udp.rtp.local_addr().map_err(failed)?;
-        self.relay.set_rtp(bound);
-        self.udp = Some(udp);
-        self.console.tell(&format!("listening rtp {bound}"));
-        Ok(())
-    }
-
     fn now(&self) -> Moment {
         Moment::after_start(self.began.elapsed())
     }
@@ -335,6 +183,7 @@ impl Server {
             self.console.tell(
                 "level=info event=ending detail=\"told to end; viewers get what is buffered\"",
             );
+            systemd::notify("STOPPING=1");
             self.listeners.clear();
             self.ends_at = Some(now + SHUTDOWN_TIME);
             self.relay.shut_down(now);
@@ -519,25 +368,6 @@ impl Server {
             }
         }
     }
-}
-
-fn bind_tcp(bind: &Bind) -> Result<(TcpListener, SocketAddr), StartError> {
-    match (tcp::listen(bind.address), bind.without_ipv6) {
-        (Ok(bound), _) => Ok(bound),
-        (Err(error), Some(instead)) if is_without_ipv6(&error) => tcp::listen(instead)
-            .map_err(|error| StartError(format!("cannot listen on {instead}: {error}"))),
-        (Err(error), _) => Err(StartError(format!(
-            "cannot listen on {}: {error}",
-            bind.address
-        ))),
-    }
-}
-
-fn is_without_ipv6(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
-    )
 }
 
 /// Whether accepting failed for the one that was to be accepted only, which is gone.

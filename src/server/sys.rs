@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Sets an option of a socket whose value is an integer.
 fn set_option(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -115,6 +115,52 @@ pub fn takes_bytes(descriptor: BorrowedFd<'_>) -> bool {
     // SAFETY: the pointer is to one live pollfd, which is the count; with no time to wait the call returns at once.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
     ready == 1 && poll.revents & libc::POLLOUT != 0
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    Listener,
+    Datagram,
+    Other,
+}
+
+/// The socket number `index` of those that a service manager passed, which are behind the standard streams. Each is to be taken once.
+pub fn inherited_socket(index: c_int) -> io::Result<(SocketKind, OwnedFd)> {
+    let descriptor = 3 + index;
+    let domain = option(descriptor, libc::SO_DOMAIN)?;
+    let kind = match (
+        option(descriptor, libc::SO_TYPE)?,
+        option(descriptor, libc::SO_ACCEPTCONN)?,
+    ) {
+        _ if domain != libc::AF_INET && domain != libc::AF_INET6 => SocketKind::Other,
+        (libc::SOCK_STREAM, 1) => SocketKind::Listener,
+        (libc::SOCK_DGRAM, _) => SocketKind::Datagram,
+        _ => SocketKind::Other,
+    };
+    // SAFETY: it is open, as the calls above found; the manager opened it for this process, and nobody here has taken it before.
+    Ok((kind, unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// An option of a socket, whose value is an integer.
+fn option(descriptor: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live c_int and to its size; a descriptor that is not open or no socket is an error.
+    let result = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Raises the limit on open files as far as this process may, and says what it is then.

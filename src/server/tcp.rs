@@ -20,9 +20,8 @@ const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 /// Connections that may wait to be accepted. The kernel has a bound of its own (`net.core.somaxconn`).
 const BACKLOG: i32 = 65_535;
 
-/// Binds a listener and says where it really is.
-pub(super) fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = net::TcpListener::bind(address)?;
+/// Makes a bound listener ready, and says where it really is.
+pub(super) fn listen(listener: net::TcpListener) -> io::Result<(TcpListener, SocketAddr)> {
     listener.set_nonblocking(true)?;
     sys::set_backlog(listener.as_fd(), BACKLOG)?;
     sys::set_for_accepted(listener.as_fd(), UNSENT_BYTES_MAX)?;

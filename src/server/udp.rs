@@ -4,7 +4,7 @@
 //! one. A full socket buffer drops datagrams, which are counted; nothing waits and nothing grows.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{self, IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use mio::net::UdpSocket;
@@ -35,7 +35,13 @@ const SOCKET_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
 impl Udp {
     /// Binds the RTP socket, and the RTCP socket if it can be had.
     pub fn bind(address: SocketAddr) -> io::Result<Udp> {
-        let rtp = UdpSocket::bind(address)?;
+        Udp::new(net::UdpSocket::bind(address)?)
+    }
+
+    /// Over a socket that is bound.
+    pub fn new(socket: net::UdpSocket) -> io::Result<Udp> {
+        socket.set_nonblocking(true)?;
+        let rtp = UdpSocket::from_std(socket);
         // The kernel grants what it may; less is no error.
         let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;

@@ -1,6 +1,7 @@
 //! What the kernel tells about a process: its memory, its descriptors, the time it has used.
 
 use std::fs;
+use std::process::Command;
 
 /// Resident memory in KiB.
 pub fn resident_kib(pid: u32) -> u64 {
@@ -30,4 +31,13 @@ pub fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd"))
         .expect("the process runs")
         .count()
+}
+
+/// Sends a signal, such as `TERM`.
+#[track_caller]
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
+    assert!(status.expect("kill runs").success());
 }

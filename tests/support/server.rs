@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::client::request;
+use super::process;
 use super::response::Response;
 use super::until;
 
@@ -208,10 +209,7 @@ impl Server {
     /// Sends a signal, such as `TERM`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill")
-            .args([&format!("-{name}"), &self.pid().to_string()])
-            .status();
-        assert!(status.expect("kill runs").success());
+        process::signal(self.pid(), name);
     }
 
     /// Waits until the process ends by itself.

@@ -1,0 +1,219 @@
+//! The start: what the options name is opened, bound and told, and then the loop runs.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use mio::net::UnixStream;
+use mio::{Interest, Poll, Token};
+
+use super::blocking::Helper;
+use super::log::{AccessLog, Console};
+use super::systemd::{self, Inherited};
+use super::tcp::{self, Sockets};
+use super::udp::Udp;
+use super::{
+    Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
+};
+use crate::config::{Bind, Config};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
+
+/// Why the server did not start, in one line.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
+const FILES_KEPT: usize = 32;
+
+/// Runs the server until it is told to end.
+pub fn run(config: &Config) -> Result<(), StartError> {
+    let files_max = sys::raise_file_limit()
+        .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
+    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
+    let poll = Poll::new().map_err(failed)?;
+    let signals = signals().map_err(failed)?;
+    let mut server = Server {
+        poll,
+        relay: Relay::new(settings(config, files_max)?),
+        began: Instant::now(),
+        listeners: Vec::new(),
+        accept_again: None,
+        sockets: Sockets::default(),
+        to_read: VecDeque::new(),
+        read_buffer: vec![0; READ_BUFFER_BYTES],
+        signals,
+        helper: None,
+        udp: None,
+        console: Console::default(),
+        access_log: open_access_log(config)?,
+        ends_at: None,
+    };
+    server
+        .poll
+        .registry()
+        .register(&mut server.signals, SIGNALS, Interest::READABLE)
+        .map_err(failed)?;
+    if !config.gate.token_servers.is_empty() {
+        server.helper = Some(Helper::start(&server.poll, HELPER).map_err(failed)?);
+    } else {
+        server.console.tell(
+            "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
+        );
+    }
+    let inherited = Inherited::take()
+        .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
+    server.listen(&config.listen, inherited.listeners)?;
+    if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
+        server.receive_rtp(bind, inherited.rtp)?;
+    }
+    server.relay.set_files(Files {
+        own: open_files(),
+        max: files_max,
+    });
+    systemd::notify("READY=1");
+    server
+        .run()
+        .map_err(|error| StartError(format!("the event loop failed: {error}")))
+}
+
+/// The read end of a pipe into which each signal to end writes a byte.
+fn signals() -> io::Result<UnixStream> {
+    let (read_end, write_end) = StdUnixStream::pair()?;
+    read_end.set_nonblocking(true)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
+    }
+    Ok(UnixStream::from_std(read_end))
+}
+
+fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
+    let room = usize::try_from(files_max)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(kept);
+    if room == 0 {
+        let detail = format!(
+            "the limit on open files is {files_max}; at least {} are needed",
+            kept + 1
+        );
+        return Err(StartError(detail));
+    }
+    // The one source of chance that std has: the keys of its hash tables.
+    let seed = RandomState::new().hash_one(started);
+    Ok(Settings::from_config(config, room, started.as_secs(), seed))
+}
+
+/// How many descriptors are open, before there is a client. The one that looks is not counted.
+fn open_files() -> u64 {
+    let count = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    count.saturating_sub(1) as u64
+}
+
+fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
+    let Some(place) = &config.operation.access_log else {
+        return Ok(None);
+    };
+    AccessLog::open(place)
+        .map(Some)
+        .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
+}
+
+impl Server {
+    /// Listens on the sockets that were passed, else where the options say.
+    fn listen(&mut self, binds: &[Bind], inherited: Vec<TcpListener>) -> Result<(), StartError> {
+        if inherited.is_empty() {
+            for bind in binds {
+                let listener = bind_tcp(bind)?;
+                self.accept_from(listener)?;
+            }
+        }
+        for listener in inherited {
+            self.accept_from(listener)?;
+        }
+        Ok(())
+    }
+
+    fn accept_from(&mut self, listener: TcpListener) -> Result<(), StartError> {
+        let failed = |error: io::Error| StartError(format!("cannot listen: {error}"));
+        let (mut listener, bound) = tcp::listen(listener).map_err(failed)?;
+        let token = Token(LISTENERS_FROM + self.listeners.len());
+        self.poll
+            .registry()
+            .register(&mut listener, token, Interest::READABLE)
+            .map_err(failed)?;
+        self.listeners.push(Accepting {
+            listener,
+            is_ready: true,
+        });
+        self.console.tell(&format!("listening http {bound}"));
+        Ok(())
+    }
+
+    fn receive_rtp(&mut self, bind: &Bind, inherited: Option<UdpSocket>) -> Result<(), StartError> {
+        let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
+        let socket = match inherited {
+            Some(socket) => socket,
+            None => bind_udp(bind)?,
+        };
+        let mut udp = Udp::new(socket).map_err(failed)?;
+        let registry = self.poll.registry();
+        registry
+            .register(&mut udp.rtp, RTP, Interest::READABLE)
+            .map_err(failed)?;
+        if let Some(rtcp) = &mut udp.rtcp {
+            registry
+                .register(rtcp, RTCP, Interest::READABLE)
+                .map_err(failed)?;
+        }
+        let bound = udp.rtp.local_addr().map_err(failed)?;
+        self.relay.set_rtp(bound);
+        self.udp = Some(udp);
+        self.console.tell(&format!("listening rtp {bound}"));
+        Ok(())
+    }
+}
+
+fn bind_tcp(bind: &Bind) -> Result<TcpListener, StartError> {
+    first_that_binds(bind, TcpListener::bind)
+        .map_err(|(address, error)| StartError(format!("cannot listen on {address}: {error}")))
+}
+
+fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {
+    first_that_binds(bind, UdpSocket::bind).map_err(|(address, error)| {
+        StartError(format!("cannot bind the RTP socket to {address}: {error}"))
+    })
+}
+
+/// Binds the address, or where there is no IPv6 the one to take instead.
+fn first_that_binds<S>(
+    bind: &Bind,
+    open: impl Fn(SocketAddr) -> io::Result<S>,
+) -> Result<S, (SocketAddr, io::Error)> {
+    match (open(bind.address), bind.without_ipv6) {
+        (Err(error), Some(instead)) if is_without_ipv6(&error) => {
+            open(instead).map_err(|error| (instead, error))
+        }
+        (bound, _) => bound.map_err(|error| (bind.address, error)),
+    }
+}
+
+fn is_without_ipv6(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
+}

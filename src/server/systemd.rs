@@ -1,0 +1,68 @@
+//! What systemd hands a service, and is told by it: listening sockets (sd_listen_fds(3)) and the state (sd_notify(3)).
+//!
+//! With sockets from there a restart refuses nobody: whoever connects meanwhile waits in them.
+
+use std::env;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use super::sys::{self, SocketKind};
+
+/// Sockets that were opened before the server was started.
+#[derive(Default)]
+pub(super) struct Inherited {
+    pub listeners: Vec<TcpListener>,
+    pub rtp: Option<UdpSocket>,
+}
+
+/// More are not looked at.
+const SOCKETS_MAX: i32 = 64;
+
+impl Inherited {
+    /// The sockets that the environment says are this process's. Errors name the one at fault.
+    pub fn take() -> io::Result<Inherited> {
+        let variable = |name| env::var(name).ok().and_then(|value| value.parse().ok());
+        let mut inherited = Inherited::default();
+        if variable("LISTEN_PID") != Some(i64::from(std::process::id())) {
+            return Ok(inherited);
+        }
+        let count = variable("LISTEN_FDS")
+            .unwrap_or(0)
+            .clamp(0, SOCKETS_MAX.into()) as i32;
+        for index in 0..count {
+            let wrong =
+                |what: &str| io::Error::other(format!("the socket {index} that was passed {what}"));
+            match sys::inherited_socket(index).map_err(|error| wrong(&error.to_string()))? {
+                (SocketKind::Listener, socket) => inherited.listeners.push(socket.into()),
+                (SocketKind::Datagram, socket) if inherited.rtp.is_none() => {
+                    inherited.rtp = Some(socket.into());
+                }
+                (SocketKind::Datagram, _) => return Err(wrong("is a second datagram socket")),
+                (SocketKind::Other, _) => {
+                    return Err(wrong("is neither a listening TCP socket nor a UDP socket"));
+                }
+            }
+        }
+        Ok(inherited)
+    }
+}
+
+/// Tells the service manager of a state, such as `READY=1`, where there is one.
+pub(super) fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let bytes = path.as_encoded_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    // It helps the manager, and nothing here depends on it.
+    let _ = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+}
