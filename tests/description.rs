@@ -73,10 +73,40 @@ fn what_is_described_is_what_is_answered() {
         };
         ask(method, path, query, &["Content-Length: 70000"]);
     }
+    seen.extend(beyond_the_disk());
     let of_own_method = documented
         .into_iter()
         .filter(|(_, _, status)| *status != 405);
     assert_eq!(of_own_method.collect::<BTreeSet<_>>(), seen);
+}
+
+/// What is answered when the token file takes no more.
+fn beyond_the_disk() -> [Answered; 2] {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("description.tokens");
+    let _ = std::fs::remove_file(&path);
+    let server = Server::start_after(
+        "trap '' XFSZ; ulimit -S -f 8",
+        &[
+            "--token-server=127.0.0.1/32",
+            &format!("--token-file={}", path.display()),
+        ],
+    );
+    let name = "x".repeat(240);
+    let ask = |method: &str, path: &str, query: String| {
+        let status = server.request(method, &format!("{path}?{query}")).status();
+        (path.to_owned(), method.to_owned(), status)
+    };
+    let mut added = (0..).map(|number| {
+        let query = format!("type=http&sessionid={name}{}", number % 100);
+        ask("POST", "/api/add-token", query)
+    });
+    let refused = added.find(|(_, _, status)| *status != 201);
+    drop(added);
+    let query = format!("sessionid={name}0");
+    [
+        refused.expect("a refusal"),
+        ask("DELETE", "/api/revoke-token", query),
+    ]
 }
 
 #[test]

@@ -230,6 +230,12 @@ fn set_default(config: &mut Config, row: &Row) {
 
 /// What each option allows and together makes no sense.
 fn check_together(config: &Config) -> Result<(), BadArgument> {
+    if config.gate.token_file.is_some() && config.gate.token_servers.is_empty() {
+        return Err(BadArgument::Alone {
+            name: "token-file",
+            needs: "token-server",
+        });
+    }
     let buffers = &config.buffers;
     let pairs = [
         (
@@ -286,6 +292,11 @@ pub enum BadArgument {
     Value {
         origin: String,
         why: String,
+    },
+    /// An option means nothing without another.
+    Alone {
+        name: &'static str,
+        needs: &'static str,
     },
     /// One option has to be at most the other.
     Order {
@@ -352,6 +363,10 @@ impl Display for BadArgument {
                 write!(formatter, "--{name}: it is given twice; give it once")
             }
             BadArgument::Value { origin, why } => write!(formatter, "{origin}: {why}"),
+            BadArgument::Alone { name, needs } => write!(
+                formatter,
+                "--{name} has no meaning without --{needs}; give both"
+            ),
             BadArgument::Order {
                 low,
                 low_value,

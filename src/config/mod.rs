@@ -67,6 +67,8 @@ pub struct GateConfig {
     pub publish_from: Vec<Subnet>,
     /// Empty: to anywhere.
     pub rtp_to: Vec<Subnet>,
+    /// Where the tokens are kept; only with a token server.
+    pub token_file: Option<PathBuf>,
 }
 
 /// How many, and how large.

@@ -98,6 +98,18 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "",
     },
     Row {
+        name: "token-file",
+        takes: Takes::One("PATH", |config, text| {
+            config.gate.token_file = Some(values::path(text)?);
+            Ok(())
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("none"),
+        help: "keep the tokens in this file",
+        more: "They survive a restart and a crash: add-token and revoke-token answer when it is on \
+               disk, and 507 when it cannot be written. Needs `--token-server`.",
+    },
+    Row {
         name: "hostname",
         takes: Takes::Many("NAME", |config, text| {
             push(&mut config.gate.hostnames, values::hostname(text))

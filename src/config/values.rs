@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, LogLevel};
@@ -151,6 +152,14 @@ pub(super) fn log_level(text: &str) -> Read<LogLevel> {
         "debug" => Ok(LogLevel::Debug),
         _ => wrong(text, "error, warn, info or debug"),
     }
+}
+
+/// The path of a file.
+pub(super) fn path(text: &str) -> Read<PathBuf> {
+    if text.is_empty() {
+        return wrong(text, "the path of a file");
+    }
+    Ok(text.into())
 }
 
 /// `-`, or a path.

@@ -2,12 +2,13 @@
 //!
 //! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a request
 //! ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the subnets that callers
-//! are measured against ([`subnet`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
+//! are measured against ([`subnet`]); and the changes of the table as bytes that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
 //! elsewhere and come back as addresses.
 
 mod blocks;
 pub mod excerpt;
 pub mod host;
+pub mod journal;
 pub mod session_id;
 pub mod subnet;
 pub mod tokens;
@@ -17,8 +18,9 @@ pub mod udp_clients;
 pub use blocks::Blocks;
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
+pub use journal::Record;
 pub use session_id::SessionId;
 pub use subnet::Subnet;
-pub use tokens::{Limits, Tokens};
+pub use tokens::{Addition, Limits, Tokens};
 pub use tuple::{Direction, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

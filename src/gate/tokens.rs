@@ -72,7 +72,27 @@ impl Session {
     }
 }
 
+/// What adding to a session comes to.
+#[derive(Debug)]
+pub struct Addition {
+    session: SessionId,
+    steps: Vec<Step>,
+}
+
+impl Addition {
+    /// Whether it leaves the table as it is.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// By how many tuples the table grows.
+    pub fn tuples(&self) -> usize {
+        self.steps.iter().filter(|step| step.adds_tuple()).count()
+    }
+}
+
 /// One step of an addition, decided before anything is changed.
+#[derive(Debug)]
 enum Step {
     Add(Kind),
     /// In the place of the tuple with this serial.
@@ -144,20 +164,39 @@ impl Tokens {
         http: Option<Direction>,
         rtp: Vec<RtpTuple>,
     ) -> Result<usize, Full> {
-        let steps: Vec<Step> = self
-            .plan_http(session, http)
-            .into_iter()
-            .chain(self.plan_rtp(session, rtp))
-            .collect();
-        self.check_room(session, &steps)?;
+        let addition = self.plan(session, http, rtp, 0)?;
+        Ok(self.carry_out(addition))
+    }
+
+    /// Decides an addition without making it, where `reserved` tuples of other sessions have been decided too. It may be carried out as
+    /// long as nothing else has changed the session.
+    pub fn plan(
+        &self,
+        session: &SessionId,
+        http: Option<Direction>,
+        rtp: Vec<RtpTuple>,
+        reserved: usize,
+    ) -> Result<Addition, Full> {
+        let http = self.plan_http(session, http).into_iter();
+        let steps: Vec<Step> = http.chain(self.plan_rtp(session, rtp)).collect();
+        self.check_room(session, &steps, reserved)?;
+        Ok(Addition {
+            session: session.clone(),
+            steps,
+        })
+    }
+
+    /// Makes an addition, and tells how many tuples were new.
+    pub fn carry_out(&mut self, addition: Addition) -> usize {
+        let Addition { session, steps } = addition;
         let new = steps.iter().filter(|step| step.is_new()).count();
         for step in steps {
             match step {
-                Step::Add(kind) => self.put(self.serial_next, session, kind),
-                Step::Replace(serial, kind) => self.put(serial, session, kind),
+                Step::Add(kind) => self.put(self.serial_next, &session, kind),
+                Step::Replace(serial, kind) => self.put(serial, &session, kind),
             }
         }
-        Ok(new)
+        new
     }
 
     /// Removes all of the session's tuples and gives them back, in the order in which they were added.
@@ -267,7 +306,7 @@ impl Tokens {
         steps
     }
 
-    fn check_room(&self, session: &SessionId, steps: &[Step]) -> Result<(), Full> {
+    fn check_room(&self, session: &SessionId, steps: &[Step], reserved: usize) -> Result<(), Full> {
         let Limits {
             tokens_max,
             udp_clients_per_session_max,
@@ -283,7 +322,7 @@ impl Tokens {
                 udp_clients_per_session_max,
             });
         }
-        if tuples > tokens_max.saturating_sub(self.len()) {
+        if tuples > tokens_max.saturating_sub(self.len() + reserved) {
             return Err(Full::Tokens { tokens_max });
         }
         Ok(())

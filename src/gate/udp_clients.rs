@@ -22,7 +22,7 @@ pub struct UdpClient {
 
 impl UdpClient {
     /// Takes one decoded entry.
-    fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
+    pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
         if entry.is_empty() {
             return Err(Fault::Empty);
         }

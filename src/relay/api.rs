@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use super::Relay;
 use super::errand::without_names;
+use super::ledger::Change;
 use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
 use super::route::is_in;
-use crate::gate::{self, Direction, SessionId, UdpClient};
+use crate::gate::{self, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 use crate::moment::Moment;
 
@@ -55,6 +56,18 @@ pub(super) struct AddToken {
     pub clients: Vec<UdpClient>,
 }
 
+impl AddToken {
+    /// With the addresses of its clients.
+    pub fn into_change(self, rtp: Vec<gate::RtpTuple>) -> Change {
+        let AddToken { session, http, .. } = self;
+        let record = Record::Add { session, http, rtp };
+        Change {
+            record,
+            aborts: false,
+        }
+    }
+}
+
 /// The calls by their names below `/api/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -75,18 +88,8 @@ pub(super) enum Answer {
     Text(&'static str, Cow<'static, str>),
     /// It comes when the names of these clients have addresses.
     Resolve(AddToken),
-}
-
-#[derive(Serialize)]
-struct Added<'a> {
-    sessionid: &'a SessionId,
-    tokens: Vec<&'a gate::Tuple>,
-}
-
-#[derive(Serialize)]
-struct Revoked<'a> {
-    sessionid: &'a SessionId,
-    revoked: usize,
+    /// It comes when this change is on disk.
+    Record(Change),
 }
 
 #[derive(Serialize)]
@@ -315,7 +318,7 @@ fn parse_types(raw: Option<&str>) -> Result<(bool, bool), Refusal> {
     Ok((http, rtp))
 }
 
-fn json(status: Status, body: &impl Serialize) -> Answer {
+pub(super) fn json(status: Status, body: &impl Serialize) -> Answer {
     // The bodies are structs of strings and numbers, which have no way to fail.
     Answer::Json(status, serde_json::to_vec(body).unwrap_or_default())
 }
@@ -325,10 +328,13 @@ impl Relay {
     pub(super) fn call(&mut self, call: Call, now: Moment) -> Result<Answer, Refusal> {
         match call {
             Call::AddToken(add) => match without_names(&add) {
-                Some(clients) => self.add_token(&add, clients, now),
+                Some(clients) => self.change(add.into_change(clients), now),
                 None => Ok(Answer::Resolve(add)),
             },
-            Call::RevokeToken { session, aborts } => self.revoke_token(&session, aborts, now),
+            Call::RevokeToken { session, aborts } => {
+                let record = Record::Revoke { session };
+                self.change(Change { record, aborts }, now)
+            }
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.random))),
@@ -342,42 +348,8 @@ impl Relay {
         }
     }
 
-    /// Adds tuples whose clients have addresses.
-    pub(super) fn add_token(
-        &mut self,
-        add: &AddToken,
-        clients: Vec<gate::RtpTuple>,
-        now: Moment,
-    ) -> Result<Answer, Refusal> {
-        self.check_destinations(&clients)?;
-        let Some(tokens) = &mut self.tokens else {
-            return Err(framework_is_off());
-        };
-        let new = tokens
-            .add(&add.session, add.http, clients)
-            .map_err(|full| {
-                Refusal::busy(
-                    Status::ServiceUnavailable,
-                    full.to_string(),
-                    RETRY_AFTER_SECONDS,
-                )
-            })?;
-        self.tuples_changed(&add.session, now);
-        let Some(tokens) = &self.tokens else {
-            return Err(framework_is_off());
-        };
-        let body = Added {
-            sessionid: &add.session,
-            tokens: tokens.of(&add.session).collect(),
-        };
-        Ok(json(
-            if new > 0 { Status::Created } else { Status::Ok },
-            &body,
-        ))
-    }
-
     /// Whoever holds the API must not be able to turn the relay on a stranger.
-    fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
+    pub(super) fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
         for tuple in clients {
             // The first address that can be reached is sent to; what is wrong with a name is what is wrong with all of its addresses.
             let faults = tuple
@@ -403,36 +375,6 @@ impl Relay {
                 Err(Refusal::new(Status::Forbidden, detail))
             }
         }
-    }
-
-    fn revoke_token(
-        &mut self,
-        session: &SessionId,
-        aborts: bool,
-        now: Moment,
-    ) -> Result<Answer, Refusal> {
-        let Some(tokens) = &mut self.tokens else {
-            return Err(framework_is_off());
-        };
-        let removed = tokens.revoke(session);
-        if removed.is_empty() {
-            return Err(Refusal::new(
-                Status::NotFound,
-                "sessionid: this session has no tokens",
-            ));
-        }
-        self.forget_candidates(&removed);
-        self.tuples_changed(session, now);
-        if aborts {
-            self.end_session(session, now);
-        }
-        Ok(json(
-            Status::Ok,
-            &Revoked {
-                sessionid: session,
-                revoked: removed.len(),
-            },
-        ))
     }
 
     fn abort_stream(

@@ -5,7 +5,7 @@
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
 //!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Awaiting (the helper thread) ───────┤
+//!                │                       └─→ Awaiting, Recording (the helper) ───┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
@@ -75,6 +75,8 @@ pub(super) enum Phase {
     Listing(Listing),
     /// Its answer depends on what the helper thread finds.
     Awaiting(Ticket),
+    /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
+    Recording,
     /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
     Lingering(Lingering),
 }
@@ -193,6 +195,7 @@ impl Connection {
             | Phase::Waiting(_)
             | Phase::Listing(_)
             | Phase::Awaiting(_)
+            | Phase::Recording
             | Phase::Lingering(_) => false,
         }
     }

@@ -40,7 +40,7 @@ impl Relay {
                 connection.progress + ERRAND_TIME,
                 "its errand took too long",
             )),
-            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) => None,
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
         }
     }
 
@@ -116,7 +116,9 @@ impl Relay {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket, now);
             }
-            Phase::Head(_) | Phase::Listing(_) | Phase::Lingering(_) => self.close(id, now),
+            Phase::Head(_) | Phase::Listing(_) | Phase::Recording | Phase::Lingering(_) => {
+                self.close(id, now)
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Ticket(pub u64);
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
     Resolve(Vec<(String, u16)>),
+    /// Put this behind what the token file holds, on disk.
+    Append(Vec<u8>),
 }
 
 /// What it did.
@@ -25,6 +27,8 @@ pub enum Job {
 pub enum Done {
     /// For each name its addresses, or why there are none.
     Resolved(Vec<Result<Vec<SocketAddr>, String>>),
+    /// It is on disk, or why not; then the file is as it was.
+    Appended(Result<(), String>),
 }
 
 /// A call that waits for an errand.
@@ -66,17 +70,36 @@ impl Relay {
 
     /// The helper thread has done an errand.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        match done {
+            Done::Resolved(results) => self.resolved(ticket, results, now),
+            Done::Appended(result) => self.appended(ticket, result, now),
+        }
+    }
+
+    fn resolved(
+        &mut self,
+        ticket: Ticket,
+        results: Vec<Result<Vec<SocketAddr>, String>>,
+        now: Moment,
+    ) {
         let Some(errand) = self.errands.remove(&ticket) else {
             return;
         };
-        let Done::Resolved(results) = done;
-        let result = with_addresses(&errand.add, results)
-            .and_then(|clients| self.add_token(&errand.add, clients, now));
-        self.finish_errand(errand, result, now);
+        let Errand {
+            connection,
+            reply,
+            add,
+        } = errand;
+        let result = with_addresses(&add, results)
+            .and_then(|clients| self.change(add.into_change(clients), now));
+        self.finish_errand(connection, reply, result, now);
     }
 
     /// The helper thread has too much to do already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
+        if self.not_appended(ticket, now) {
+            return;
+        }
         let Some(errand) = self.errands.remove(&ticket) else {
             return;
         };
@@ -85,7 +108,7 @@ impl Relay {
             "too many names are being resolved",
             RETRY_AFTER_SECONDS,
         );
-        self.finish_errand(errand, Err(refusal), now);
+        self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
     }
 
     /// An errand has taken too long; whatever comes of it is not wanted any more.
@@ -97,13 +120,19 @@ impl Relay {
             Status::BadRequest,
             "udp-clients: a name did not resolve in time; names must resolve within 5 s",
         );
-        self.finish_errand(errand, Err(refusal), now);
+        self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
     }
 
-    fn finish_errand(&mut self, errand: Errand, result: Result<Answer, Refusal>, now: Moment) {
-        if let Some(connection) = self.connections.get_mut(errand.connection) {
+    fn finish_errand(
+        &mut self,
+        id: ConnectionId,
+        reply: Reply,
+        result: Result<Answer, Refusal>,
+        now: Moment,
+    ) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::Head(HeadReader::default());
-            self.give(errand.connection, result, errand.reply, now);
+            self.give(id, result, reply, now);
         }
     }
 }

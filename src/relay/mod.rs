@@ -20,6 +20,7 @@ mod deadlines;
 mod errand;
 mod frame;
 mod icecast;
+mod ledger;
 mod listing;
 mod live;
 mod metrics;
@@ -49,6 +50,7 @@ use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
+use ledger::Ledger;
 pub use live::Live;
 use metrics::Counts;
 pub use metrics::Files;
@@ -118,6 +120,7 @@ pub struct Relay {
     actions: VecDeque<Action>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
+    ledger: Option<Ledger>,
     waiting: WaitingRoom,
     ticket_next: u64,
     report: Report,
@@ -171,6 +174,7 @@ impl Relay {
             random: Random::new(settings.random_seed),
             actions: VecDeque::new(),
             errands: HashMap::new(),
+            ledger: None,
             waiting: WaitingRoom::default(),
             ticket_next: 1,
             counts: Counts::default(),
@@ -220,9 +224,11 @@ impl Relay {
         match &connection.phase {
             Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
             Phase::Head(_) | Phase::Payload(_) | Phase::Lingering(_) => READ_BYTES_MAX,
-            Phase::Viewer(_) | Phase::Waiting(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
-                AHEAD_BYTES_MAX.saturating_sub(connection.input.len())
-            }
+            Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(connection.input.len()),
             Phase::Source(source) => {
                 let live = source.live;
                 self.source_appetite(live)
@@ -260,7 +266,11 @@ impl Relay {
             Phase::Payload(_) | Phase::Viewer(_) | Phase::Waiting(_) => self.close(id, now),
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
-            Phase::Head(_) | Phase::Lingering(_) | Phase::Listing(_) | Phase::Awaiting(_) => {}
+            Phase::Head(_)
+            | Phase::Lingering(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
         }
     }
 
@@ -305,6 +315,7 @@ impl Relay {
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
                 | Phase::Awaiting(_)
+                | Phase::Recording
                 | Phase::Lingering(_) => {}
             }
         }
@@ -416,9 +427,11 @@ impl Relay {
                 Phase::Head(_) => self.read_head(id, &mut input, now),
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
-                Phase::Viewer(_) | Phase::Waiting(_) | Phase::Listing(_) | Phase::Awaiting(_) => {
-                    false
-                }
+                Phase::Viewer(_)
+                | Phase::Waiting(_)
+                | Phase::Listing(_)
+                | Phase::Awaiting(_)
+                | Phase::Recording => false,
                 Phase::Lingering(lingering) => {
                     lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
                     if lingering.bytes_left == 0 && lingering.is_shut {
@@ -476,7 +489,8 @@ impl Relay {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_) => {}
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
         }
     }
 
@@ -520,7 +534,11 @@ impl Relay {
             Phase::Awaiting(ticket) => {
                 self.errands.remove(&ticket);
             }
-            Phase::Head(_) | Phase::Payload(_) | Phase::Listing(_) | Phase::Lingering(_) => {}
+            Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Listing(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => {}
         }
     }
 
@@ -563,6 +581,7 @@ impl Relay {
                 | Phase::Payload(_)
                 | Phase::Listing(_)
                 | Phase::Awaiting(_)
+                | Phase::Recording
                 | Phase::Lingering(_) => {}
             }
         }

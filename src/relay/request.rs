@@ -277,6 +277,7 @@ impl Relay {
             }
             Ok(Answer::List(rows)) => self.list(id, rows, reply, now),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply, now),
+            Ok(Answer::Record(change)) => self.record(id, change, reply, now),
         }
     }
 

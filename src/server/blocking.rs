@@ -1,4 +1,4 @@
-//! The one thread for what must block: name look-ups.
+//! The one thread for what must block: name look-ups, and the token file.
 //!
 //! It owns nothing of the server. Jobs go to it as messages, their results come back as messages, and a waker tells the loop.
 
@@ -8,6 +8,7 @@ use std::thread;
 
 use mio::{Poll, Token, Waker};
 
+use super::token_file::TokenFile;
 use crate::relay::{Done, Job, Ticket};
 
 /// Jobs that may wait: as many as there can be connections waiting for them would be too many.
@@ -20,14 +21,18 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts the thread. It ends when this is dropped and its last job is done.
-    pub fn start(poll: &Poll, token: Token) -> std::io::Result<Helper> {
+    /// Starts the thread, which has the token file from now on. It ends when this is dropped and its last job is done.
+    pub fn start(
+        poll: &Poll,
+        token: Token,
+        mut token_file: Option<TokenFile>,
+    ) -> std::io::Result<Helper> {
         let waker = Waker::new(poll.registry(), token)?;
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (done, results) = sync_channel(JOBS_MAX);
         thread::Builder::new()
             .name("helper".to_owned())
-            .spawn(move || work(&to_do, &done, &waker))?;
+            .spawn(move || work(&to_do, &done, &waker, token_file.as_mut()))?;
         Ok(Helper { jobs, results })
     }
 
@@ -46,18 +51,31 @@ impl Helper {
     }
 }
 
-fn work(jobs: &Receiver<(Ticket, Job)>, done: &SyncSender<(Ticket, Done)>, waker: &Waker) {
+fn work(
+    jobs: &Receiver<(Ticket, Job)>,
+    done: &SyncSender<(Ticket, Done)>,
+    waker: &Waker,
+    mut token_file: Option<&mut TokenFile>,
+) {
     while let Ok((ticket, job)) = jobs.recv() {
-        if done.send((ticket, perform(&job))).is_err() {
+        let result = perform(&job, token_file.as_deref_mut());
+        if done.send((ticket, result)).is_err() {
             return;
         }
         // It fails only when the loop is gone.
         let _ = waker.wake();
+        if let Some(token_file) = &mut token_file {
+            token_file.compact_if_grown();
+        }
     }
 }
 
-fn perform(job: &Job) -> Done {
+fn perform(job: &Job, token_file: Option<&mut TokenFile>) -> Done {
     match job {
+        Job::Append(line) => Done::Appended(match token_file {
+            Some(token_file) => token_file.append(line),
+            None => Err("there is none".to_owned()),
+        }),
         Job::Resolve(names) => Done::Resolved(
             names
                 .iter()

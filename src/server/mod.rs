@@ -22,6 +22,7 @@ mod start;
 mod sys;
 mod systemd;
 mod tcp;
+mod token_file;
 pub mod udp;
 
 use std::collections::VecDeque;

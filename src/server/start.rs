@@ -16,6 +16,7 @@ use super::blocking::Helper;
 use super::log::{AccessLog, Console};
 use super::systemd::{self, Inherited};
 use super::tcp::{self, Sockets};
+use super::token_file::TokenFile;
 use super::udp::Udp;
 use super::{
     Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
@@ -65,7 +66,8 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .register(&mut server.signals, SIGNALS, Interest::READABLE)
         .map_err(failed)?;
     if !config.gate.token_servers.is_empty() {
-        server.helper = Some(Helper::start(&server.poll, HELPER).map_err(failed)?);
+        let token_file = server.open_token_file(config)?;
+        server.helper = Some(Helper::start(&server.poll, HELPER, token_file).map_err(failed)?);
     } else {
         server.console.tell(
             "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
@@ -133,6 +135,22 @@ fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
 }
 
 impl Server {
+    /// Takes over the table of the token file, if there is to be one.
+    fn open_token_file(&mut self, config: &Config) -> Result<Option<TokenFile>, StartError> {
+        let Some(path) = &config.gate.token_file else {
+            return Ok(None);
+        };
+        let limits = self.relay.token_limits();
+        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits).map_err(StartError)?;
+        if torn_bytes > 0 {
+            self.console.tell(&format!(
+                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a change that nobody was told of\""
+            ));
+        }
+        self.relay.restore(tokens);
+        Ok(Some(token_file))
+    }
+
     /// Listens on the sockets that were passed, else where the options say.
     fn listen(&mut self, binds: &[Bind], inherited: Vec<TcpListener>) -> Result<(), StartError> {
         if inherited.is_empty() {

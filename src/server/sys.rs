@@ -163,6 +163,20 @@ fn option(descriptor: c_int, name: c_int) -> io::Result<c_int> {
     }
 }
 
+/// Locks a file for this process, until it is closed. `false`: another has it locked.
+pub fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: takes an open descriptor and flags, and touches no memory.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::WouldBlock {
+        Ok(false)
+    } else {
+        Err(error)
+    }
+}
+
 /// Raises the limit on open files as far as this process may, and says what it is then.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
 use tollgate::config::{self, BadArgument, Command};
+use tollgate::gate::journal::{self, Damage, End, Replay};
 use tollgate::gate::udp_clients::{self, UdpClient};
-use tollgate::gate::{Host, Subnet};
+use tollgate::gate::{Host, Limits, Record, Subnet, Tokens};
 
 /// What is said to people is one line of bounded length.
 fn assert_line(said: &str) {
@@ -124,4 +125,57 @@ fn taken_apart(argument: &OsString) -> Vec<OsString> {
         }
         Some(_) | None => vec![argument.clone()],
     }
+}
+
+/// A token journal: in any pieces it reads the same, and the table that it makes comes back from its compacted form. As bytes, and as
+/// one change whose checksum is right, which bytes hardly ever have.
+pub fn journal(data: &[u8]) {
+    read_journal(data);
+    let line = journal::sealed(data.to_vec());
+    read_journal(&[journal::HEADER, &line].concat());
+}
+
+fn read_journal(bytes: &[u8]) {
+    let whole = replay(bytes, bytes.len().max(1));
+    assert_eq!(replay(bytes, 3), whole);
+    let (records, end) = match whole {
+        Ok(read) => read,
+        Err(damage) => {
+            assert!(damage.offset <= bytes.len() as u64);
+            return assert_line(&damage.to_string());
+        }
+    };
+    assert_eq!(end.whole_bytes + end.torn_bytes, bytes.len() as u64);
+    let tokens = table(records);
+    tokens.check();
+    let (compacted, _) = replay(&journal::compact(&tokens), 4096).expect("what was written");
+    let again = table(compacted);
+    assert!(
+        again
+            .after(0)
+            .map(|tuple| (tuple.session(), tuple.kind()))
+            .eq(tokens.after(0).map(|tuple| (tuple.session(), tuple.kind())))
+    );
+}
+
+fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Record>, End), Damage> {
+    let (mut replay, mut records) = (Replay::default(), Vec::new());
+    for mut input in bytes.chunks(piece) {
+        while let Some(line) = replay.read(&mut input)? {
+            records.extend(line);
+        }
+    }
+    Ok((records, replay.finish()?))
+}
+
+fn table(records: Vec<Record>) -> Tokens {
+    let mut tokens = Tokens::new(Limits {
+        tokens_max: 1000,
+        udp_clients_per_session_max: 100,
+    });
+    for record in records {
+        // What does not fit is left out.
+        let _ = record.apply(&mut tokens);
+    }
+    tokens
 }

@@ -13,6 +13,7 @@ pub type Door = fn(&[u8]);
 pub const ALL: &[(&str, Door)] = &[
     ("http_request", http::request),
     ("udp_clients", gate::udp_clients),
+    ("journal", gate::journal),
     ("subnet", gate::subnet),
     ("options", gate::options),
     ("container", format::container),

@@ -54,12 +54,14 @@ impl Server {
     /// Starts it with `descriptors` to spend.
     #[track_caller]
     pub fn start_with_descriptors(descriptors: u32, options: &[&str]) -> Server {
+        Server::start_after(&format!("ulimit -n {descriptors}"), options)
+    }
+
+    /// Starts it where a shell has done something before.
+    #[track_caller]
+    pub fn start_after(script: &str, options: &[&str]) -> Server {
         let mut shell = Command::new("sh");
-        shell.args([
-            "-c",
-            &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""),
-            PROGRAM,
-        ]);
+        shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), PROGRAM]);
         shell
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -210,6 +212,12 @@ impl Server {
     #[track_caller]
     pub fn signal(&self, name: &str) {
         process::signal(self.pid(), name);
+    }
+
+    /// It has been killed, and that was meant.
+    pub fn forget(mut self) {
+        let _ = self.child.wait();
+        self.is_over = true;
     }
 
     /// Waits until the process ends by itself.

@@ -1,0 +1,433 @@
+//! The journal of the token table: what stands in a token file, as bytes. Files are opened, written and synced elsewhere.
+//!
+//! ```text
+//! tollgate-tokens 1
+//! [{"add":"demo","http":"both","udp":[["192.0.2.7:5004"],["player.example:5004","192.0.2.8:5004"]]}] a22be0cd
+//! [{"revoke":"demo"},{"add":"other","http":"in"}] 40dc1d77
+//! ```
+//!
+//! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE 802.3) of the JSON in eight lower-case
+//! hexadecimal digits. The first line names the format and its version. Replayed from an empty table, the changes give the table.
+//! `udp` holds the clients as they were given, a name with the addresses that it had then: a restart changes nothing.
+//!
+//! A line is written when the one before is on disk. So a crash can spoil the last line only: that one is dropped, and nobody had been
+//! told of it. A line that is wrong anywhere else was damaged later, and is an error.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::session_id::SessionId;
+use super::tokens::{Full, Tokens};
+use super::tuple::{Direction, Kind, RtpTuple};
+use super::udp_clients::UdpClient;
+
+/// The first line.
+pub const HEADER: &[u8] = b"tollgate-tokens 1\n";
+/// What the first line of every version begins with.
+const HEADER_BEGINNING: &[u8] = b"tollgate-tokens ";
+/// The longest first line that is looked at.
+const HEADER_BYTES_MAX: usize = 64;
+/// The longest line that is read.
+const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Clients in one record of a compacted journal, and records in a line of it.
+const RUN_CLIENTS_MAX: usize = 1024;
+const LINE_RECORDS: usize = 64;
+/// A smaller journal is not worth compacting.
+const COMPACT_BYTES_MIN: u64 = 64 * 1024;
+
+/// A change of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// What [`Tokens::add`] was given; an `http` tuple, clients or both.
+    Add {
+        session: SessionId,
+        http: Option<Direction>,
+        rtp: Vec<RtpTuple>,
+    },
+    /// What [`Tokens::revoke`] was given.
+    Revoke { session: SessionId },
+}
+
+impl Record {
+    /// Whose tuples it changes.
+    pub fn session(&self) -> &SessionId {
+        match self {
+            Record::Add { session, .. } | Record::Revoke { session } => session,
+        }
+    }
+
+    /// Makes the change.
+    pub fn apply(self, tokens: &mut Tokens) -> Result<(), Full> {
+        match self {
+            Record::Add { session, http, rtp } => tokens.add(&session, http, rtp).map(|_| ()),
+            Record::Revoke { session } => {
+                tokens.revoke(&session);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A record as JSON; `add` or `revoke` is there, and the others with `add` only.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    add: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoke: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<Way>,
+    /// Each client as it was given, and if that is a name the addresses behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    udp: Vec<Vec<String>>,
+}
+
+/// A [`Direction`] as it is written.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Way {
+    In,
+    Out,
+    Both,
+}
+
+impl From<Direction> for Way {
+    fn from(direction: Direction) -> Way {
+        match direction {
+            Direction::In => Way::In,
+            Direction::Out => Way::Out,
+            Direction::Both => Way::Both,
+        }
+    }
+}
+
+impl From<Way> for Direction {
+    fn from(way: Way) -> Direction {
+        match way {
+            Way::In => Direction::In,
+            Way::Out => Direction::Out,
+            Way::Both => Direction::Both,
+        }
+    }
+}
+
+impl From<&Record> for Written {
+    fn from(record: &Record) -> Written {
+        match record {
+            Record::Add { session, http, rtp } => Written {
+                add: Some(session.as_str().to_owned()),
+                revoke: None,
+                http: http.map(Way::from),
+                udp: rtp.iter().map(write_client).collect(),
+            },
+            Record::Revoke { session } => Written {
+                add: None,
+                revoke: Some(session.as_str().to_owned()),
+                http: None,
+                udp: Vec::new(),
+            },
+        }
+    }
+}
+
+fn write_client(tuple: &RtpTuple) -> Vec<String> {
+    let mut written = vec![tuple.client.to_string()];
+    if tuple.client.address().is_none() {
+        written.extend(tuple.addresses.iter().map(SocketAddr::to_string));
+    }
+    written
+}
+
+fn read_client(written: &[String]) -> Option<RtpTuple> {
+    let (client, addresses) = written.split_first()?;
+    let client = UdpClient::parse(client.as_bytes()).ok()?;
+    let addresses = match client.address() {
+        Some(address) => vec![address],
+        None => addresses
+            .iter()
+            .map(|address| address.parse().ok())
+            .collect::<Option<_>>()?,
+    };
+    Some(RtpTuple { client, addresses })
+}
+
+impl Written {
+    /// `None`: it says nothing that a record can say.
+    fn into_record(self) -> Option<Record> {
+        let session = |text: String| SessionId::parse(text.as_bytes()).ok();
+        match (self.add, self.revoke) {
+            (Some(add), None) if self.http.is_some() || !self.udp.is_empty() => Some(Record::Add {
+                session: session(add)?,
+                http: self.http.map(Direction::from),
+                rtp: self
+                    .udp
+                    .iter()
+                    .map(|client| read_client(client))
+                    .collect::<Option<_>>()?,
+            }),
+            (None, Some(revoke)) if self.http.is_none() && self.udp.is_empty() => {
+                Some(Record::Revoke {
+                    session: session(revoke)?,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The line of changes that are made together.
+pub fn encode(records: &[Record]) -> Vec<u8> {
+    let written: Vec<Written> = records.iter().map(Written::from).collect();
+    // Strings have no way to fail.
+    sealed(serde_json::to_vec(&written).unwrap_or_default())
+}
+
+/// The line of a JSON text.
+pub fn sealed(json: Vec<u8>) -> Vec<u8> {
+    let mut line = json;
+    let seal = seal(&line);
+    line.extend_from_slice(&seal);
+    line.push(b'\n');
+    line
+}
+
+/// Takes a line without its end.
+fn decode(line: &[u8]) -> Result<Vec<Record>, Fault> {
+    let parts = line
+        .len()
+        .checked_sub(SEAL_BYTES)
+        .and_then(|middle| line.split_at_checked(middle));
+    let (json, sealed) = parts.ok_or(Fault::Checksum)?;
+    if seal(json) != sealed {
+        return Err(Fault::Checksum);
+    }
+    let written: Vec<Written> = serde_json::from_slice(json).map_err(|_| Fault::NoRecord)?;
+    let records = written.into_iter().map(Written::into_record);
+    records.collect::<Option<_>>().ok_or(Fault::NoRecord)
+}
+
+const SEAL_BYTES: usize = 9;
+
+/// What stands behind a record's JSON.
+fn seal(json: &[u8]) -> Vec<u8> {
+    format!(" {:08x}", crc32(json)).into_bytes()
+}
+
+/// CRC-32 of IEEE 802.3, as zlib and PNG have it.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| {
+        let index = (crc as u8) ^ byte;
+        crc >> 8 ^ CRC_TABLE[usize::from(index)]
+    };
+    !bytes.iter().fold(!0, step)
+}
+
+const CRC_TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+};
+
+/// The records that make this table anew, tuples in the same order: one for each run of tuples of a session.
+fn records(tokens: &Tokens) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    for tuple in tokens.after(0) {
+        match (tuple.kind(), records.last_mut()) {
+            (Kind::Rtp(client), Some(Record::Add { session, rtp, .. }))
+                if session == tuple.session() && rtp.len() < RUN_CLIENTS_MAX =>
+            {
+                rtp.push(client.clone());
+            }
+            (Kind::Rtp(client), _) => records.push(Record::Add {
+                session: tuple.session().clone(),
+                http: None,
+                rtp: vec![client.clone()],
+            }),
+            // A record's http tuple is the first that it adds.
+            (Kind::Http(direction), _) => records.push(Record::Add {
+                session: tuple.session().clone(),
+                http: Some(*direction),
+                rtp: Vec::new(),
+            }),
+        }
+    }
+    records
+}
+
+/// The shortest journal of this table.
+pub fn compact(tokens: &Tokens) -> Vec<u8> {
+    let mut bytes = HEADER.to_vec();
+    for records in records(tokens).chunks(LINE_RECORDS) {
+        bytes.extend_from_slice(&encode(records));
+    }
+    bytes
+}
+
+/// Whether a journal is worth compacting, where `live_bytes` were needed when that was looked at last. Each compaction is paid for by
+/// as many bytes that were appended before.
+pub fn should_compact(file_bytes: u64, live_bytes: u64) -> bool {
+    file_bytes > COMPACT_BYTES_MIN && file_bytes / 2 > live_bytes
+}
+
+/// Reads a journal that comes in pieces.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// The line that is arriving. One that is here whole has a wrong checksum, which only the last may have.
+    line: Vec<u8>,
+    /// Where it begins.
+    offset: u64,
+    /// Lines before it.
+    lines: u64,
+}
+
+/// How a journal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The bytes of whole lines. 0: not even the first is there, and the journal is to be begun.
+    pub whole_bytes: u64,
+    /// Behind them, what came of a record that was being written in a crash.
+    pub torn_bytes: u64,
+}
+
+impl Replay {
+    /// The changes of the next line. `None`: all of the input is taken, and there may be more. Nothing can be read on after an error.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Vec<Record>>, Damage> {
+        while !input.is_empty() {
+            if self.line.ends_with(b"\n") {
+                return Err(self.damage(Fault::Checksum));
+            }
+            let end = input.iter().position(|byte| *byte == b'\n');
+            let (piece, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
+            self.check_length(piece.len())?;
+            self.line.extend_from_slice(piece);
+            *input = rest;
+            if end.is_some()
+                && let Some(records) = self.line_ended()?
+            {
+                return Ok(Some(records));
+            }
+        }
+        Ok(None)
+    }
+
+    /// There is no more.
+    pub fn finish(self) -> Result<End, Damage> {
+        if self.lines == 0 && !HEADER.starts_with(&self.line) {
+            return Err(self.damage(Fault::NotJournal));
+        }
+        // These three stand at the beginning of a line only, since quotes in strings are escaped: here two lines have become one, and a
+        // write that broke off does not do that.
+        if self.line.windows(3).skip(1).any(|three| three == b"[{\"") {
+            return Err(self.damage(Fault::Checksum));
+        }
+        Ok(End {
+            whole_bytes: self.offset,
+            torn_bytes: self.line.len() as u64,
+        })
+    }
+
+    fn check_length(&self, more: usize) -> Result<(), Damage> {
+        let (bytes_max, fault) = match self.lines {
+            0 => (HEADER_BYTES_MAX, Fault::NotJournal),
+            _ => (LINE_BYTES_MAX, Fault::TooLong),
+        };
+        if more > bytes_max.saturating_sub(self.line.len()) {
+            return Err(self.damage(fault));
+        }
+        Ok(())
+    }
+
+    fn line_ended(&mut self) -> Result<Option<Vec<Record>>, Damage> {
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let records = if self.lines > 0 {
+            match decode(line) {
+                Ok(records) => Some(records),
+                // It is left standing: what comes behind it shows whether it is the last.
+                Err(Fault::Checksum) => return Ok(None),
+                Err(fault) => return Err(self.damage(fault)),
+            }
+        } else if self.line == HEADER {
+            None
+        } else if line.starts_with(HEADER_BEGINNING) {
+            return Err(self.damage(Fault::Version));
+        } else {
+            return Err(self.damage(Fault::NotJournal));
+        };
+        self.offset += self.line.len() as u64;
+        self.lines += 1;
+        self.line.clear();
+        Ok(records)
+    }
+
+    fn damage(&self, fault: Fault) -> Damage {
+        Damage {
+            line: self.lines + 1,
+            offset: self.offset,
+            fault,
+        }
+    }
+}
+
+/// Where a journal cannot be read, and why. Prints without anything that stands in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Counted from 1.
+    pub line: u64,
+    /// Where the line begins, in bytes from 0.
+    pub offset: u64,
+    pub fault: Fault,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    NotJournal,
+    Version,
+    Checksum,
+    NoRecord,
+    TooLong,
+}
+
+impl Display for Damage {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Damage {
+            line,
+            offset,
+            fault,
+        } = self;
+        match fault {
+            Fault::NotJournal => formatter.write_str("it is no token file of tollgate"),
+            Fault::Version => formatter.write_str("it is of another version of tollgate"),
+            Fault::Checksum => write!(
+                formatter,
+                "line {line}, at byte {offset}, is damaged: its checksum is wrong"
+            ),
+            Fault::NoRecord => write!(
+                formatter,
+                "line {line}, at byte {offset}, holds a change that this version does not know"
+            ),
+            Fault::TooLong => write!(
+                formatter,
+                "line {line}, at byte {offset}, is damaged: no line has more than {LINE_BYTES_MAX} bytes"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Damage {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use super::super::udp_clients;
+use super::*;
+use crate::random::Random;
+
+const LIMITS: crate::gate::Limits = crate::gate::Limits {
+    tokens_max: 1000,
+    udp_clients_per_session_max: 16,
+};
+
+fn session(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a good sessionid")
+}
+
+fn client(text: &str, addresses: &[&str]) -> RtpTuple {
+    let client = udp_clients::parse(text, 1).expect("a good entry").remove(0);
+    let addresses = addresses
+        .iter()
+        .map(|address| address.parse().expect("an address"))
+        .collect();
+    RtpTuple { client, addresses }
+}
+
+/// Some hundred changes of a few sessions, with names that JSON has to escape.
+fn changes(seed: u64) -> Vec<Vec<Record>> {
+    let mut random = Random::new(seed);
+    let names = ["a", "b\"[{\"", "größe \\ 3", "[{add}]"];
+    let one = |random: &mut Random| {
+        let session = session(names[random.draw() as usize % names.len()]);
+        let rtp = match random.draw() % 3 {
+            0 => Vec::new(),
+            1 => vec![client("192.0.2.7:5004", &["192.0.2.7:5004"])],
+            _ => vec![
+                client("[2001:db8::7]:5004", &["[2001:db8::7]:5004"]),
+                client(
+                    "player.example:6000",
+                    &["192.0.2.8:6000", "[2001:db8::8]:6000"],
+                ),
+            ],
+        };
+        match random.draw() % 4 {
+            0 => Record::Revoke { session },
+            1 => Record::Add {
+                session,
+                http: Some(Direction::In),
+                rtp,
+            },
+            _ => Record::Add {
+                session,
+                http: Some(Direction::Both),
+                rtp,
+            },
+        }
+    };
+    (0..60)
+        .map(|_| {
+            (0..1 + random.draw() % 3)
+                .map(|_| one(&mut random))
+                .collect()
+        })
+        .collect()
+}
+
+fn journal(changes: &[Vec<Record>]) -> Vec<u8> {
+    let mut bytes = HEADER.to_vec();
+    for line in changes {
+        bytes.extend(encode(line));
+    }
+    bytes
+}
+
+/// The changes in a journal that comes in pieces of `piece` bytes.
+fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Vec<Record>>, End), Damage> {
+    let (mut replay, mut changes) = (Replay::default(), Vec::new());
+    for mut input in bytes.chunks(piece) {
+        while let Some(line) = replay.read(&mut input)? {
+            changes.push(line);
+        }
+    }
+    Ok((changes, replay.finish()?))
+}
+
+fn table(changes: &[Vec<Record>]) -> Tokens {
+    let mut tokens = Tokens::new(LIMITS);
+    for record in changes.iter().flatten() {
+        record.clone().apply(&mut tokens).expect("room");
+    }
+    tokens
+}
+
+/// As list-tokens shows it, and what it does not show: directions and addresses.
+fn shown(tokens: &Tokens) -> Vec<String> {
+    let tuples = tokens.after(0);
+    tuples
+        .map(|tuple| format!("{:?} {:?}", tuple.session().as_str(), tuple.kind()))
+        .collect()
+}
+
+#[test]
+fn a_journal_gives_back_what_was_written() {
+    let changes = changes(1);
+    let bytes = journal(&changes);
+    for piece in [1, 7, 64, bytes.len()] {
+        let (read, end) = replay(&bytes, piece).expect("it is whole");
+        assert_eq!(read, changes);
+        assert_eq!((end.whole_bytes, end.torn_bytes), (bytes.len() as u64, 0));
+    }
+}
+
+#[test]
+fn a_compacted_journal_gives_the_same_table() {
+    for seed in 1..50 {
+        let tokens = table(&changes(seed));
+        let (read, _) = replay(&compact(&tokens), 100).expect("it is whole");
+        assert_eq!(shown(&table(&read)), shown(&tokens), "seed {seed}");
+    }
+}
+
+/// Wherever a crash cuts a journal off, all lines before are there.
+#[test]
+fn every_beginning_of_a_journal_gives_its_whole_lines() {
+    let changes = changes(2);
+    let bytes = journal(&changes);
+    for length in 0..=bytes.len() {
+        let (read, end) = replay(&bytes[..length], 4096).expect("it is a beginning");
+        let lines = bytes[..length]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        assert_eq!(read, changes[..lines.saturating_sub(1)], "{length}");
+        assert_eq!(end.whole_bytes + end.torn_bytes, length as u64);
+    }
+}
+
+/// One byte that is another: in the last line that line is lost, as in a crash; anywhere else it is found, with its place.
+#[test]
+fn damage_is_found_wherever_it_is() {
+    let bytes = journal(&changes(3)[..6]);
+    let last = bytes[..bytes.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .expect("lines")
+        + 1;
+    for place in 0..bytes.len() {
+        for flip in [0x01, 0x20, 0x80] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= flip;
+            match replay(&damaged, 4096) {
+                Ok((read, _)) => {
+                    assert!(place >= last, "{place}");
+                    assert_eq!(read.len(), 5);
+                }
+                Err(damage) => assert!(damage.offset <= place as u64),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_journal_is_told_from_one() {
+    let fault = |bytes: &[u8]| replay(bytes, 10).map(|_| ()).map_err(|damage| damage.fault);
+    assert_eq!(fault(b""), Ok(()));
+    assert_eq!(fault(b"tollgate-tok"), Ok(()));
+    assert_eq!(fault(b"tollgate-tokens 2\n"), Err(Fault::Version));
+    assert_eq!(fault(b"#!/bin/sh\n"), Err(Fault::NotJournal));
+    assert_eq!(fault(&[b'x'; 100]), Err(Fault::NotJournal));
+    let sealed = |json: &str| [HEADER, json.as_bytes(), &seal(json.as_bytes()), b"\n"].concat();
+    assert_eq!(fault(&sealed("[{\"revoke\":\"a\"}]")), Ok(()));
+    for json in [
+        "{}",
+        "[{}]",
+        "[{\"add\":\"a\"}]",
+        "[{\"add\":\"\",\"http\":\"in\"}]",
+        "[{\"add\":\"a\",\"http\":\"up\"}]",
+        "[{\"add\":\"a\",\"udp\":[[]]}]",
+        "[{\"add\":\"a\",\"udp\":[[\"192.0.2.7\"]]}]",
+        "[{\"revoke\":\"a\",\"http\":\"in\"}]",
+        "[{\"grant\":\"a\"}]",
+    ] {
+        assert_eq!(fault(&sealed(json)), Err(Fault::NoRecord), "{json}");
+    }
+}
+
+#[test]
+fn the_checksum_is_that_of_ieee_802_3() {
+    assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+}

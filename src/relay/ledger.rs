@@ -1,0 +1,272 @@
+//! Changes of the token table. Without a token file a change is made at once; with one it is made when it is on disk, and then answered.
+//!
+//! So nobody is admitted on a token that a crash could take back, and a revoked one counts until its revocation cannot be lost. What is
+//! asked for while a write is under way is written together next, as long as no two changes are of one session: each is judged by the
+//! table that it will change.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use super::api::{self, Answer, RETRY_AFTER_SECONDS, json};
+use super::connection::Phase;
+use super::errand::Ticket;
+use super::{Action, ConnectionId, Job, Relay};
+use crate::gate::{self, Addition, Record, SessionId, journal};
+use crate::http::{HeadReader, Refusal, Reply, Status};
+use crate::moment::Moment;
+
+/// A change that a call asks for.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub record: Record,
+    /// A revocation ends the session's stream too.
+    pub aborts: bool,
+}
+
+/// A change that can be made.
+enum Decided {
+    Addition(Addition),
+    Revocation,
+}
+
+/// A change and who waits for it.
+struct Asked {
+    connection: ConnectionId,
+    reply: Reply,
+    change: Change,
+}
+
+/// Changes on their way to the disk.
+#[derive(Default)]
+pub(super) struct Ledger {
+    queue: VecDeque<Asked>,
+    /// What is being written, and the ticket of it.
+    writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
+}
+
+/// Changes that may wait for the disk.
+const QUEUE_MAX: usize = 1024;
+/// A write takes no more changes when it has so many tuples.
+const BATCH_TUPLES_MAX: usize = 4096;
+
+#[derive(Serialize)]
+struct Added<'a> {
+    sessionid: &'a SessionId,
+    tokens: Vec<&'a gate::Tuple>,
+}
+
+#[derive(Serialize)]
+struct Revoked<'a> {
+    sessionid: &'a SessionId,
+    revoked: usize,
+}
+
+impl Relay {
+    /// Makes a change now, or has it written first.
+    pub(super) fn change(&mut self, change: Change, now: Moment) -> Result<Answer, Refusal> {
+        if self.ledger.is_some() {
+            return Ok(Answer::Record(change));
+        }
+        let decided = self.decide(&change, 0)?;
+        self.carry_out(&change, decided, now)
+    }
+
+    /// The table of a token file, at the start. From now on changes are written.
+    pub fn restore(&mut self, tokens: gate::Tokens) {
+        self.tokens = Some(tokens);
+        self.ledger = Some(Ledger::default());
+    }
+
+    /// The bounds of the table.
+    pub fn token_limits(&self) -> gate::Limits {
+        self.settings.limits.tokens
+    }
+
+    fn decide(&self, change: &Change, reserved: usize) -> Result<Decided, Refusal> {
+        let Some(tokens) = &self.tokens else {
+            return Err(api::framework_is_off());
+        };
+        match &change.record {
+            Record::Add { session, http, rtp } => {
+                self.check_destinations(rtp)?;
+                tokens
+                    .plan(session, *http, rtp.clone(), reserved)
+                    .map(Decided::Addition)
+                    .map_err(|full| {
+                        Refusal::busy(
+                            Status::ServiceUnavailable,
+                            full.to_string(),
+                            RETRY_AFTER_SECONDS,
+                        )
+                    })
+            }
+            Record::Revoke { session } if tokens.of(session).next().is_none() => Err(Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no tokens",
+            )),
+            Record::Revoke { .. } => Ok(Decided::Revocation),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        change: &Change,
+        decided: Decided,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
+        let session = change.record.session();
+        let Some(tokens) = &mut self.tokens else {
+            return Err(api::framework_is_off());
+        };
+        match decided {
+            Decided::Addition(addition) => {
+                let new = tokens.carry_out(addition);
+                self.tuples_changed(session, now);
+                let tokens = self.tokens.iter();
+                let body = Added {
+                    sessionid: session,
+                    tokens: tokens.flat_map(|tokens| tokens.of(session)).collect(),
+                };
+                let status = if new > 0 { Status::Created } else { Status::Ok };
+                Ok(json(status, &body))
+            }
+            Decided::Revocation => {
+                let removed = tokens.revoke(session);
+                self.forget_candidates(&removed);
+                self.tuples_changed(session, now);
+                if change.aborts {
+                    self.end_session(session, now);
+                }
+                let body = Revoked {
+                    sessionid: session,
+                    revoked: removed.len(),
+                };
+                Ok(json(Status::Ok, &body))
+            }
+        }
+    }
+
+    /// The change is written, and its client waits for that.
+    pub(super) fn record(
+        &mut self,
+        connection: ConnectionId,
+        change: Change,
+        reply: Reply,
+        now: Moment,
+    ) {
+        let asked = Asked {
+            connection,
+            reply,
+            change,
+        };
+        match (&mut self.ledger, self.connections.get_mut(connection)) {
+            (Some(ledger), Some(client)) if ledger.queue.len() < QUEUE_MAX => {
+                client.phase = Phase::Recording;
+                ledger.queue.push_back(asked);
+                self.write_changes(now);
+            }
+            _ => {
+                let refusal = Refusal::busy(
+                    Status::ServiceUnavailable,
+                    "too many changes wait for the disk",
+                    RETRY_AFTER_SECONDS,
+                );
+                self.refuse(connection, &refusal, reply, now);
+            }
+        }
+    }
+
+    /// Has what waits written, unless a write is under way.
+    fn write_changes(&mut self, now: Moment) {
+        let mut batch: Vec<(Asked, Decided)> = Vec::new();
+        let mut reserved = 0;
+        while let Some(asked) = self.next_change(&batch, reserved) {
+            match self.decide(&asked.change, reserved) {
+                // Nothing changes, so nothing has to be written.
+                Ok(Decided::Addition(addition)) if addition.is_empty() => {
+                    let answer = self.carry_out(&asked.change, Decided::Addition(addition), now);
+                    self.answer_change(&asked, answer, now);
+                }
+                Ok(decided) => {
+                    if let Decided::Addition(addition) = &decided {
+                        reserved += addition.tuples();
+                    }
+                    batch.push((asked, decided));
+                }
+                Err(refusal) => self.answer_change(&asked, Err(refusal), now),
+            }
+        }
+        let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) else {
+            return;
+        };
+        let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
+        let line = journal::encode(&records.collect::<Vec<_>>());
+        let ticket = Ticket(self.ticket_next);
+        self.ticket_next += 1;
+        ledger.writing = Some((ticket, batch));
+        self.actions
+            .push_back(Action::Help(ticket, Job::Append(line)));
+    }
+
+    fn next_change(&mut self, batch: &[(Asked, Decided)], reserved: usize) -> Option<Asked> {
+        let ledger = self.ledger.as_mut()?;
+        let session = ledger.queue.front()?.change.record.session();
+        let is_in_batch = |(asked, _): &(Asked, Decided)| asked.change.record.session() == session;
+        let must_wait = ledger.writing.is_some()
+            || reserved >= BATCH_TUPLES_MAX
+            || batch.iter().any(is_in_batch);
+        if must_wait {
+            return None;
+        }
+        ledger.queue.pop_front()
+    }
+
+    /// What was to be written is on disk, or cannot be.
+    pub(super) fn appended(&mut self, ticket: Ticket, result: Result<(), String>, now: Moment) {
+        let Some(batch) = self.take_written(ticket) else {
+            return;
+        };
+        for (asked, decided) in batch {
+            let answer = match &result {
+                Ok(()) => self.carry_out(&asked.change, decided, now),
+                Err(error) => Err(Refusal::new(
+                    Status::InsufficientStorage,
+                    format!("the token file cannot be written ({error}); nothing was changed"),
+                )),
+            };
+            self.answer_change(&asked, answer, now);
+        }
+        self.write_changes(now);
+    }
+
+    /// The helper thread has too much to do. Says whether that was a write.
+    pub(super) fn not_appended(&mut self, ticket: Ticket, now: Moment) -> bool {
+        let Some(batch) = self.take_written(ticket) else {
+            return false;
+        };
+        for (asked, _) in batch {
+            let refusal = Refusal::busy(
+                Status::ServiceUnavailable,
+                "too much waits for the disk",
+                RETRY_AFTER_SECONDS,
+            );
+            self.answer_change(&asked, Err(refusal), now);
+        }
+        true
+    }
+
+    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
+        let ledger = self.ledger.as_mut()?;
+        let (_, batch) = ledger.writing.take_if(|(written, _)| *written == ticket)?;
+        Some(batch)
+    }
+
+    /// Its client may be gone; what it asked for has been done all the same.
+    fn answer_change(&mut self, asked: &Asked, answer: Result<Answer, Refusal>, now: Moment) {
+        if let Some(connection) = self.connections.get_mut(asked.connection) {
+            connection.phase = Phase::Head(HeadReader::default());
+            self.give(asked.connection, answer, asked.reply, now);
+        }
+    }
+}

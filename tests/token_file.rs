@@ -1,0 +1,301 @@
+//! `--token-file`: what has been answered survives a restart, a kill -9 and a full disk.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::client::Client;
+use support::server::{self, LOOPBACK, Server};
+use support::streaming::{Source, Viewer};
+
+/// A file of this test's own, which is not there yet.
+fn fresh(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("token-file-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder.join("tokens")
+}
+
+fn option(path: &Path) -> String {
+    format!("--token-file={}", path.display())
+}
+
+fn start(path: &Path) -> Server {
+    Server::gated(&["--rtp=127.0.0.1:0", &option(path)])
+}
+
+fn call(server: &Server, method: &str, target: &str, status: u16) {
+    let response = server.request(method, target);
+    assert_eq!(response.status(), status, "{target}: {}", response.text());
+}
+
+/// How a start ends that must not succeed: status 1, and one line.
+#[track_caller]
+fn assert_refuses_to_start(path: &Path, words: &[&str]) {
+    let output = server::command(&[LOOPBACK, "--listen=127.0.0.1:0", "--rtp=off", &option(path)])
+        .output()
+        .expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+}
+
+#[test]
+fn the_table_survives_a_restart_in_its_order() {
+    let path = fresh("restart");
+    let server = start(&path);
+    call(
+        &server,
+        "POST",
+        "/api/add-token?type=rtp-udp&sessionid=b&udp-clients=192.0.2.7:5004,localhost:6000",
+        201,
+    );
+    call(
+        &server,
+        "POST",
+        "/api/add-token?type=http&sessionid=a&direction=in",
+        201,
+    );
+    call(&server, "POST", "/api/add-token?type=http&sessionid=c", 201);
+    call(
+        &server,
+        "POST",
+        "/api/add-token?type=http,rtp-udp&sessionid=b&udp-clients=[2001:db8::7]:5004",
+        400,
+    );
+    call(&server, "POST", "/api/add-token?type=http&sessionid=b", 201);
+    call(&server, "POST", "/api/add-token?type=http&sessionid=b", 200);
+    call(&server, "DELETE", "/api/revoke-token?sessionid=c", 200);
+    call(&server, "DELETE", "/api/revoke-token?sessionid=c", 404);
+    let before = server.tokens();
+    assert_eq!(before.len(), 4);
+    drop(server);
+    let mode = fs::metadata(&path).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let server = start(&path);
+    assert_eq!(server.tokens(), before);
+    assert_eq!(server.request("GET", "/stream/a").status(), 403);
+    assert_eq!(server.request("GET", "/stream/b").status(), 404);
+}
+
+/// Sessions come and go with long lists, so that the file is compacted again and again; the server is killed in the middle of a change.
+#[test]
+fn what_was_answered_is_there_after_a_kill() {
+    let path = fresh("kill");
+    let clients: Vec<String> = (1..=200)
+        .map(|host| format!("192.0.2.{host}:5004"))
+        .collect();
+    let clients = clients.join(",");
+    let sessions = |tokens: &[Value]| -> Vec<String> {
+        let mut names: Vec<String> = tokens
+            .iter()
+            .map(|token| token["sessionid"].as_str().expect("a name").to_owned())
+            .collect();
+        names.dedup();
+        names
+    };
+    let mut expected: Vec<String> = Vec::new();
+    let (mut number, mut was_compacted) = (0, false);
+    for round in 0..12 {
+        let server = start(&path);
+        let found = sessions(&server.tokens());
+        let last = format!("s{number}");
+        // What was under way when it was killed has happened or not.
+        let done = if expected.contains(&last) {
+            expected
+                .iter()
+                .filter(|name| **name != last)
+                .cloned()
+                .collect()
+        } else {
+            [expected.clone(), vec![last.clone()]].concat()
+        };
+        assert!(
+            found == expected || found == done,
+            "round {round}: {found:?}"
+        );
+        assert!(server.tokens().len() == 200 * found.len());
+        expected = found;
+        let mut length = 0;
+        for _ in 0..20 + round {
+            number += 1;
+            let name = format!("s{number}");
+            let target =
+                format!("/api/add-token?type=rtp-udp&sessionid={name}&udp-clients={clients}");
+            call(&server, "POST", &target, 201);
+            expected.push(name);
+            if expected.len() > 3 {
+                let oldest = expected.remove(0);
+                call(
+                    &server,
+                    "DELETE",
+                    &format!("/api/revoke-token?sessionid={oldest}"),
+                    200,
+                );
+            }
+            let now = fs::metadata(&path).expect("the file").len();
+            was_compacted |= now < length;
+            length = now;
+        }
+        number += 1;
+        let mut client = Client::connect(server.address());
+        let target =
+            format!("/api/add-token?type=rtp-udp&sessionid=s{number}&udp-clients={clients}");
+        client.send_head("POST", &target, &[]);
+        server.signal("KILL");
+        drop(client);
+        server.forget();
+    }
+    assert!(was_compacted);
+}
+
+/// Whatever a crash leaves of a compaction: the new file in part or whole beside the old one, or in its place.
+#[test]
+fn a_compaction_that_broke_off_loses_nothing() {
+    let path = fresh("compaction");
+    let server = start(&path);
+    for name in ["a", "b", "c"] {
+        server.admit(name);
+    }
+    call(&server, "DELETE", "/api/revoke-token?sessionid=b", 200);
+    let tokens = server.tokens();
+    drop(server);
+    let old = fs::read(&path).expect("the journal");
+    let new_path = path.with_extension("new");
+    for length in [0, 1, 17, 30, old.len()] {
+        fs::write(&new_path, &old[..length]).expect("what a crash left");
+        assert_eq!(start(&path).tokens(), tokens, "{length}");
+    }
+}
+
+#[test]
+fn a_torn_last_line_is_dropped_and_said() {
+    let path = fresh("torn");
+    let server = start(&path);
+    server.admit("a");
+    server.admit("b");
+    let tokens = server.tokens();
+    drop(server);
+    let whole = fs::read(&path).expect("the journal");
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .expect("the journal");
+    file.write_all(b"[{\"add\":\"c\",\"ht")
+        .expect("a torn line");
+    let server = start(&path);
+    server.await_line(&["event=token-file-torn", "dropped_bytes=15"]);
+    assert_eq!(server.tokens(), tokens);
+    assert_eq!(fs::read(&path).expect("the journal"), whole);
+    server.admit("c");
+    drop(server);
+    assert_eq!(start(&path).tokens().len(), 3);
+}
+
+#[test]
+fn a_damaged_middle_stops_the_start() {
+    let path = fresh("damaged");
+    let server = start(&path);
+    server.admit("a");
+    server.admit("b");
+    drop(server);
+    let mut bytes = fs::read(&path).expect("the journal");
+    bytes[30] ^= 1;
+    fs::write(&path, &bytes).expect("damage");
+    assert_refuses_to_start(&path, &["line 2", "byte 18", "checksum"]);
+    assert_eq!(fs::read(&path).expect("the journal"), bytes);
+    fs::write(&path, b"something else\n").expect("another file");
+    assert_refuses_to_start(&path, &["no token file"]);
+}
+
+#[test]
+fn two_servers_do_not_use_one_file() {
+    let path = fresh("locked");
+    let server = start(&path);
+    server.admit("a");
+    assert_refuses_to_start(&path, &["in use by another server"]);
+    drop(server);
+    assert_eq!(start(&path).tokens().len(), 1);
+}
+
+#[test]
+fn a_token_file_without_a_token_server_is_an_error() {
+    let output = server::command(&["--token-file=/tmp/x"])
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Adds tokens until the file takes no more; then streams go on, the table is as it was, and later there is room again.
+fn fill_up(server: &Server, make_room: impl FnOnce()) {
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    let name = "x".repeat(200);
+    let mut count = 0;
+    let refused = loop {
+        let target = format!("/api/add-token?type=http&sessionid={name}{count}");
+        let answer = server.request("POST", &target);
+        if answer.status() != 201 {
+            break answer;
+        }
+        count += 1;
+        assert!(count < 10_000, "the disk does not fill up");
+    };
+    refused.assert_problem(507, &["token file", "nothing was changed"]);
+    assert_eq!(server.tokens().len(), count + 1);
+    source.send(b"still here");
+    assert_eq!(viewer.read(10), b"still here");
+    make_room();
+    let target = format!("/api/add-token?type=http&sessionid={name}{count}");
+    call(server, "POST", &target, 201);
+    assert_eq!(server.tokens().len(), count + 2);
+}
+
+#[test]
+fn a_file_that_cannot_grow_is_507_and_streams_go_on() {
+    let path = fresh("limit");
+    // What the kernel does at this limit, but for the signal, is what it does at the end of a disk.
+    let server = Server::start_after(
+        "trap '' XFSZ; ulimit -S -f 32",
+        &["--token-server=127.0.0.1/32", &option(&path)],
+    );
+    let pid = server.pid().to_string();
+    fill_up(&server, || {
+        let status = Command::new("prlimit")
+            .args(["--pid", &pid, "--fsize=unlimited"])
+            .status();
+        assert!(status.expect("prlimit runs").success());
+    });
+    let tokens = server.tokens();
+    drop(server);
+    assert_eq!(start(&path).tokens(), tokens);
+}
+
+#[test]
+#[ignore = "needs root, to mount a small file system"]
+fn a_full_disk_is_507_and_streams_go_on() {
+    let path = fresh("disk");
+    let folder = path.parent().expect("its folder").to_owned();
+    let mount = |arguments: &[&str]| {
+        let status = Command::new("mount").args(arguments).arg(&folder).status();
+        assert!(status.expect("mount runs").success());
+    };
+    mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"]);
+    let server = start(&path);
+    fs::write(folder.join("filler"), [0; 20 * 1024]).expect("room");
+    fill_up(&server, || {
+        fs::remove_file(folder.join("filler")).expect("it is there");
+    });
+    let tokens = server.tokens();
+    drop(server);
+    assert_eq!(start(&path).tokens(), tokens);
+    let _ = Command::new("umount").arg("-l").arg(&folder).status();
+}
