@@ -63,7 +63,12 @@ impl Frame {
             return Look::Nothing;
         }
         let Some(head) = head.first_chunk::<HEAD_BYTES>() else {
-            return Look::Needs(at + HEAD_BYTES);
+            let telling = if head.len() < 2 {
+                head.len() + 1
+            } else {
+                HEAD_BYTES
+            };
+            return Look::Needs(at + telling);
         };
         let frame = if head[1] & 0x06 == 0 {
             Frame::adts(head)
@@ -197,7 +202,12 @@ fn tag(bytes: &[u8]) -> Look<u64> {
     }
     let Some([_, _, _, major, minor, flags, size @ ..]) = bytes.first_chunk::<TAG_HEAD_BYTES>()
     else {
-        return Look::Needs(TAG_HEAD_BYTES);
+        let telling = if bytes.len() < 3 {
+            bytes.len() + 1
+        } else {
+            TAG_HEAD_BYTES
+        };
+        return Look::Needs(telling);
     };
     if *major == 0xFF || *minor == 0xFF || size.iter().any(|byte| *byte >= 0x80) {
         return Look::Nothing;

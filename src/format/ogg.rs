@@ -41,7 +41,12 @@ impl<'a> Page<'a> {
             return Look::Nothing;
         }
         let Some((head, rest)) = bytes.split_first_chunk::<PAGE_HEAD_BYTES>() else {
-            return Look::Needs(PAGE_HEAD_BYTES);
+            let telling = if bytes.len() < CAPTURE.len() {
+                bytes.len() + 1
+            } else {
+                PAGE_HEAD_BYTES
+            };
+            return Look::Needs(telling);
         };
         let [
             _,

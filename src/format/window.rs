@@ -10,7 +10,7 @@ use super::{Finding, LetGo};
 pub(super) enum Look<T> {
     Found(T),
     Nothing,
-    /// Cannot tell before there are so many bytes in all.
+    /// Cannot tell before there are so many bytes in all: with one less nothing can be told.
     Needs(usize),
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Step {
 /// Goes through a container from place to place.
 pub(super) trait Walker {
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
-    /// more than it asked for can be seen.
+    /// more than it asked for can be seen: so it asks for no more than the next byte that may tell.
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo>;
 }
 
