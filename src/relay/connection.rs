@@ -185,6 +185,11 @@ impl Connection {
         !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
     }
 
+    /// Whether all has been written that ever will be.
+    pub(super) fn output_is_over(&self) -> bool {
+        matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
+    }
+
     /// Whether a request is arriving: its time counts from its first byte, however it drips.
     pub(super) fn is_within_request(&self) -> bool {
         match &self.phase {

@@ -14,7 +14,7 @@ impl Relay {
     /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
     fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
         let limits = &self.settings.limits;
-        if connection.is_blocked && !matches!(connection.phase, Phase::Lingering(_)) {
+        if connection.is_blocked && !connection.output_is_over() {
             return Some((
                 connection.progress + limits.viewer_stall_time,
                 "took nothing for too long",
@@ -34,6 +34,8 @@ impl Relay {
                 "its request took too long",
             )),
             Phase::Source(source) => self.source_deadline(connection, source),
+            // Its last answer is on its way still.
+            Phase::Lingering(_) if !connection.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
             Phase::Awaiting(_) => Some((

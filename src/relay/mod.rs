@@ -163,7 +163,7 @@ impl Relay {
             timers: Timers::default(),
             freed_bytes: 0,
             pool: Pool {
-                bytes_left: settings.limits.buffers_bytes_max,
+                bytes_left: settings.limits.buffers_bytes_max as isize,
             },
             queue: VecDeque::new(),
             flowing: VecDeque::new(),
@@ -419,7 +419,8 @@ impl Relay {
             let Some(connection) = self.connections.get_mut(id) else {
                 return &[];
             };
-            if !connection.is_within_request() {
+            // Whoever lingers makes progress by taking its answer only.
+            if !connection.is_within_request() && !matches!(connection.phase, Phase::Lingering(_)) {
                 connection.progress = now;
             }
             let goes_on = match &mut connection.phase {
@@ -593,9 +594,17 @@ impl Relay {
             assert!(live.session == *session, "a session names another's stream");
             assert!(live.stream.end().is_none(), "a running stream has ended");
         }
+        let mut held_bytes = 0;
         for (_, live) in self.lives.iter() {
             live.stream.check();
+            held_bytes += live.stream.held_bytes() as isize;
         }
+        let bytes_max = self.settings.limits.buffers_bytes_max as isize;
+        assert_eq!(
+            self.pool.bytes_left + held_bytes,
+            bytes_max,
+            "the bytes of all buffers are counted wrong"
+        );
         let armed = self
             .connections
             .iter()

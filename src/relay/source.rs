@@ -181,12 +181,12 @@ impl Relay {
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
-        live.is_paused = !live.stream.wants_bytes() || is_held_back;
-        // A quarter of the buffer at once: what those who keep up have yet to get must not be overwritten.
+        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
+        live.is_paused = wanted_bytes == 0 || is_held_back;
         if live.is_paused {
             0
         } else {
-            SOURCE_READ_BYTES_MAX.min(self.settings.limits.stream.buffer_bytes / 4)
+            SOURCE_READ_BYTES_MAX.min(wanted_bytes)
         }
     }
 
@@ -406,9 +406,8 @@ impl Relay {
             self.counts.past.bytes_sent += figures.bytes_sent;
             self.counts.past.skips += figures.skips;
             self.counts.past_udp_bytes += live.outlet.bytes_sent;
-            let left_before = self.pool.bytes_left;
+            self.freed_bytes += live.stream.held_bytes();
             live.stream.release(&mut self.pool);
-            self.freed_bytes += self.pool.bytes_left.saturating_sub(left_before);
             if self.freed_bytes >= RETURN_BYTES {
                 self.freed_bytes = 0;
                 self.actions.push_back(Action::ReturnMemory);
@@ -427,7 +426,7 @@ impl Relay {
         if let Some(live) = self.lives.get_mut(id)
             && live.is_paused
             && !is_held_back
-            && live.stream.wants_bytes()
+            && live.stream.wanted_bytes(&self.pool) > 0
         {
             live.is_paused = false;
             if let Origin::Http(connection) = live.source {

@@ -163,8 +163,7 @@ impl Relay {
                 entry.status = Some(Status::Ok);
             }
         }
-        // What is promised must be in the buffer still when a viewer that fell out of it goes on after the end.
-        let turn_bytes = TURN_BYTES_MAX.min(self.settings.limits.stream.buffer_bytes / 4);
+        let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
         let owed = match &phase.framing {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose => 0,

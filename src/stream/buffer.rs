@@ -10,8 +10,8 @@ use crate::moment::Moment;
 /// The bytes that all streams together may still take for their blocks.
 #[derive(Debug)]
 pub struct Pool {
-    /// What is left of the bound.
-    pub bytes_left: usize,
+    /// What is left of the bound; below zero by the blocks that are granted whatever it says.
+    pub bytes_left: isize,
 }
 
 /// The newest bytes of one stream.
@@ -33,6 +33,8 @@ struct Block {
 /// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 const BLOCK_BYTES_MIN: usize = 4 * 1024;
+/// Granted whatever the pool says, or a stream could hold nothing at all.
+const BLOCKS_GRANTED: usize = 2;
 
 impl Buffer {
     /// A buffer that holds about `bytes_max` bytes and never more.
@@ -65,6 +67,18 @@ impl Buffer {
         self.blocks_max * self.block_bytes
     }
 
+    /// Whatever comes, so many of the newest bytes stay at hand.
+    pub fn kept_bytes(&self) -> usize {
+        (self.blocks.len().max(BLOCKS_GRANTED) - 1) * self.block_bytes
+    }
+
+    /// So many stay, as long as nobody else takes what is left in the pool.
+    pub fn keepable_bytes(&self, pool: &Pool) -> usize {
+        let blocks_left = usize::try_from(pool.bytes_left).unwrap_or(0) / self.block_bytes;
+        let blocks = self.blocks.len().saturating_add(blocks_left);
+        (blocks.clamp(BLOCKS_GRANTED, self.blocks_max) - 1) * self.block_bytes
+    }
+
     /// Whether the last block is full, or there is none.
     pub fn needs_block(&self) -> bool {
         self.blocks
@@ -74,9 +88,9 @@ impl Buffer {
 
     /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added instead.
     pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
-        let may_grow = self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes;
-        // Two blocks are granted whatever the pool says, or the stream could hold nothing at all.
-        if may_grow || self.blocks.len() < 2 {
+        let may_grow =
+            self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes as isize;
+        if may_grow || self.blocks.len() < BLOCKS_GRANTED {
             None
         } else {
             Some(self.oldest + self.block_bytes as u64)
@@ -85,7 +99,7 @@ impl Buffer {
 
     /// Adds an empty block, for bytes that arrive at `now`.
     pub fn grow(&mut self, pool: &mut Pool, now: Moment) {
-        pool.bytes_left = pool.bytes_left.saturating_sub(self.block_bytes);
+        pool.bytes_left -= self.block_bytes as isize;
         self.blocks.push_back(Block {
             bytes: Vec::with_capacity(self.block_bytes),
             began: now,
@@ -115,7 +129,7 @@ impl Buffer {
 
     /// Gives all blocks back.
     pub fn release(&mut self, pool: &mut Pool) {
-        pool.bytes_left += self.held_bytes();
+        pool.bytes_left += self.held_bytes() as isize;
         self.blocks.clear();
         self.oldest = self.newest;
     }

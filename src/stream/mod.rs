@@ -212,11 +212,20 @@ impl<C: Copy> Stream<C> {
         self.rate.count(bytes, now.since(self.started));
     }
 
-    /// Whether the source is to be read. Not while viewers whose sockets are open have yet to get half a buffer of what has
-    /// arrived: then it is this server that is slow, and nobody should lose bytes for that.
-    pub fn wants_bytes(&self) -> bool {
-        !self.lines.has_ready()
-            || self.buffer.newest() - self.pace_floor < self.buffer.bytes_max() as u64 / 2
+    /// How much of the source is to be read at once: no more than can be kept beside what viewers whose sockets are open have yet
+    /// to get. Nothing while that is half of what can be kept: then it is this server that is slow, and nobody should lose bytes
+    /// for that.
+    pub fn wanted_bytes(&self, pool: &Pool) -> usize {
+        let half = self.buffer.keepable_bytes(pool) / 2;
+        let is_slow =
+            self.lines.has_ready() && self.buffer.newest() - self.pace_floor >= half as u64;
+        if is_slow { 0 } else { half }
+    }
+
+    /// So many bytes at the most are to be promised to a viewer at once: should it fall out of the buffer and the stream end, they
+    /// are at hand still.
+    pub fn promise_bytes_max(&self) -> usize {
+        self.buffer.kept_bytes()
     }
 
     /// Takes what the source sent at `now`. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
@@ -240,6 +249,11 @@ impl<C: Copy> Stream<C> {
     pub fn finish(&mut self, end: End) {
         self.end.get_or_insert(end);
         self.wake();
+    }
+
+    /// Bytes that its buffer takes.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.held_bytes()
     }
 
     /// Gives the buffer back.
@@ -387,10 +401,8 @@ impl<C: Copy> Stream<C> {
         if !viewer.has_fallen() || !viewer.lead.rest().is_empty() {
             return;
         }
-        let offset_max = match self.end {
-            None => u64::MAX,
-            Some(_) => self.buffer.newest().saturating_sub(owed as u64),
-        };
+        // What is owed must be there, or the stream's end could come before it.
+        let offset_max = self.buffer.newest().saturating_sub(owed as u64);
         let back = Back {
             offset_max,
             moment_max: Moment::after_start(Duration::MAX),
@@ -408,10 +420,14 @@ impl<C: Copy> Stream<C> {
                 (live_edge.max(self.buffer.oldest()), Rc::from([]))
             }
         };
-        viewer.position = Position::At(cursor);
+        // The stream has ended, and what is owed goes further back than any join: it is made up of whole units.
+        let earlier = Some(cursor)
+            .filter(|cursor| *cursor > offset_max && self.end.is_some())
+            .and_then(|_| self.points.unit_before(offset_max));
+        viewer.position = Position::At(earlier.unwrap_or(cursor));
         viewer.lead = Lead::new(lead);
         viewer.header_seen = self.points.header_serial;
-        self.lag(id, cursor);
+        self.lag(id, earlier.unwrap_or(cursor));
     }
 
     /// The offset of a viewer's next byte, if that is the next it gets.
@@ -544,7 +560,7 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// More has arrived than those who keep up could be given, which [`Stream::wants_bytes`] warned of: all of them may fall out.
+    /// More has arrived than those who keep up could be given, which [`Stream::wanted_bytes`] warned of: all of them may fall out.
     fn watch_all_ready(&mut self) {
         let ready: Vec<_> = self
             .lines

@@ -163,6 +163,12 @@ impl Points {
         Some((join.start.offset, Rc::clone(lead)))
     }
 
+    /// The last place at or before `offset` where a viewer may be cut off.
+    pub fn unit_before(&self, offset: u64) -> Option<u64> {
+        let count = self.units.partition_point(|unit| *unit <= offset);
+        self.units.get(count.checked_sub(1)?).copied()
+    }
+
     /// The first place at or behind `cursor` where a viewer may be cut off. A join point is not always one: a viewer can begin in the
     /// middle of a Matroska Cluster in which another must not be stopped.
     pub fn unit_end(&self, cursor: u64) -> Option<u64> {

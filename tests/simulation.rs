@@ -1,0 +1,69 @@
+//! The whole core in a world that a seed decides: sources, viewers, callers and strangers on wires that split, block and break,
+//! and a clock that creeps and jumps.
+//!
+//! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so many of them (from
+//! `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients go on coming.
+
+#[path = "support/response.rs"]
+#[allow(dead_code)]
+mod response;
+
+mod simulation {
+    pub mod chance;
+    pub mod client;
+    pub mod knowledge;
+    pub mod media;
+    pub mod script;
+    pub mod wire;
+    pub mod world;
+}
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use simulation::knowledge::Tally;
+use simulation::world::World;
+
+const SEEDS: u64 = 30;
+const STEPS: usize = 300;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+    )
+}
+
+#[test]
+fn the_core_keeps_its_promises_in_any_world() {
+    let steps = variable("SIMULATION_STEPS").map_or(STEPS, |steps| steps as usize);
+    let seeds = match variable("SIMULATION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let from = variable("SIMULATION_FROM").unwrap_or(1);
+            from..from + variable("SIMULATION_SEEDS").unwrap_or(SEEDS)
+        }
+    };
+    let mut failed = Vec::new();
+    let mut tally = Tally::new();
+    for seed in seeds {
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            let mut world = World::new(seed);
+            world.run(steps);
+            world.tally().clone()
+        }));
+        match run {
+            Ok(of_seed) => {
+                for (what, count) in of_seed {
+                    *tally.entry(what).or_default() += count;
+                }
+            }
+            Err(_) => {
+                eprintln!("SIMULATION_SEED={seed} SIMULATION_STEPS={steps} failed");
+                failed.push(seed);
+            }
+        }
+    }
+    println!("{tally:#?}");
+    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+}

@@ -1,0 +1,563 @@
+//! A client: it sends its script at its own pace, reads at its own pace, and judges every answer.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use tollgate::relay::ConnectionId;
+
+use super::chance::Chance;
+use super::knowledge::{Knowledge, State, StreamNumber};
+use super::media::Track;
+use super::script::{Asked, Request, Script};
+use super::wire::{Socket, Wire};
+use crate::response::{Body, End, Head};
+
+/// How a client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Everything, always.
+    Prompt,
+    /// So many bytes a turn at the most.
+    Slow(usize),
+    /// It stops reading now and then, for so many turns at the most.
+    Stalling(usize),
+}
+
+/// What a client does when its script has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finale {
+    Stay,
+    Shut,
+    Reset,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Source,
+    Viewer,
+    Caller,
+    Other,
+}
+
+pub struct Client {
+    pub role: Role,
+    pub peer: SocketAddr,
+    pub connects_at: usize,
+    pub wire: Wire,
+    pub socket: Option<Socket>,
+    /// The id under which the server knew it.
+    pub id: Option<ConnectionId>,
+    pub has_come: bool,
+    pub is_over: bool,
+    habit: Habit,
+    finale: Finale,
+    pace: usize,
+    /// Chance in a hundred, each turn, that it breaks its connection.
+    resets_percent: usize,
+    stalled_turns: usize,
+    script: Vec<u8>,
+    sent: usize,
+    /// So much of it has been handed to the server.
+    handed: usize,
+    requests: VecDeque<Asking>,
+    answered: usize,
+    /// More requests that it makes when the one before is answered.
+    pub rounds: usize,
+    reading: Reading,
+    /// The server said that this answer was the last.
+    was_told_to_go: bool,
+    /// A write to it was not whole at some time.
+    pub was_blocked: bool,
+}
+
+struct Asking {
+    request: Request,
+    /// Set when the server has all of it.
+    track: Option<Track>,
+}
+
+enum Reading {
+    Head(Vec<u8>),
+    Body {
+        head: Head,
+        body: Body,
+        content: Vec<u8>,
+    },
+}
+
+/// How a client behaves.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    pub habit: Habit,
+    pub finale: Finale,
+    pub pace: usize,
+    pub resets_percent: usize,
+    pub down_capacity: usize,
+}
+
+impl Client {
+    pub fn new(role: Role, peer: SocketAddr, connects_at: usize, manner: Manner) -> Client {
+        Client {
+            role,
+            peer,
+            connects_at,
+            wire: Wire::new(64 * 1024, manner.down_capacity),
+            socket: None,
+            id: None,
+            has_come: false,
+            is_over: false,
+            habit: manner.habit,
+            finale: manner.finale,
+            pace: manner.pace,
+            resets_percent: manner.resets_percent,
+            stalled_turns: 0,
+            script: Vec::new(),
+            sent: 0,
+            handed: 0,
+            requests: VecDeque::new(),
+            answered: 0,
+            rounds: 0,
+            reading: Reading::Head(Vec::new()),
+            was_told_to_go: false,
+            was_blocked: false,
+        }
+    }
+
+    /// Stands in for one that is being asked.
+    pub fn placeholder(peer: SocketAddr) -> Client {
+        let manner = Manner {
+            habit: Habit::Prompt,
+            finale: Finale::Stay,
+            pace: 1,
+            resets_percent: 0,
+            down_capacity: 0,
+        };
+        Client::new(Role::Other, peer, usize::MAX, manner)
+    }
+
+    /// For who looks into a failure.
+    pub fn state(&self) -> String {
+        format!(
+            "{:?} {:?} {:?} {:?}: sent {} of {}, handed {}, answered {}, unread {}, waits for {:?}",
+            self.role,
+            self.peer,
+            self.habit,
+            self.finale,
+            self.sent,
+            self.script.len(),
+            self.handed,
+            self.answered,
+            self.wire.unread(),
+            self.requests.front().map(|asking| &asking.request)
+        )
+    }
+
+    /// Where what it is about to send begins, for those who say where in it something lies.
+    pub fn script_bytes(&self) -> usize {
+        self.script.len()
+    }
+
+    pub fn add(&mut self, script: Script) {
+        let from = self.script.len();
+        self.script.extend_from_slice(&script.bytes);
+        self.requests
+            .extend(script.requests.into_iter().map(|request| Asking {
+                request: Request {
+                    end: from + request.end,
+                    ..request
+                },
+                track: None,
+            }));
+    }
+
+    /// A source takes about so many turns for what it sends.
+    pub fn take_turns(&mut self, turns: usize) {
+        // Its pace is a magnitude, which is half of its end's on the average.
+        self.pace = (self.script.len() * 3 / turns).max(1);
+    }
+
+    /// It has an open connection, and nothing to wait for.
+    pub fn is_at_rest(&self) -> bool {
+        self.requests.is_empty() && self.sent == self.script.len() && !self.is_over
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.has_come && !self.is_over && !self.wire.is_closed()
+    }
+
+    /// Nothing of what it does or is told is left to happen without it being asked again.
+    pub fn is_idle(&self) -> bool {
+        !self.has_come
+            || self.is_over
+            || (self.wire.is_idle() && (self.sent == self.script.len() || self.wire.is_closed()))
+    }
+
+    /// It reads and sends as it should, so the server owes it whole answers.
+    fn is_exemplary(&self) -> bool {
+        self.habit == Habit::Prompt && !self.wire.is_reset() && self.finale == Finale::Stay
+    }
+
+    /// From now on it only does what ends its part: no stalls, no breaks.
+    pub fn calm_down(&mut self) {
+        self.stalled_turns = 0;
+        self.resets_percent = 0;
+        self.rounds = 0;
+        self.pace = self.pace.max(8 * 1024);
+        self.wire.down_capacity = self.wire.down_capacity.max(32 * 1024);
+        match self.habit {
+            Habit::Slow(bytes) => self.habit = Habit::Slow(bytes.max(32 * 1024)),
+            Habit::Stalling(_) => self.habit = Habit::Stalling(0),
+            Habit::Prompt => {}
+        }
+    }
+
+    pub fn leave(&mut self) {
+        self.finale = Finale::Shut;
+        self.wire.shut();
+    }
+
+    // ---- Its turn -------------------------------------------------------------------------------------------------------
+
+    pub fn act(&mut self, knowledge: &mut Knowledge, chance: &mut Chance) {
+        if !self.has_come || self.is_over {
+            return;
+        }
+        if self.resets_percent > 0 && chance.percent(self.resets_percent) {
+            self.wire.reset(chance.percent(50));
+        }
+        self.read(knowledge, chance);
+        self.send(chance);
+        if self.wire.has_ended() {
+            self.end(knowledge);
+        }
+    }
+
+    fn send(&mut self, chance: &mut Chance) {
+        let left = self.script.len() - self.sent;
+        if left > 0 {
+            let bytes = chance.magnitude(0..=self.pace).min(left);
+            self.sent += self.wire.send(&self.script[self.sent..self.sent + bytes]);
+        }
+        if self.sent < self.script.len() || self.rounds > 0 {
+            return;
+        }
+        match self.finale {
+            Finale::Stay => {}
+            Finale::Shut => {
+                if chance.percent(20) {
+                    self.wire.shut();
+                }
+            }
+            Finale::Reset => {
+                if chance.percent(10) {
+                    self.wire.reset(chance.percent(50));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, knowledge: &mut Knowledge, chance: &mut Chance) {
+        if self.stalled_turns > 0 {
+            self.stalled_turns -= 1;
+            return;
+        }
+        let bytes_max = match self.habit {
+            Habit::Prompt => usize::MAX,
+            Habit::Slow(bytes) => chance.magnitude(0..=bytes),
+            Habit::Stalling(turns) => {
+                if turns > 0 && chance.percent(4) {
+                    self.stalled_turns = chance.magnitude(1..=turns);
+                }
+                usize::MAX
+            }
+        };
+        let bytes = self.wire.receive(bytes_max);
+        self.understand(&bytes, knowledge);
+    }
+
+    /// So many more of its bytes have been handed to the server.
+    pub fn handed(&mut self, bytes: usize, knowledge: &mut Knowledge) {
+        self.handed += bytes;
+        for (index, asking) in self.requests.iter_mut().enumerate() {
+            match asking.request.asked {
+                Asked::Publish { stream, .. } => knowledge.handed(stream, self.handed),
+                Asked::Watch { session } if asking.track.is_none() => {
+                    if asking.request.end <= self.handed {
+                        let asked_at = knowledge
+                            .streams_of(session)
+                            .map(|stream| (stream, knowledge.newest(stream)))
+                            .collect();
+                        asking.track = Some(Track::new(session, asked_at, index == 0));
+                    }
+                }
+                Asked::Watch { .. } | Asked::Call(_) | Asked::Wrong | Asked::Garbage => {}
+            }
+        }
+    }
+
+    // ---- Its answers ----------------------------------------------------------------------------------------------------
+
+    fn understand(&mut self, mut bytes: &[u8], knowledge: &mut Knowledge) {
+        while !bytes.is_empty() {
+            match &mut self.reading {
+                Reading::Head(read) => {
+                    read.push(bytes[0]);
+                    bytes = &bytes[1..];
+                    if read.ends_with(b"\r\n\r\n") {
+                        let head = Head::parse(&std::mem::take(read));
+                        self.head(head, knowledge);
+                    }
+                }
+                Reading::Body { body, content, .. } => {
+                    let taken = body.read(bytes, content);
+                    assert!(taken > 0, "bytes behind the end of an answer");
+                    bytes = &bytes[taken..];
+                    self.content(knowledge);
+                }
+            }
+        }
+    }
+
+    fn head(&mut self, head: Head, knowledge: &mut Knowledge) {
+        let asking = self.requests.front();
+        assert!(
+            !self.was_told_to_go,
+            "{:?}: an answer after the last",
+            self.peer
+        );
+        let request = match asking {
+            Some(asking) => &asking.request,
+            None => panic!("{:?}: an answer to nothing: {head:?}", self.peer),
+        };
+        if head.status == 100 {
+            let is_expected = matches!(
+                request.asked,
+                Asked::Publish {
+                    expects_continue: true,
+                    ..
+                }
+            );
+            assert!(is_expected, "100 to a client that does not wait for it");
+            return;
+        }
+        let is_whole = self.handed >= request.end;
+        assert!(head.field("Date").is_some(), "no Date");
+        assert!(
+            head.status >= 400 || is_whole || matches!(request.asked, Asked::Garbage),
+            "{} to a request that has not been made yet: {request:?}",
+            head.status
+        );
+        self.check_status(request, head.status);
+        let body = Body::new(request.method, &head);
+        self.reading = Reading::Body {
+            head,
+            body,
+            content: Vec::new(),
+        };
+        self.content(knowledge);
+    }
+
+    fn check_status(&self, request: &Request, status: u16) {
+        // A limit, a time-out or the end of the server may refuse anything.
+        let always = [408, 429, 503];
+        let is_fine = match &request.asked {
+            Asked::Publish { .. } => [200, 400, 403, 409, 411].contains(&status),
+            Asked::Watch { .. } => [200, 403, 404, 406].contains(&status),
+            Asked::Call(statuses) => statuses.contains(&status) || [413, 431].contains(&status),
+            Asked::Wrong => (400..600).contains(&status),
+            Asked::Garbage => (200..600).contains(&status),
+        };
+        assert!(
+            is_fine || always.contains(&status),
+            "{:?}: {status} to {request:?}",
+            self.peer
+        );
+    }
+
+    /// More of a body has been read.
+    fn content(&mut self, knowledge: &mut Knowledge) {
+        let Reading::Body {
+            head,
+            body,
+            content,
+        } = &mut self.reading
+        else {
+            return;
+        };
+        let is_stream = is_stream(head);
+        if let Some(asking) = self.requests.front_mut()
+            && is_stream
+            && let Some(track) = &mut asking.track
+        {
+            track.take(content, knowledge);
+            content.clear();
+        }
+        if body.is_complete() {
+            self.answered(End::Complete, knowledge);
+        }
+    }
+
+    /// An answer is over.
+    fn answered(&mut self, end: End, knowledge: &mut Knowledge) {
+        let reading = std::mem::replace(&mut self.reading, Reading::Head(Vec::new()));
+        let (Reading::Body { head, content, .. }, Some(asking)) =
+            (reading, self.requests.pop_front())
+        else {
+            return;
+        };
+        self.answered += 1;
+        knowledge.count(format!("{} {} {end:?}", asking.request.name(), head.status));
+        self.was_told_to_go = head.closes();
+        match (&asking.request.asked, head.status) {
+            (Asked::Watch { .. }, 200) if asking.request.method == "GET" => {
+                self.check_watched(asking, end, knowledge);
+            }
+            (_, status) if status >= 400 => {
+                if let Asked::Publish { stream, .. } = asking.request.asked {
+                    knowledge.refused(stream);
+                }
+                if end == End::Complete && asking.request.method != "HEAD" {
+                    check_problem(&head, &content);
+                }
+            }
+            (
+                Asked::Publish {
+                    stream, is_whole, ..
+                },
+                _,
+            ) => {
+                assert!(*is_whole, "200 to a body that is not whole");
+                check_received(*stream, &content, knowledge);
+            }
+            _ => check_json(&head, &content, asking.request.method, end),
+        }
+        self.check_end(end, &head);
+    }
+
+    fn check_watched(&self, asking: Asking, end: End, knowledge: &mut Knowledge) {
+        let mut track = asking.track.expect("asked for");
+        track.finish(knowledge);
+        let Some(place) = track.place() else {
+            return;
+        };
+        knowledge.count("viewers with bytes");
+        knowledge.saw_gaps(place.stream, place.gaps);
+        assert!(
+            self.was_blocked || place.gaps == 0,
+            "{:?}: bytes were lost to a viewer that took them all: {place:?}",
+            self.peer
+        );
+        let is_clean_and_whole = match knowledge.state(place.stream) {
+            State::Ended(ended) => ended.is_clean && place.at == ended.bytes,
+            State::Announced | State::Refused | State::Running => false,
+        };
+        assert!(
+            end != End::Complete || is_clean_and_whole,
+            "{:?}: a clean end at {place:?} of {:?}",
+            self.peer,
+            knowledge.state(place.stream)
+        );
+        // Whoever reads all the time is given the rest, whatever it may have skipped before.
+        let is_owed = self.is_exemplary() && !knowledge.is_closing;
+        let was_given_all = match (end, knowledge.state(place.stream)) {
+            (End::Complete, _) => true,
+            (End::Close, State::Ended(ended)) => !ended.is_clean || place.at == ended.bytes,
+            (End::CutShort, State::Ended(ended)) => !ended.is_clean,
+            (_, State::Announced | State::Refused | State::Running) => true,
+        };
+        assert!(
+            was_given_all || !is_owed,
+            "{:?}: cut short at {place:?} of {:?}",
+            self.peer,
+            knowledge.state(place.stream)
+        );
+    }
+
+    /// How an answer that was not whole came to its end.
+    fn check_end(&self, end: End, head: &Head) {
+        let is_owed = self.is_exemplary() && !is_stream(head);
+        assert!(
+            end != End::CutShort || !is_owed,
+            "{:?}: an answer was cut short: {head:?}",
+            self.peer
+        );
+    }
+
+    /// The connection is over for it.
+    fn end(&mut self, knowledge: &mut Knowledge) {
+        self.is_over = true;
+        if let Reading::Body { body, .. } = &self.reading {
+            let end = if self.wire.is_reset() || self.wire.is_torn() {
+                End::CutShort
+            } else {
+                body.end()
+            };
+            self.answered(end, knowledge);
+        } else if let Reading::Head(read) = &self.reading {
+            // A HEAD that has not all arrived is not known to be one: that it took too long is said with a body.
+            let is_late_head = read.starts_with(b"{\"title\":\"Request Timeout\"");
+            assert!(
+                read.is_empty() || !self.is_exemplary() || is_late_head,
+                "a head was cut short: {:?}",
+                String::from_utf8_lossy(read)
+            );
+        }
+        // What it asked first, all of which the server had, was answered.
+        if let Some(asking) = self.requests.front()
+            && self.answered == 0
+            && self.is_exemplary()
+            && asking.request.end <= self.handed
+        {
+            let is_owed = matches!(asking.request.asked, Asked::Call(_) | Asked::Wrong);
+            assert!(
+                !is_owed,
+                "{:?}: no answer to {:?}",
+                self.peer, asking.request
+            );
+        }
+    }
+
+    /// Where it stands in a stream that it is being given, with everything before understood.
+    pub fn watches(&self) -> Option<(usize, &Track)> {
+        let Reading::Body { head, .. } = &self.reading else {
+            return None;
+        };
+        let asking = self.requests.front()?;
+        match asking.request.asked {
+            Asked::Watch { session } if is_stream(head) => Some((session, asking.track.as_ref()?)),
+            _ => None,
+        }
+    }
+
+    /// The first request that has not been answered, if the server has all of it.
+    pub fn waits_for(&self) -> Option<&Request> {
+        let asking = self.requests.front()?;
+        (asking.request.end <= self.handed).then_some(&asking.request)
+    }
+}
+
+fn is_stream(head: &Head) -> bool {
+    head.status == 200
+        && head.field("X-Content-Type-Options").is_some()
+        && head.field("Content-Length").is_none()
+}
+
+fn check_problem(head: &Head, content: &[u8]) {
+    assert_eq!(head.field("Content-Type"), Some("application/problem+json"));
+    let problem: serde_json::Value = serde_json::from_slice(content).expect("a body of JSON");
+    assert_eq!(problem["status"], head.status);
+}
+
+fn check_received(stream: StreamNumber, content: &[u8], knowledge: &Knowledge) {
+    let received: serde_json::Value = serde_json::from_slice(content).expect("a body of JSON");
+    assert_eq!(received["bytes_received"], knowledge.content_bytes(stream));
+    let session = &knowledge.sessions[knowledge.session_of(stream)];
+    assert_eq!(received["sessionid"], session.name.as_str());
+}
+
+fn check_json(head: &Head, content: &[u8], method: &str, end: End) {
+    let is_json = head.field("Content-Type") == Some("application/json");
+    if is_json && method != "HEAD" && end == End::Complete {
+        serde_json::from_slice::<serde_json::Value>(content).expect("a body of JSON");
+    }
+}

@@ -1,0 +1,271 @@
+//! Media whose bytes tell where they stand, and the reader that finds out what of it a viewer was given.
+
+use super::chance::Chance;
+use super::knowledge::{Knowledge, StreamNumber};
+
+/// So many bytes show a place beyond doubt.
+const WINDOW: usize = 24;
+/// Gaps that lie closer together than a window are looked for in so many bytes.
+const CLOSE_GAPS_BYTES: usize = 160;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What shows itself as text at once.
+    Text,
+    /// What might have been the middle of a transport stream, for its first few hundred bytes.
+    Binary,
+}
+
+/// Bytes that no container's magic matches, different in every stream, and nowhere in a stream the same over a whole window.
+pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
+    let mut content = Vec::with_capacity(bytes + 8);
+    while content.len() < bytes {
+        let drawn = chance.draw().to_le_bytes();
+        content.extend(drawn.map(|byte| match kind {
+            // None is the sync byte of a transport stream, or of a frame.
+            Kind::Text => b'H' + byte % 55,
+            Kind::Binary => 0x80 + byte % 127,
+        }));
+    }
+    content.truncate(bytes);
+    if let Some(first) = content.first_mut() {
+        *first = match kind {
+            Kind::Text => b'x',
+            Kind::Binary => 0x90,
+        };
+    }
+    content
+}
+
+/// With so many bytes a stream has shown what it is. Who comes before gets it from its first byte on.
+fn told_bytes(kind: Kind) -> u64 {
+    match kind {
+        Kind::Text => 16,
+        Kind::Binary => 3 * 188,
+    }
+}
+
+/// What a viewer has been given of a stream.
+pub struct Track {
+    session: usize,
+    /// How much of each stream of the session had arrived when the viewer asked.
+    asked_at: Vec<(StreamNumber, u64)>,
+    /// It was served at once, not after other requests of the same client.
+    is_exact: bool,
+    pending: Vec<u8>,
+    place: Option<Place>,
+}
+
+/// Where the viewer stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub stream: StreamNumber,
+    pub at: u64,
+    pub gaps: u64,
+}
+
+impl Track {
+    pub fn new(session: usize, asked_at: Vec<(StreamNumber, u64)>, is_exact: bool) -> Track {
+        Track {
+            session,
+            asked_at,
+            is_exact,
+            pending: Vec::new(),
+            place: None,
+        }
+    }
+
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    /// Whether every byte has been understood.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// What streams it may be that a viewer without a byte is waiting for: none has sent anything since it asked.
+    pub fn newest_when_asked(&self, stream: StreamNumber) -> u64 {
+        let asked = self.asked_at.iter().find(|(asked, _)| *asked == stream);
+        asked.map_or(0, |(_, newest)| *newest)
+    }
+
+    /// More has arrived.
+    pub fn take(&mut self, bytes: &[u8], knowledge: &Knowledge) {
+        self.pending.extend_from_slice(bytes);
+        self.follow(knowledge, false);
+    }
+
+    /// Nothing more comes.
+    pub fn finish(&mut self, knowledge: &Knowledge) {
+        self.follow(knowledge, true);
+    }
+
+    fn follow(&mut self, knowledge: &Knowledge, is_over: bool) {
+        loop {
+            if let Some(place) = &mut self.place {
+                let content = knowledge.arrived(place.stream);
+                let ahead = &content[(place.at as usize).min(content.len())..];
+                let same = self.pending.iter().zip(ahead).take_while(|(a, b)| a == b);
+                let same = same.count();
+                place.at += same as u64;
+                self.pending.drain(..same);
+            }
+            let at_hand = self.pending.len();
+            if at_hand == 0 || (at_hand < WINDOW && !is_over) {
+                return;
+            }
+            let found = match self.place {
+                None => self.begin(knowledge),
+                Some(place) => self.jump(knowledge, place),
+            };
+            if found.is_some() {
+                self.place = found;
+            } else if at_hand >= CLOSE_GAPS_BYTES + WINDOW || is_over {
+                self.piece_together(knowledge);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The first bytes tell which stream it is; they are where it was joined, unless it fell out before it was given any.
+    fn begin(&self, knowledge: &Knowledge) -> Option<Place> {
+        let needle = &self.pending[..self.pending.len().min(WINDOW)];
+        let mut fallen = None;
+        for stream in knowledge.streams_of(self.session) {
+            let content = knowledge.arrived(stream);
+            let at = self.start_in(knowledge, stream);
+            if content[at as usize..].starts_with(needle) {
+                return Some(Place {
+                    stream,
+                    at,
+                    gaps: 0,
+                });
+            }
+            fallen = fallen.or_else(|| {
+                find(content, at as usize, needle).map(|at| Place {
+                    stream,
+                    at,
+                    gaps: u64::from(self.is_exact),
+                })
+            });
+        }
+        fallen
+    }
+
+    /// Where in a stream it was joined, if it was that one.
+    fn start_in(&self, knowledge: &Knowledge, stream: StreamNumber) -> u64 {
+        let newest = self.newest_when_asked(stream);
+        let is_told = newest >= told_bytes(knowledge.kind(stream));
+        if is_told { newest } else { 0 }
+    }
+
+    /// After a gap the bytes go on at a later place.
+    fn jump(&self, knowledge: &Knowledge, place: Place) -> Option<Place> {
+        let needle = &self.pending[..self.pending.len().min(WINDOW)];
+        let at = find(
+            knowledge.arrived(place.stream),
+            place.at as usize + 1,
+            needle,
+        )?;
+        Some(Place {
+            at,
+            gaps: place.gaps + 1,
+            ..place
+        })
+    }
+
+    /// Gaps may lie so close together that what is between them does not show where it is from: then it must fit between what is
+    /// before and what is behind.
+    fn piece_together(&mut self, knowledge: &Knowledge) {
+        let candidates: Vec<Place> = match self.place {
+            Some(place) => vec![place],
+            None => knowledge
+                .streams_of(self.session)
+                .map(|stream| Place {
+                    stream,
+                    at: self.start_in(knowledge, stream),
+                    gaps: 0,
+                })
+                .collect(),
+        };
+        for place in candidates {
+            let content = knowledge.arrived(place.stream);
+            let from = place.at as usize + 1;
+            for behind in 1..=self.pending.len().min(CLOSE_GAPS_BYTES) {
+                let rest = &self.pending[behind..];
+                let needle = &rest[..rest.len().min(WINDOW)];
+                let Some(mut at) = find(content, from, needle) else {
+                    continue;
+                };
+                if needle.is_empty() {
+                    at = content.len() as u64;
+                }
+                let before = &self.pending[..behind];
+                let back = before
+                    .iter()
+                    .rev()
+                    .zip(content[from..at as usize].iter().rev());
+                let back = back.take_while(|(a, b)| a == b).count();
+                let start = at as usize - back;
+                if let Some(gaps) = fit(&before[..behind - back], &content[from..start]) {
+                    self.place = Some(Place {
+                        at: start as u64,
+                        gaps: place.gaps + gaps + 1,
+                        ..place
+                    });
+                    self.pending.drain(..behind - back);
+                    return;
+                }
+            }
+        }
+        panic!(
+            "a viewer was given bytes that its stream does not have there: {:?} of {:?}, {}",
+            self.place,
+            self.place.map(|place| knowledge.state(place.stream)),
+            self.whereabouts(knowledge)
+        );
+    }
+
+    /// Where the bytes come from that should not have come, for who looks into a failure.
+    fn whereabouts(&self, knowledge: &Knowledge) -> String {
+        let needle = &self.pending[..self.pending.len().min(WINDOW)];
+        let places: Vec<_> = knowledge
+            .streams_of(self.session)
+            .filter_map(|stream| Some((stream, find(knowledge.arrived(stream), 0, needle)?)))
+            .collect();
+        format!("{:?} is at {places:?}", String::from_utf8_lossy(needle))
+    }
+}
+
+/// In how many pieces `bytes` can be found in `content`, one behind the other.
+fn fit(mut bytes: &[u8], mut content: &[u8]) -> Option<u64> {
+    let mut pieces = 0;
+    while !bytes.is_empty() {
+        let (length, at) = (1..=bytes.len())
+            .rev()
+            .find_map(|length| Some((length, find(content, 0, &bytes[..length])?)))?;
+        bytes = &bytes[length..];
+        content = &content[at as usize + length..];
+        pieces += 1;
+    }
+    Some(pieces)
+}
+
+/// Where `needle` is found first in `content` from an offset on; nothing is found there at once.
+fn find(content: &[u8], from: usize, needle: &[u8]) -> Option<u64> {
+    let behind = content.get(from..)?;
+    let Some(first) = needle.first() else {
+        return Some(from as u64);
+    };
+    let mut at = 0;
+    while let Some(distance) = behind[at..].iter().position(|byte| byte == first) {
+        at += distance;
+        if behind[at..].starts_with(needle) {
+            return Some((from + at) as u64);
+        }
+        at += 1;
+    }
+    None
+}

@@ -1,0 +1,782 @@
+//! The world around the core: the shell's loop over wires instead of sockets, and a clock that chance winds on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tollgate::config::{AccessLog, Config};
+use tollgate::gate::Tokens;
+use tollgate::moment::Moment;
+use tollgate::relay::{
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, Relay, Settings, Ticket,
+};
+use tollgate::stream::Outcome;
+
+use super::chance::Chance;
+use super::client::{Client, Finale, Habit, Manner, Role};
+use super::knowledge::{Knowledge, Session, State, Tally};
+use super::script::{Asked, Script};
+use super::wire::{Edge, Incoming, Outgoing, Socket};
+
+/// What the shell reads at once, and how much it does in a turn.
+const READ_BUFFER_BYTES: usize = 256 * 1024;
+const WRITES_PER_TURN_MAX: usize = 256;
+/// How long the shell lets viewers drain at its end.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
+
+pub struct World {
+    chance: Chance,
+    config: Config,
+    now: Moment,
+    turns: usize,
+    relay: Relay,
+    clients: Vec<Client>,
+    by_id: BTreeMap<ConnectionId, usize>,
+    to_read: VecDeque<ConnectionId>,
+    knowledge: Knowledge,
+    errands: Vec<(usize, Ticket, Done)>,
+    /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
+    jumps_percent: usize,
+    is_calm: bool,
+    ends_at: Option<Moment>,
+}
+
+/// Options that are often run into.
+fn config(chance: &mut Chance) -> Config {
+    let mut config = Config::default();
+    let subnet = |text: &str| text.parse().expect("a subnet");
+    if chance.percent(70) {
+        config.gate.token_servers = vec![subnet("10.9.0.0/16")];
+    }
+    if chance.percent(10) {
+        config.gate.publish_from = vec![subnet("10.0.0.0/9")];
+    }
+    let limits = &mut config.limits;
+    limits.connections_max = Some(*chance.pick(&[3, 12, 30, 60, 500, 500]));
+    limits.connections_per_host_max = Some(*chance.pick(&[2, 8, 20, 100, 100]));
+    limits.streams_max = chance.within(1..=6);
+    limits.tokens_max = chance.magnitude(4..=1000);
+    limits.udp_clients_per_session_max = chance.within(2..=8);
+    limits.head_bytes_max = chance.magnitude(1024..=16 * 1024);
+    limits.log_lines_per_second_max = usize::MAX;
+    let times = &mut config.times;
+    times.head_time_max = chance.millis(100..=5000);
+    times.source_idle_time_max = chance.millis(500..=15_000);
+    times.body_rate_min = *chance.pick(&[0, 100, 10_000]);
+    times.viewer_stall_time_max = chance.millis(300..=10_000);
+    times.keep_alive_time_max = chance.millis(300..=10_000);
+    if chance.percent(30) {
+        times.wait_time = chance.millis(1..=3_000);
+    }
+    let buffers = &mut config.buffers;
+    buffers.stream_bytes_max = *chance.pick(&[64 * 1024, 64 * 1024, 100_000, 256 * 1024]);
+    buffers.total_bytes_max = buffers.stream_bytes_max * chance.within(1..=6);
+    buffers.join_back_bytes = *chance.pick(&[0, 0, 20_000]);
+    config.operation.close_delimited = chance.percent(8);
+    config.operation.takeover = chance.percent(30);
+    config.operation.access_log = chance.percent(20).then_some(AccessLog::Stdout);
+    config
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut chance = Chance::new(seed);
+        let config = config(&mut chance);
+        let mut relay = Relay::new(Settings::from_config(
+            &config,
+            1000,
+            1_800_000_000,
+            chance.draw(),
+        ));
+        if chance.percent(50) {
+            relay.restore(Tokens::new(relay.token_limits()));
+        }
+        if chance.percent(50) {
+            relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+        }
+        if std::env::var("SIMULATION_SEED").is_ok() {
+            println!(
+                "{:?}\n{:?}\n{:?}",
+                config.buffers, config.limits, config.times
+            );
+        }
+        let names = ["a", "b-2", "ц й/c", "d"];
+        let sessions = names.iter().map(|name| Session::new(name)).collect();
+        let knowledge = Knowledge::new(sessions, config.limits.streams_max);
+        let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
+        let mut world = World {
+            chance,
+            config,
+            now: Moment::START,
+            turns: 0,
+            relay,
+            clients: Vec::new(),
+            by_id: BTreeMap::new(),
+            to_read: VecDeque::new(),
+            knowledge,
+            errands: Vec::new(),
+            jumps_percent,
+            is_calm: false,
+            ends_at: None,
+        };
+        world.operator();
+        world
+    }
+
+    // ---- Who comes ------------------------------------------------------------------------------------------------------
+
+    fn peer(&mut self, role: Role) -> SocketAddr {
+        let port = 10_000 + self.clients.len() as u16;
+        let host = self.chance.within(1..=4) as u8;
+        let net = match role {
+            Role::Caller => [10, 9, 0, host],
+            Role::Source => [10, *self.chance.pick(&[0, 0, 0, 200]), 1, host],
+            Role::Viewer => [10, 0, 2, host],
+            Role::Other => [10, 0, 3, host],
+        };
+        SocketAddr::from((net, port))
+    }
+
+    /// The first client lets most sessions in.
+    fn operator(&mut self) {
+        let peer = self.peer(Role::Caller);
+        let manner = Manner {
+            habit: Habit::Prompt,
+            finale: Finale::Stay,
+            pace: 4096,
+            resets_percent: 0,
+            down_capacity: 64 * 1024,
+        };
+        let mut client = Client::new(Role::Caller, peer, 0, manner);
+        for session in 0..self.knowledge.sessions.len() {
+            if self.chance.percent(80) {
+                let mut script = Script::default();
+                script.grant(session, &self.knowledge);
+                client.add(script);
+            }
+        }
+        self.clients.push(client);
+    }
+
+    fn newcomer(&mut self) {
+        let role = *self.chance.pick(&[
+            Role::Source,
+            Role::Source,
+            Role::Viewer,
+            Role::Viewer,
+            Role::Viewer,
+            Role::Viewer,
+            Role::Viewer,
+            Role::Viewer,
+            Role::Caller,
+            Role::Other,
+        ]);
+        let peer = self.peer(role);
+        let chance = &mut self.chance;
+        let habit = match chance.within(0..=9) {
+            0..=4 => Habit::Prompt,
+            5..=6 => Habit::Slow(chance.magnitude(20..=10_000)),
+            _ => Habit::Stalling(chance.magnitude(2..=200)),
+        };
+        let manner = Manner {
+            habit,
+            finale: *chance.pick(&[
+                Finale::Stay,
+                Finale::Stay,
+                Finale::Stay,
+                Finale::Shut,
+                Finale::Reset,
+            ]),
+            pace: chance.magnitude(50..=100_000),
+            resets_percent: *chance.pick(&[0, 0, 0, 0, 1]),
+            down_capacity: chance.magnitude(300..=200_000),
+        };
+        let manner = match role {
+            Role::Viewer if chance.percent(70) => Manner {
+                finale: Finale::Stay,
+                ..manner
+            },
+            _ => manner,
+        };
+        let connects_at = self.turns + chance.magnitude(0..=20);
+        let mut client = Client::new(role, peer, connects_at, manner);
+        client.rounds = chance.within(0..=4);
+        self.request(&mut client);
+        if self.chance.percent(15) {
+            // It sends the next ones without waiting for answers.
+            for _ in 0..self.chance.magnitude(1..=30) {
+                self.request_ahead(&mut client);
+            }
+        }
+        self.clients.push(client);
+    }
+
+    /// A client's next request.
+    fn request(&mut self, client: &mut Client) {
+        let mut script = Script::default();
+        let sessions = 0..self.knowledge.sessions.len();
+        // Most sources come where there is none yet, most viewers where there is one.
+        let is_sought = |session: &usize| {
+            self.knowledge.running_in(*session).is_some() == (client.role == Role::Viewer)
+        };
+        let sought: Vec<usize> = sessions.clone().filter(is_sought).collect();
+        let session = if sought.is_empty() || self.chance.percent(15) {
+            self.chance.within(0..=sessions.end - 1)
+        } else {
+            *self.chance.pick(&sought)
+        };
+        match client.role {
+            Role::Source => {
+                script.publish(
+                    session,
+                    client.peer,
+                    client.script_bytes(),
+                    &mut self.knowledge,
+                    &mut self.chance,
+                );
+                if !script.is_whole() {
+                    client.rounds = 0;
+                }
+            }
+            Role::Viewer => script.watch(session, &self.knowledge, &mut self.chance),
+            Role::Caller => script.call(&self.knowledge, &mut self.chance),
+            Role::Other => {
+                client.rounds = 0;
+                match self.chance.within(0..=3) {
+                    0 => script.loris(&mut self.chance),
+                    1 => script.garbage(&mut self.chance),
+                    _ => script.wrong(&mut self.chance),
+                }
+            }
+        }
+        client.add(script);
+        if client.role == Role::Source {
+            client.take_turns(self.chance.magnitude(5..=400));
+        }
+    }
+
+    fn request_ahead(&mut self, client: &mut Client) {
+        let mut script = Script::default();
+        let session = self.chance.within(0..=self.knowledge.sessions.len() - 1);
+        match client.role {
+            Role::Viewer if self.chance.percent(30) => {
+                script.watch(session, &self.knowledge, &mut self.chance)
+            }
+            Role::Viewer | Role::Caller => script.call(&self.knowledge, &mut self.chance),
+            Role::Source | Role::Other => return,
+        }
+        client.add(script);
+    }
+
+    // ---- A turn ---------------------------------------------------------------------------------------------------------
+
+    /// The whole of a run: clients come and go, then all is let run out, and nothing may be left.
+    pub fn run(&mut self, steps: usize) {
+        for _ in 0..20 {
+            self.turn();
+        }
+        let arrivals_percent = self.chance.within(3..=40);
+        for _ in 0..steps {
+            if self.chance.percent(arrivals_percent) {
+                self.newcomer();
+            }
+            self.turn();
+            if self.chance.percent(1) && self.chance.percent(30) {
+                self.settle();
+                self.is_calm = false;
+            }
+        }
+        if self.chance.percent(15) {
+            self.shut_down();
+        } else {
+            self.run_out();
+        }
+        self.check_nothing_left();
+    }
+
+    fn turn(&mut self) {
+        self.turns += 1;
+        self.clients_act();
+        self.wind_on();
+        self.note();
+        self.accept();
+        self.read();
+        self.relay.expire(self.now);
+        self.relay.check();
+        self.write();
+        self.send();
+        self.act();
+        self.relay.turn_took(Duration::from_micros(50));
+        self.relay.check();
+        self.check_bounds();
+    }
+
+    fn clients_act(&mut self) {
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            client.act(&mut self.knowledge, &mut self.chance);
+            if client.is_open() && client.is_at_rest() && client.rounds > 0 && !self.is_calm {
+                client.rounds -= 1;
+                let peer = client.peer;
+                let placeholder = Client::placeholder(peer);
+                let mut client = std::mem::replace(&mut self.clients[index], placeholder);
+                self.request(&mut client);
+                self.clients[index] = client;
+            }
+        }
+    }
+
+    fn wind_on(&mut self) {
+        let wait = if self.is_calm {
+            Duration::from_micros(self.chance.within(0..=200) as u64)
+        } else if self.chance.percent(self.jumps_percent) {
+            match self.relay.next_deadline() {
+                Some(deadline) if self.chance.percent(70) => deadline.since(self.now),
+                _ => self.chance.millis(100..=10_000),
+            }
+        } else {
+            self.chance.millis(0..=20)
+        };
+        self.now = self.now + wait;
+    }
+
+    fn note(&mut self) {
+        // Events come in any order.
+        let first = self.chance.within(0..=self.clients.len() - 1);
+        for index in (first..self.clients.len()).chain(0..first) {
+            let client = &mut self.clients[index];
+            let is_spurious = !self.is_calm && self.chance.percent(1);
+            let Some(socket) = &mut client.socket else {
+                continue;
+            };
+            let id = socket.id;
+            let Some(edge) = client.wire.edge(is_spurious) else {
+                continue;
+            };
+            let Edge {
+                is_readable,
+                is_writable,
+                is_read_closed,
+                is_error,
+            } = edge;
+            if is_readable || is_read_closed || is_error {
+                socket.is_readable = true;
+                socket.is_ending |= is_read_closed || is_error;
+                socket.is_broken |= is_error;
+                self.queue_read(id);
+            }
+            if is_writable {
+                self.relay.unblocked(id);
+                self.relay.check();
+            }
+        }
+        let mut due = Vec::new();
+        let turns = self.turns;
+        self.errands.retain(|(turn, ticket, done)| {
+            if *turn <= turns {
+                due.push((*ticket, done.clone()));
+            }
+            *turn > turns
+        });
+        for (ticket, done) in due {
+            self.relay.helped(ticket, done, self.now);
+            self.relay.check();
+        }
+    }
+
+    fn queue_read(&mut self, id: ConnectionId) {
+        if let Some(socket) = self.socket(id)
+            && !socket.is_read_queued
+        {
+            socket.is_read_queued = true;
+            self.to_read.push_back(id);
+        }
+    }
+
+    fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
+        let index = *self.by_id.get(&id)?;
+        self.clients.get_mut(index)
+    }
+
+    fn socket(&mut self, id: ConnectionId) -> Option<&mut Socket> {
+        self.client(id)?.socket.as_mut()
+    }
+
+    fn accept(&mut self) {
+        if self.ends_at.is_some() {
+            return;
+        }
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            if client.has_come || client.connects_at > self.turns {
+                continue;
+            }
+            client.has_come = true;
+            match self.relay.accepted(client.peer, self.now) {
+                None => client.wire.close_by_server(&mut self.chance),
+                Some(id) => {
+                    let before = self.by_id.insert(id, index);
+                    assert_eq!(before, None, "an id that has been given out before");
+                    client.id = Some(id);
+                    client.socket = Some(Socket {
+                        id,
+                        is_readable: false,
+                        is_ending: false,
+                        is_broken: false,
+                        is_read_queued: false,
+                    });
+                }
+            }
+            self.relay.check();
+        }
+    }
+
+    fn read(&mut self) {
+        for _ in 0..self.to_read.len() {
+            let Some(id) = self.to_read.pop_front() else {
+                return;
+            };
+            let wanted = self.relay.appetite(id).min(READ_BUFFER_BYTES);
+            self.relay.check();
+            let now = self.now;
+            let Some(&index) = self.by_id.get(&id) else {
+                continue;
+            };
+            let client = &mut self.clients[index];
+            let Some(socket) = &mut client.socket else {
+                continue;
+            };
+            socket.is_read_queued = false;
+            if wanted == 0 && socket.is_broken {
+                self.relay.lost(id, now);
+                self.relay.check();
+                continue;
+            }
+            if wanted == 0 || !socket.is_readable {
+                continue;
+            }
+            match client.wire.read(wanted) {
+                Incoming::Bytes(bytes) => {
+                    socket.is_readable = bytes.len() == wanted || socket.is_ending;
+                    let reads_on = socket.is_readable;
+                    client.handed(bytes.len(), &mut self.knowledge);
+                    self.relay.received(id, &bytes, now);
+                    if reads_on {
+                        self.queue_read(id);
+                    }
+                }
+                Incoming::Nothing => socket.is_readable = false,
+                Incoming::End => self.relay.input_ended(id, now),
+                Incoming::Broken => self.relay.lost(id, now),
+            }
+            self.relay.check();
+        }
+    }
+
+    fn write(&mut self) {
+        let budget = if self.chance.percent(10) {
+            self.chance.within(0..=6)
+        } else {
+            WRITES_PER_TURN_MAX
+        };
+        for _ in 0..budget {
+            let Some(id) = self.relay.next_write() else {
+                return;
+            };
+            let index = *self
+                .by_id
+                .get(&id)
+                .expect("to be written to is who is known");
+            let client = &mut self.clients[index];
+            assert!(
+                client.socket.is_some(),
+                "to be written to is who is connected"
+            );
+            let gather = self.relay.output(id, self.now);
+            let lent = gather.bytes();
+            let outgoing = if lent == 0 {
+                Outgoing::Whole(0)
+            } else {
+                client.wire.write(&gather)
+            };
+            let (bytes, outcome) = match outgoing {
+                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
+                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
+                Outgoing::Broken => {
+                    self.relay.lost(id, self.now);
+                    self.relay.check();
+                    continue;
+                }
+            };
+            client.was_blocked |= outcome == Outcome::Blocked;
+            if bytes > 0 {
+                self.relay.sent(id, bytes, self.now);
+                self.relay.check();
+            }
+            self.relay.served(id, outcome, self.now);
+            self.relay.check();
+        }
+    }
+
+    fn send(&mut self) {
+        for _ in 0..WRITES_PER_TURN_MAX {
+            let Some(datagrams) = self.relay.next_datagrams(self.now) else {
+                return;
+            };
+            assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.relay.next_action() {
+            match action {
+                Action::Close(id) => {
+                    let chance = &mut self.chance;
+                    let index = *self.by_id.get(&id).expect("closed is who is known");
+                    let client = &mut self.clients[index];
+                    client.socket.take().expect("closed is who is connected");
+                    client.wire.close_by_server(chance);
+                }
+                Action::ShutdownWrite(id) => {
+                    let client = self.client(id).expect("shut is who is known");
+                    assert!(client.socket.is_some(), "shut is who is connected");
+                    client.wire.shut_by_server();
+                }
+                Action::ReadOn(id) => {
+                    let socket = self.socket(id).expect("read on is who is connected");
+                    if socket.is_readable {
+                        self.queue_read(id);
+                    }
+                }
+                Action::Help(ticket, job) => self.help(ticket, &job),
+                Action::ReturnMemory => {}
+                Action::Log(line) => self.knowledge.read_log(&line),
+                Action::LogAccess(line) => assert!(!line.contains('\n'), "{line:?}"),
+            }
+        }
+        self.relay.check();
+    }
+
+    fn help(&mut self, ticket: Ticket, job: &Job) {
+        let names = match job {
+            Job::Resolve(names) => names,
+            Job::Append(line) => return self.append(ticket, line),
+        };
+        let chance = &mut self.chance;
+        let turn = self.turns + chance.magnitude(1..=60);
+        let results = names
+            .iter()
+            .map(|(_, port)| match chance.within(0..=5) {
+                0 => Err("there is no such name".to_owned()),
+                1 => Ok(Vec::new()),
+                2 => Ok(vec![
+                    SocketAddr::from(([10, 7, 2, 1], *port)),
+                    SocketAddr::from(([10, 7, 2, 2], *port)),
+                ]),
+                _ => Ok(vec![SocketAddr::from(([10, 7, 2, 3], *port))]),
+            })
+            .collect();
+        match chance.within(0..=9) {
+            0 => self.relay.not_helped(ticket, self.now),
+            1 => {}
+            _ => self.errands.push((turn, ticket, Done::Resolved(results))),
+        }
+    }
+
+    /// The disk takes a line sooner or later, or does not.
+    fn append(&mut self, ticket: Ticket, line: &[u8]) {
+        assert!(line.ends_with(b"\n"));
+        let chance = &mut self.chance;
+        let turn = self.turns + chance.magnitude(1..=60);
+        match chance.within(0..=9) {
+            0 => self.relay.not_helped(ticket, self.now),
+            1 => {
+                let full = Done::Appended(Err("no space is left".to_owned()));
+                self.errands.push((turn, ticket, full));
+            }
+            _ => self.errands.push((turn, ticket, Done::Appended(Ok(())))),
+        }
+    }
+
+    /// What has happened, and how often.
+    pub fn tally(&self) -> &Tally {
+        &self.knowledge.tally
+    }
+
+    // ---- The end --------------------------------------------------------------------------------------------------------
+
+    /// Lets everything that is under way arrive, and sees that all have what they should.
+    fn settle(&mut self) {
+        self.is_calm = true;
+        for client in &mut self.clients {
+            client.calm_down();
+        }
+        let mut quiet_turns = 0;
+        for _ in 0..20_000 {
+            let is_quiet = self.to_read.is_empty()
+                && !self.relay.has_writes()
+                && self.clients.iter().all(Client::is_idle);
+            quiet_turns = if is_quiet { quiet_turns + 1 } else { 0 };
+            if quiet_turns > 70 {
+                return self.check_settled();
+            }
+            self.turn();
+        }
+        let busy: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|client| !client.is_idle())
+            .map(Client::state)
+            .collect();
+        panic!(
+            "it does not come to rest: {} to read, writes: {}, {busy:#?}",
+            self.to_read.len(),
+            self.relay.has_writes()
+        );
+    }
+
+    fn check_settled(&self) {
+        for client in self.clients.iter().filter(|client| client.is_open()) {
+            if let Some((session, track)) = client.watches() {
+                assert!(
+                    track.is_settled() || track.place().is_none(),
+                    "{:?}: bytes of nowhere",
+                    client.peer
+                );
+                if let Some(place) = track.place() {
+                    let newest = self.knowledge.newest(place.stream);
+                    assert_eq!(
+                        place.at, newest,
+                        "{:?} is left behind: {place:?}",
+                        client.peer
+                    );
+                    let is_running = self.knowledge.state(place.stream) == State::Running;
+                    assert!(is_running, "{:?} is not told of the end", client.peer);
+                } else {
+                    let stream = self.knowledge.running_in(session);
+                    assert!(
+                        stream.is_some(),
+                        "{:?} watches what does not run",
+                        client.peer
+                    );
+                }
+            } else if let Some(request) = client.waits_for() {
+                let may_wait = match &request.asked {
+                    Asked::Publish { is_whole, .. } => !is_whole,
+                    // Its stream has not shown what it is, or a name is being looked up.
+                    Asked::Watch { .. } => true,
+                    Asked::Call(_) => request.is_with_names(),
+                    Asked::Wrong => false,
+                    Asked::Garbage => true,
+                };
+                assert!(may_wait, "{:?} waits in vain: {request:?}", client.peer);
+            }
+        }
+    }
+
+    fn run_out(&mut self) {
+        self.settle();
+        for client in &mut self.clients {
+            if client.has_come && !client.is_over {
+                client.leave();
+            }
+        }
+        self.clients.retain(|client| client.has_come);
+        self.reindex();
+        self.settle();
+        self.wait_until(|world| world.relay.is_empty() && world.relay.next_deadline().is_none());
+        self.turn();
+    }
+
+    fn reindex(&mut self) {
+        self.by_id = self
+            .clients
+            .iter()
+            .enumerate()
+            .filter_map(|(index, client)| Some((client.id?, index)))
+            .collect();
+    }
+
+    /// Jumps from deadline to deadline.
+    fn wait_until(&mut self, is_done: impl Fn(&World) -> bool) {
+        for _ in 0..5_000 {
+            if is_done(self) {
+                return;
+            }
+            if !self.relay.has_writes()
+                && self.to_read.is_empty()
+                && let Some(deadline) = self.relay.next_deadline()
+            {
+                self.now = self.now.max(deadline);
+            }
+            self.turn();
+        }
+        let open: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|client| client.socket.is_some())
+            .map(Client::state)
+            .collect();
+        panic!(
+            "it does not end: next deadline {:?}, now {:?}, {open:#?}",
+            self.relay.next_deadline(),
+            self.now
+        );
+    }
+
+    fn shut_down(&mut self) {
+        self.knowledge.is_closing = true;
+        self.relay.shut_down(self.now);
+        self.relay.check();
+        let end = self.now + SHUTDOWN_TIME;
+        self.ends_at = Some(end);
+        while self.now < end && !self.relay.is_empty() {
+            self.turn();
+        }
+        for client in &mut self.clients {
+            client.calm_down();
+        }
+        // The shell goes now. Whoever is left sees its connection closed; the core forgets them when told.
+        let left: Vec<ConnectionId> = self
+            .clients
+            .iter()
+            .filter_map(|client| Some(client.socket.as_ref()?.id))
+            .collect();
+        for id in left {
+            self.relay.lost(id, self.now);
+            self.relay.check();
+        }
+        self.clients.retain(|client| client.has_come);
+        self.reindex();
+        self.wait_until(|world| world.relay.is_empty() && world.relay.next_deadline().is_none());
+        self.turn();
+    }
+
+    fn check_bounds(&self) {
+        let open = self
+            .clients
+            .iter()
+            .filter(|client| client.socket.is_some())
+            .count();
+        let connections_max = self.config.limits.connections_max.unwrap_or(1000);
+        assert!(
+            open <= connections_max + CONNECTIONS_BEYOND_MAX,
+            "{open} connections, {connections_max} may be"
+        );
+    }
+
+    fn check_nothing_left(&mut self) {
+        for client in &mut self.clients {
+            client.calm_down();
+        }
+        self.clients_act();
+        self.clients_act();
+        assert!(self.relay.is_empty(), "connections are left");
+        assert!(!self.relay.has_writes(), "writes are left");
+        assert_eq!(self.relay.next_write(), None, "writes are left");
+        assert_eq!(self.relay.next_action(), None, "actions are left");
+        assert_eq!(self.relay.next_deadline(), None, "deadlines are left");
+        self.knowledge.check_none_runs();
+        self.knowledge.check_gaps();
+    }
+}
