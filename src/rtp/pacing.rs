@@ -2,7 +2,7 @@
 //!
 //! The bytes stay where they are; this only reads the clock references out of them as they arrive, and answers up to which offset
 //! they may be sent. A body that comes faster than real time is let out at the pace of its clock; one that comes in real time is
-//! not held back by more than about one interval between references; without a clock, bytes are due when they arrive.
+//! spread over about one interval between references, so that a key frame is no burst; without a clock, bytes are due when they arrive.
 //!
 //! `sent <= due <= arrived`, and the marks ascend in offset and in time.
 
@@ -18,6 +18,14 @@ const TICKS_PER_SECOND: u64 = 27_000_000;
 const TICKS_WRAP: u64 = (1 << 33) * 300;
 /// References that lie further apart, or go back, are a jump: the clock starts anew there.
 const JUMP_TICKS: u64 = TICKS_PER_SECOND;
+/// PIDs have a reference every 100 ms (section 2.7.2). When another has had them for so long and ours none, the clock has moved.
+const MOVED_TICKS: u64 = TICKS_PER_SECOND / 2;
+/// Bytes behind the last reference are spread over no more than this.
+const SPREAD_MAX: Duration = Duration::from_millis(100);
+/// A source that is so far ahead may have a faster clock than ours: then time goes faster by one part in 5,000, which is more than two
+/// clocks are apart, and less than a receiver notices.
+const AHEAD: Duration = Duration::from_millis(250);
+const HASTE: u32 = 5_000;
 /// What is let out together: nobody receives a whole key frame in one burst.
 const GROUP: Duration = Duration::from_millis(10);
 /// How far a source may be behind its own clock before the clock is set anew. Less than this it catches up.
@@ -32,8 +40,10 @@ const MARKS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Pacing {
     aligner: Aligner,
-    /// The PID whose references count: the first that had one, until it falls silent.
+    /// The PID whose references count: the first that had one, until it falls silent or another takes its place.
     clock_pid: Option<u16>,
+    /// Another PID's references since the last of ours: its PID, and the ticks of the first.
+    other_clock: Option<(u16, u64)>,
     newest_ticks: u64,
     /// Time on the stream's own time line, which goes on over wraps and jumps.
     newest_time: Duration,
@@ -122,9 +132,13 @@ impl Pacing {
     }
 
     fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Moment) {
-        if *self.clock_pid.get_or_insert(pid) != pid {
+        let is_ours = *self.clock_pid.get_or_insert(pid) == pid;
+        if !is_ours && !self.has_moved(pid, ticks) {
             return;
         }
+        self.clock_pid = Some(pid);
+        self.other_clock = None;
+        let is_discontinuous = is_discontinuous || !is_ours;
         let passed = (ticks + TICKS_WRAP - self.newest_ticks) % TICKS_WRAP;
         let is_first = self.marks.is_empty() && self.passed.is_none();
         // Over a jump no time passes that anybody knows of.
@@ -132,6 +146,11 @@ impl Pacing {
         if goes_on {
             let interval = Duration::from_nanos(passed * 1000 / (TICKS_PER_SECOND / 1_000_000));
             self.newest_time += interval;
+            if let Some(zero) = &mut self.zero
+                && zero.moment_of(self.newest_time) > now + AHEAD
+            {
+                zero.time += interval / HASTE;
+            }
             let before = self.marks.back().or(self.passed.as_ref());
             self.interval = (
                 interval,
@@ -156,6 +175,21 @@ impl Pacing {
         // A source that is late by its own clock goes on from here; it does not burst to catch up.
         if self.zero.as_ref().is_none_or(is_late) && self.marks.len() == 1 {
             self.zero = Some(Zero { time, moment: now });
+        }
+    }
+
+    /// Whether another PID's references have taken the place of ours.
+    fn has_moved(&mut self, pid: u16, ticks: u64) -> bool {
+        match self.other_clock {
+            Some((other, first)) if other == pid => {
+                (ticks + TICKS_WRAP - first) % TICKS_WRAP >= MOVED_TICKS
+            }
+            // A third one does not make it begin anew.
+            Some(_) => false,
+            None => {
+                self.other_clock = Some((pid, ticks));
+                false
+            }
         }
     }
 
@@ -196,15 +230,28 @@ impl Pacing {
             (Some(passed), Some(next)) => between(passed, *next, time),
             // Ahead of the first reference: it leads up to that.
             (None, Some(next)) => next.offset,
-            // Behind the last: its interval is not known yet, and a live source is not to be held back for it.
-            (_, None) => self.arrived,
+            (Some(last), None) => self.behind_last(last, now),
+            (None, None) => self.arrived,
         }
+    }
+
+    /// Where the next reference is not known yet, bytes are due evenly over as long as the interval before, from when the last one was
+    /// heard: more than they would have to wait if it were, and never for long.
+    fn behind_last(&self, last: Mark, now: Moment) -> u64 {
+        let spread = self.interval.0.min(SPREAD_MAX);
+        let next = Mark {
+            offset: self.arrived,
+            time: last.time + spread,
+        };
+        between(last, next, last.time + now.since(self.heard_at))
     }
 
     /// When more will be due, if nothing arrives; `None` if everything is.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let zero = self.zero?;
-        let next = self.marks.front()?;
+        let Some(next) = self.marks.front() else {
+            return (self.due < self.arrived).then(|| now + GROUP);
+        };
         let at = zero.moment_of(next.time);
         Some(if self.passed.is_some() {
             at.min(now + GROUP)
@@ -349,5 +396,91 @@ mod tests {
             pacing.due(at(second * 1_100));
         }
         assert_eq!(pacing.due(at(4_000)), 50_100 + bytes.len() as u64 + 3_000);
+    }
+
+    /// The packets of `stream`, but each that has a reference has it under another PID.
+    fn under(pid: u8, mut bytes: Vec<u8>) -> Vec<u8> {
+        for packet in bytes.chunks_mut(PACKET_BYTES) {
+            packet[2] = pid;
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_clock_that_moves_to_another_pid_goes_on_from_where_it_is() {
+        let mut bytes = stream(50, 40, 0);
+        bytes.extend(under(1, stream(150, 40, 27_000_000 * 77)));
+        let (milliseconds, _) = let_out(&bytes);
+        // But for what shows that it has moved.
+        assert!((7_300..=8_000).contains(&milliseconds), "{milliseconds} ms");
+    }
+
+    #[test]
+    fn a_second_clock_in_the_same_stream_is_none_of_ours() {
+        let mine = stream(100, 40, 0);
+        let other = under(1, stream(100, 40, 27_000_000 * 500));
+        let packets = mine.chunks(PACKET_BYTES).zip(other.chunks(PACKET_BYTES));
+        let bytes: Vec<u8> = packets.flat_map(|(one, two)| [one, two].concat()).collect();
+        let (milliseconds, _) = let_out(&bytes);
+        assert!((3_990..=4_010).contains(&milliseconds), "{milliseconds} ms");
+    }
+
+    /// A key frame of 150 kB that arrives at once, on time or late, is spread over an interval.
+    #[test]
+    fn a_live_key_frame_is_no_burst() {
+        for late in [0, 30, 150] {
+            let mut pacing = Pacing::new(0);
+            let quiet = stream(25, 40, 0);
+            for (number, piece) in quiet.chunks(PACKET_BYTES * 10).enumerate() {
+                pacing.feed(piece, at(number as u64 * 40));
+                pacing.due(at(number as u64 * 40 + 39));
+            }
+            let mut key_frame = stream(1, 40, 27_000 * 40 * 25);
+            key_frame.extend(
+                [[SYNC_BYTE, 1, 0, 0x10].as_slice(), &[0xff; 184]]
+                    .concat()
+                    .repeat(790),
+            );
+            let mut now = at(1_000 + late);
+            pacing.feed(&key_frame, now);
+            let (mut sent, mut largest, begun) = (pacing.due, 0, now);
+            while sent < (quiet.len() + key_frame.len()) as u64 {
+                let due = pacing.due(now);
+                largest = largest.max(due - sent);
+                sent = due;
+                now = pacing.deadline(now).unwrap_or(now + GROUP);
+            }
+            assert!(
+                largest < key_frame.len() as u64 / 3,
+                "{largest} bytes at once, {late} ms late"
+            );
+            assert!(
+                now.since(begun) < Duration::from_millis(100),
+                "{late} ms late"
+            );
+        }
+    }
+
+    /// Over two hours of clocks that are 100 parts in a million apart, what is held back does not grow.
+    #[test]
+    fn a_faster_clock_is_followed() {
+        for parts in [-100_i64, 100] {
+            let mut pacing = Pacing::new(0);
+            let mut largest = 0;
+            for number in 0..72_000_u64 {
+                let mut bytes = stream(1, 0, number * 100 * 27_000 % TICKS_WRAP);
+                bytes.truncate(PACKET_BYTES);
+                let microseconds = number as i64 * 100_000;
+                let arrives = microseconds - microseconds / 1_000_000 * parts;
+                let now = Moment::after_start(Duration::from_micros(1_000_000 + arrives as u64));
+                pacing.feed(&bytes, now);
+                let held = pacing.arrived - pacing.due(now + Duration::from_millis(99));
+                largest = largest.max(held / bytes.len() as u64);
+            }
+            assert!(
+                largest <= 4,
+                "{largest} intervals are held back at {parts} ppm"
+            );
+        }
     }
 }

@@ -12,6 +12,8 @@ pub struct Reorder {
     next: Option<u64>,
     /// Packets that came early, by their extended numbers: all are greater than `next`.
     early: BTreeMap<u64, Early>,
+    /// Since when `next` has been missing, while anything is early.
+    gap_since: Option<Moment>,
     /// What can be handed on.
     ready: VecDeque<Vec<u8>>,
     /// Packets that came too late, or twice.
@@ -43,6 +45,7 @@ impl Reorder {
             self.next = Some(next + 1);
             return Some(payload);
         }
+        self.gap_since.get_or_insert(now);
         self.early.insert(
             number,
             Early {
@@ -68,10 +71,7 @@ impl Reorder {
 
     /// When the oldest gap is given up.
     pub fn deadline(&self) -> Option<Moment> {
-        // The first one behind the gap is not always the first that arrived, but the difference is within the wait.
-        self.early
-            .first_key_value()
-            .map(|(_, early)| early.arrived + WAIT)
+        self.gap_since.map(|since| since + WAIT)
     }
 
     /// Packets that came too late or twice.
@@ -97,6 +97,8 @@ impl Reorder {
         {
             self.ready.push_back(entry.remove().payload);
             self.next = Some(next + 1);
+            // The next gap has been one since something behind it came.
+            self.gap_since = self.early.values().next().map(|early| early.arrived);
         }
     }
 }
@@ -146,6 +148,22 @@ mod tests {
         assert_eq!(reorder.lost(), 2);
         assert_eq!(reorder.insert(3, b"3", at(61)), None);
         assert_eq!(reorder.insert(5, b"5", at(61)), Some(&b"5"[..]));
+    }
+
+    /// Packets that come in backwards do not keep a gap open, each by itself.
+    #[test]
+    fn a_gap_is_given_up_in_time_whatever_comes_meanwhile() {
+        let mut reorder = Reorder::default();
+        reorder.insert(1, b"1", at(0));
+        for late in 0..20 {
+            reorder.insert(100 - late, b"x", at(10 + 10 * late));
+            let expected = if late < 5 { 0 } else { 1 };
+            let waited = reorder.next(at(10 + 10 * late)).is_some();
+            assert_eq!(usize::from(waited), expected, "{late}");
+            if waited {
+                return;
+            }
+        }
     }
 
     #[test]

@@ -32,16 +32,23 @@ struct Tables {
     association: Assembler,
     /// The newest PAT: its section and its packets.
     pat: (Vec<u8>, Vec<u8>),
-    programs: Vec<Program>,
+    maps: Vec<Maps>,
     /// What decides where decoding can begin.
     track: Option<Track>,
 }
 
-/// A program whose map the PAT names.
+/// A PID that carries the maps of one program, seldom of several.
 #[derive(Debug, Default)]
-struct Program {
+struct Maps {
     pid: u16,
     assembler: Assembler,
+    programs: Vec<Program>,
+}
+
+/// A program that the PAT names, and the section and the packets of its newest PMT.
+#[derive(Debug, Default)]
+struct Program {
+    number: u16,
     pmt: (Vec<u8>, Vec<u8>),
 }
 
@@ -124,12 +131,8 @@ impl Tables {
             self.association
                 .feed(packet, |section| sections.push(section));
         } else {
-            let program = self
-                .programs
-                .iter_mut()
-                .find(|program| program.pid == pid)?;
-            program
-                .assembler
+            let maps = self.maps.iter_mut().find(|maps| maps.pid == pid)?;
+            maps.assembler
                 .feed(packet, |section| sections.push(section));
         }
         let mut has_changed = false;
@@ -155,41 +158,67 @@ impl Tables {
         if self.pat.0 == section.bytes {
             return false;
         }
-        let mut programs: Vec<Program> = Vec::new();
-        for pid in tables::program_map_pids(body).take(PROGRAMS_MAX) {
-            if programs.iter().all(|program| program.pid != pid) {
-                let known = self.programs.iter().position(|program| program.pid == pid);
-                programs.push(known.map_or_else(
-                    || Program {
-                        pid,
-                        ..Program::default()
-                    },
-                    |index| self.programs.swap_remove(index),
-                ));
+        let mut all: Vec<Maps> = Vec::new();
+        for (number, pid) in tables::program_maps(body).take(PROGRAMS_MAX) {
+            let index = all.iter().position(|maps| maps.pid == pid);
+            let index = index.unwrap_or_else(|| {
+                all.push(self.take_maps(pid));
+                all.len() - 1
+            });
+            let programs = &mut all[index].programs;
+            if programs.iter().all(|program| program.number != number) {
+                programs.push(Program {
+                    number,
+                    ..Program::default()
+                });
             }
         }
-        self.programs = programs;
+        // What the PAT does not name any more is gone.
+        for maps in &mut all {
+            let is_named = |program: &Program| {
+                tables::program_maps(body).any(|named| named == (program.number, maps.pid))
+            };
+            maps.programs.retain(is_named);
+        }
+        self.maps = all;
         self.pat = (section.bytes, section.packets);
         true
     }
 
+    /// What is known of a PID's maps.
+    fn take_maps(&mut self, pid: u16) -> Maps {
+        let known = self.maps.iter().position(|maps| maps.pid == pid);
+        known.map_or_else(
+            || Maps {
+                pid,
+                ..Maps::default()
+            },
+            |index| self.maps.swap_remove(index),
+        )
+    }
+
     fn take_pmt(&mut self, pid: u16, section: Section) -> bool {
-        let is_map = tables::body(&section.bytes, 2).is_some();
-        let Some(program) = self.programs.iter_mut().find(|program| program.pid == pid) else {
+        let maps = self.maps.iter_mut().filter(|maps| maps.pid == pid);
+        let mut programs = maps.flat_map(|maps| &mut maps.programs);
+        let number = tables::program_number(&section.bytes);
+        let Some(program) = programs.find(|program| Some(program.number) == number) else {
             return false;
         };
-        if !is_map || program.pmt.0 == section.bytes {
+        if tables::body(&section.bytes, 2).is_none() || program.pmt.0 == section.bytes {
             return false;
         }
         program.pmt = (section.bytes, section.packets);
         true
     }
 
+    fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.maps.iter().flat_map(|maps| &maps.programs)
+    }
+
     /// The first video stream of the first program that has one, else the first of sound.
     fn choose_track(&self) -> Option<Track> {
         let bodies = self
-            .programs
-            .iter()
+            .programs()
             .filter_map(|program| tables::body(&program.pmt.0, 2));
         let streams: Vec<(u8, u16)> = bodies.flat_map(tables::elementary_streams).collect();
         let video = streams
@@ -200,9 +229,12 @@ impl Tables {
 
     fn header(&self) -> Vec<u8> {
         let mut header = self.pat.1.clone();
-        for program in &self.programs {
+        for program in self.programs() {
             header.extend_from_slice(&program.pmt.1);
         }
         header
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,11 +88,23 @@ pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     head_and_rest.1.get(..head_and_rest.1.len().checked_sub(4)?)
 }
 
-/// The PIDs of the PMTs that a PAT names; the network's own is none.
-pub(super) fn program_map_pids(pat: &[u8]) -> impl Iterator<Item = u16> {
+/// The programs that a PAT names, each with the PID of its PMT; the network's own is none.
+pub(super) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
     pat.chunks_exact(4)
-        .filter(|entry| entry[..2] != [0, 0])
-        .map(|entry| pid(entry[2], entry[3]))
+        .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
+        .filter(|(number, _)| *number != 0)
+}
+
+/// The number of the program that a PMT is about.
+pub(super) fn program_number(section: &[u8]) -> Option<u16> {
+    let [_, _, _, high, low, ..] = section else {
+        return None;
+    };
+    Some(number(*high, *low))
+}
+
+fn number(high: u8, low: u8) -> u16 {
+    u16::from(high) << 8 | u16::from(low)
 }
 
 /// The stream types and PIDs that a PMT names.
