@@ -253,6 +253,7 @@ impl Relay {
             );
             self.answer_change(&asked, Err(refusal), now);
         }
+        self.write_changes(now);
         true
     }
 

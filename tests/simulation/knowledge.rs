@@ -14,6 +14,8 @@ pub struct Knowledge {
     streams: Vec<Known>,
     running: BTreeMap<usize, StreamNumber>,
     pub streams_max: usize,
+    /// The clock jumps.
+    pub has_jumps: bool,
     /// The server has been told to end.
     pub is_closing: bool,
     /// What has happened how often, so that it can be seen that a run is worth something.
@@ -80,6 +82,7 @@ impl Knowledge {
             streams: Vec::new(),
             running: BTreeMap::new(),
             streams_max,
+            has_jumps: false,
             is_closing: false,
             tally: Tally::new(),
         }

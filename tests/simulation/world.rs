@@ -102,8 +102,9 @@ impl World {
         }
         let names = ["a", "b-2", "ц й/c", "d"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
-        let knowledge = Knowledge::new(sessions, config.limits.streams_max);
+        let mut knowledge = Knowledge::new(sessions, config.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
+        knowledge.has_jumps = jumps_percent > 0;
         let mut world = World {
             chance,
             config,
