@@ -123,6 +123,12 @@ impl Relay {
             self.connections.len() as u64,
         );
         text.one(
+            "tollgate_deadlines",
+            "gauge",
+            "Deadlines of connections and streams that are armed.",
+            self.timers.len() as u64,
+        );
+        text.one(
             "tollgate_tokens",
             "gauge",
             "Tuples in the token table.",
