@@ -2,10 +2,12 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use support::client::Client;
 use support::crowd::Crowd;
 use support::media::media;
 use support::server::Server;
@@ -70,4 +72,45 @@ fn one_source_and_200_viewers() {
 #[test]
 fn twenty_sources_and_20_viewers_each() {
     assert_all_exact(20, 20, 1_000_000);
+}
+
+/// Ten operators look on, each with a page that asks for everything again and again.
+#[test]
+fn a_thousand_viewers_lose_nothing_while_ten_pages_are_open() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let media = Arc::new(media(1, 400_000));
+    let source = Source::open(server.address(), "/stream/tv");
+    let mut crowd = Crowd::default();
+    for _ in 0..1_000 {
+        crowd.join(server.address(), "/stream/tv", &media);
+    }
+    server.await_viewers("tv", 1_000);
+    let address = server.address();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let stopped = Arc::new(Mutex::new(stopped));
+    let pages: Vec<_> = (0..10)
+        .map(|_| {
+            let stopped = Arc::clone(&stopped);
+            thread::spawn(move || {
+                let mut page = Client::connect(address);
+                let is_over = || {
+                    let stopped = stopped.lock().expect("no page panics");
+                    stopped.try_recv() == Err(TryRecvError::Disconnected)
+                };
+                while !is_over() {
+                    for target in ["/", "/api/list-streams", "/api/list-tokens"] {
+                        assert_eq!(page.request("GET", target, &[]).status(), 200);
+                    }
+                }
+            })
+        })
+        .collect();
+    let published = publish(vec![(source, media)]);
+    crowd.assert_exact();
+    published.join().expect("the source is answered");
+    drop(stop);
+    for page in pages {
+        page.join().expect("a page");
+    }
 }

@@ -1,0 +1,87 @@
+//! The ceiling of memory that follows from the options: every bound is filled, and the server stays below what the README says.
+
+mod support;
+
+use support::client::Client;
+use support::media::media;
+use support::process::resident_kib;
+use support::server::Server;
+use support::streaming::Source;
+use support::until;
+
+const CONNECTIONS: usize = 150;
+const STREAMS: usize = 20;
+const TOKENS: usize = 2_000;
+const BUFFERS: usize = 8 << 20;
+const BUFFER: usize = 1 << 20;
+const HEAD_BYTES: usize = 16 << 10;
+
+/// What the README says, in bytes.
+const CEILING: usize = (8 << 20)
+    + BUFFERS
+    + STREAMS * (BUFFER + (2560 << 10))
+    + CONNECTIONS * (HEAD_BYTES + (80 << 10))
+    + TOKENS * (2 << 10);
+
+#[test]
+fn every_bound_filled_stays_below_the_ceiling() {
+    let server = Server::gated(&[
+        &format!("--connections={CONNECTIONS}"),
+        &format!("--streams={STREAMS}"),
+        &format!("--tokens={TOKENS}"),
+        &format!("--buffers={BUFFERS}"),
+        &format!("--buffer={BUFFER}"),
+        &format!("--head-bytes={HEAD_BYTES}"),
+        "--head-time=3600",
+        "--viewer-stall-time=3600",
+    ]);
+    // Tokens as long as they may be.
+    let mut caller = Client::connect(server.address());
+    for number in 0..TOKENS {
+        let name = format!("{number:0256}");
+        let target = format!("/api/add-token?type=http&sessionid={name}");
+        assert_eq!(caller.request("POST", &target, &[]).status(), 201);
+    }
+    let full = caller.request("POST", "/api/add-token?type=http&sessionid=one-more", &[]);
+    full.assert_problem(503, &["full"]);
+    // Streams whose buffers are full.
+    let media = media(1, 2 << 20);
+    let mut sources: Vec<Source> = (0..STREAMS)
+        .map(|number| Source::open(server.address(), &format!("/stream/{number:0256}")))
+        .collect();
+    for source in &mut sources {
+        source.send(&media);
+    }
+    until("all streams have all of it", || {
+        let streams = server.streams();
+        streams
+            .iter()
+            .all(|stream| stream["bytes_received"] == media.len())
+            .then_some(())
+    });
+    // Heads that are almost whole, and callers who ask and ask and do not read.
+    let mut others = Vec::new();
+    while others.len() < CONNECTIONS - STREAMS - 2 {
+        let mut client = Client::connect(server.address());
+        if others.len() % 2 == 0 {
+            let line = format!("X-Filler: {}", "x".repeat(HEAD_BYTES - 200));
+            client.send(format!("GET /stream/x HTTP/1.1\r\nHost: x\r\n{line}"));
+        } else {
+            let request = "GET /api/list-tokens HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+            client.send(request.repeat(60));
+        }
+        others.push(client);
+    }
+    let resident = until("all have been read", || {
+        let text = server.request("GET", "/metrics").text();
+        let connections = text
+            .lines()
+            .find_map(|line| line.strip_prefix("tollgate_connections "))?;
+        (connections.parse::<usize>().ok()? > CONNECTIONS - 2).then(|| resident_kib(server.pid()))
+    });
+    println!("resident {resident} KiB, ceiling {} KiB", CEILING >> 10);
+    assert!(resident as usize <= CEILING >> 10, "{resident} KiB");
+    // And it is filled: a ceiling that nobody comes near would say nothing.
+    assert!(resident as usize * 8 >= CEILING >> 10, "{resident} KiB");
+    assert_eq!(server.request("GET", "/healthz").status(), 200);
+}
