@@ -126,22 +126,16 @@ impl Tables {
     /// Reads a packet that may carry a table; the header, if it has changed with that.
     fn read(&mut self, packet: Packet<'_>) -> Option<Vec<u8>> {
         let pid = packet.pid();
-        let mut sections: Vec<Section> = Vec::new();
-        if pid == 0 {
-            self.association
-                .feed(packet, |section| sections.push(section));
-        } else {
-            let maps = self.maps.iter_mut().find(|maps| maps.pid == pid)?;
-            maps.assembler
-                .feed(packet, |section| sections.push(section));
-        }
         let mut has_changed = false;
-        for section in sections {
-            has_changed |= if pid == 0 {
-                self.take_pat(section)
-            } else {
-                self.take_pmt(pid, section)
-            };
+        if pid == 0 {
+            let mut assembler = std::mem::take(&mut self.association);
+            assembler.feed(packet, |section| has_changed |= self.take_pat(section));
+            self.association = assembler;
+        } else {
+            let index = self.maps.iter().position(|maps| maps.pid == pid)?;
+            let mut assembler = std::mem::take(&mut self.maps[index].assembler);
+            assembler.feed(packet, |section| has_changed |= self.take_pmt(pid, section));
+            self.maps[index].assembler = assembler;
         }
         if !has_changed {
             return None;
@@ -151,8 +145,8 @@ impl Tables {
         self.track.map(|_| self.header())
     }
 
-    fn take_pat(&mut self, section: Section) -> bool {
-        let Some(body) = tables::body(&section.bytes, 0) else {
+    fn take_pat(&mut self, section: Section<'_>) -> bool {
+        let Some(body) = tables::body(section.bytes, 0) else {
             return false;
         };
         if self.pat.0 == section.bytes {
@@ -181,7 +175,7 @@ impl Tables {
             maps.programs.retain(is_named);
         }
         self.maps = all;
-        self.pat = (section.bytes, section.packets);
+        self.pat = (section.bytes.to_vec(), section.packets.to_vec());
         true
     }
 
@@ -197,17 +191,17 @@ impl Tables {
         )
     }
 
-    fn take_pmt(&mut self, pid: u16, section: Section) -> bool {
+    fn take_pmt(&mut self, pid: u16, section: Section<'_>) -> bool {
         let maps = self.maps.iter_mut().filter(|maps| maps.pid == pid);
         let mut programs = maps.flat_map(|maps| &mut maps.programs);
-        let number = tables::program_number(&section.bytes);
+        let number = tables::program_number(section.bytes);
         let Some(program) = programs.find(|program| Some(program.number) == number) else {
             return false;
         };
-        if tables::body(&section.bytes, 2).is_none() || program.pmt.0 == section.bytes {
+        if tables::body(section.bytes, 2).is_none() || program.pmt.0 == section.bytes {
             return false;
         }
-        program.pmt = (section.bytes, section.packets);
+        program.pmt = (section.bytes.to_vec(), section.packets.to_vec());
         true
     }
 

@@ -16,14 +16,15 @@ pub(super) struct Assembler {
 const SECTION_BYTES_MAX: usize = 4096;
 
 /// A whole section and the packets that carried it.
-pub(super) struct Section {
-    pub bytes: Vec<u8>,
-    pub packets: Vec<u8>,
+#[derive(Clone, Copy)]
+pub(super) struct Section<'a> {
+    pub bytes: &'a [u8],
+    pub packets: &'a [u8],
 }
 
 impl Assembler {
     /// Takes the PID's next packet; hands on each section that is whole.
-    pub fn feed(&mut self, packet: Packet<'_>, mut whole: impl FnMut(Section)) {
+    pub fn feed(&mut self, packet: Packet<'_>, mut whole: impl FnMut(Section<'_>)) {
         let payload = packet.payload();
         if packet.is_scrambled() || payload.is_empty() {
             return;
@@ -51,7 +52,7 @@ impl Assembler {
         self.take_whole(&mut whole);
     }
 
-    fn take_whole(&mut self, whole: &mut impl FnMut(Section)) {
+    fn take_whole(&mut self, whole: &mut impl FnMut(Section<'_>)) {
         while let [table, high, low, ..] = *self.section.as_slice() {
             if table == 0xff {
                 // Stuffing up to the end of the packet.
@@ -62,12 +63,11 @@ impl Assembler {
             if self.section.len() < length {
                 break;
             }
-            let rest = self.section.split_off(length);
-            let bytes = std::mem::replace(&mut self.section, rest);
             whole(Section {
-                bytes,
-                packets: self.packets.clone(),
+                bytes: &self.section[..length],
+                packets: &self.packets,
             });
+            self.section.drain(..length);
             // What follows in the same packet needs that packet again.
             let last = self.packets.len() - PACKET_BYTES;
             self.packets.drain(..last);
