@@ -8,6 +8,7 @@ mod chromium;
 mod curl;
 mod decoding;
 mod devtools;
+mod ffmpeg;
 mod gstreamer;
 mod icecast;
 mod joining;

@@ -41,6 +41,13 @@ impl Background {
     }
 }
 
+impl Background {
+    /// Waits until it ends by itself, and says whether it was content.
+    pub fn ends_well(&mut self) -> bool {
+        self.0.wait().expect("a child of this process").success()
+    }
+}
+
 impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.0.kill();
