@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use support::server::Server;
-use support::streaming::{Source, Viewer};
+use support::streaming::{Source, Viewer, chunk};
 use support::until;
 use tollgate::rtp::Packet;
 
@@ -361,4 +361,27 @@ fn a_client_that_cannot_be_one_is_refused() {
     );
     assert_eq!(named.status(), 201);
     assert_eq!(named.json()["tokens"][0]["host"], "localhost");
+}
+
+/// A live source that is late sends several chunks at once, each with a clock reference that has passed already.
+#[test]
+fn chunks_that_come_late_and_together_stop_nothing() {
+    let (server, _) = start();
+    let socket = client();
+    admit(&server, "late", &[&socket]);
+    let mut source = Source::open(server.address(), "/stream/late");
+    source.send(&transport(0, Some(0.0)));
+    source.send(&transport(1, Some(0.04)));
+    let _ = receive(&socket);
+    // So late that its next references have passed, and not so late that its clock is set anew.
+    std::thread::sleep(Duration::from_millis(150));
+    let mut source = source.into_client();
+    let chunks: Vec<u8> = (2..60_u8)
+        .flat_map(|counter| {
+            chunk(&transport(counter, Some(0.04 + f64::from(counter) * 0.002)).repeat(7))
+        })
+        .collect();
+    source.send(chunks);
+    assert_eq!(server.request("GET", "/healthz").status(), 200);
+    let _ = receive(&socket);
 }

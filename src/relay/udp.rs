@@ -462,10 +462,10 @@ impl Relay {
 
     /// When a stream has something to do, if nothing arrives.
     fn live_deadline(&self, live: &Live, now: Moment) -> Option<Moment> {
-        let paced = live
-            .outlet
-            .transport
-            .as_ref()
+        // While something is on its way nothing more is taken, however late it is: when that is out, it goes on.
+        let transport = live.outlet.transport.as_ref();
+        let paced = transport
+            .filter(|_| live.outlet.is_empty())
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.reorder.deadline());
