@@ -32,7 +32,8 @@ struct Block {
 
 /// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
-const BLOCK_BYTES_MIN: usize = 4 * 1024;
+/// As much as is read at once before it is known to be media: what comes with a source's head fits into what is kept.
+const BLOCK_BYTES_MIN: usize = 16 * 1024;
 /// Granted whatever the pool says, or a stream could hold nothing at all.
 const BLOCKS_GRANTED: usize = 2;
 

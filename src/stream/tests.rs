@@ -1,1 +1,56 @@
+use super::*;
 
+fn stream(bytes_max: usize) -> Stream<u8> {
+    let limits = Limits {
+        buffer_bytes: bytes_max,
+        join_back_bytes: 0,
+        join_back_time: Duration::ZERO,
+    };
+    Stream::new(limits, None, Moment::after_start(Duration::ZERO))
+}
+
+/// Text, which shows what it is at once.
+fn media(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| b'a' + (at % 23) as u8).collect()
+}
+
+#[test]
+fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
+    let now = Moment::after_start(Duration::ZERO);
+    let mut pool = Pool { bytes_left: 0 };
+    let mut stream = stream(64 * 1024);
+    let viewer = stream.join(1, now);
+    let read_at_once = 16 * 1024;
+    stream.append(&media(read_at_once), &mut pool, now);
+    assert_eq!(stream.supply(viewer, 0), Supply::Bytes(read_at_once));
+    // Then the source waits until the viewer has been served.
+    assert_eq!(stream.wanted_bytes(&pool), 0);
+    assert!(stream.next_ready().is_some());
+    stream.advance(viewer, read_at_once);
+    stream.settle(viewer, Outcome::Open);
+    assert!(stream.wanted_bytes(&pool) > 0);
+    assert_eq!(stream.figures().skips, 0);
+}
+
+#[test]
+fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
+    let now = Moment::after_start(Duration::ZERO);
+    let mut pool = Pool {
+        bytes_left: 1 << 20,
+    };
+    let mut stream = stream(64 * 1024);
+    let viewer = stream.join(1, now);
+    let piece = media(8 * 1024);
+    for _ in 0..4 {
+        stream.append(&piece, &mut pool, now);
+    }
+    assert!(stream.next_ready().is_some());
+    stream.settle(viewer, Outcome::Blocked);
+    assert_eq!(stream.supply(viewer, 0), Supply::Bytes(4 * piece.len()));
+    for _ in 0..16 {
+        stream.append(&piece, &mut pool, now);
+    }
+    assert_eq!(stream.supply(viewer, 0), Supply::Bytes(piece.len()));
+    assert_eq!(stream.figures().skips, 1);
+    assert!(stream.held_bytes() <= 64 * 1024);
+}

@@ -5,6 +5,8 @@ use super::knowledge::{Knowledge, StreamNumber};
 
 /// So many bytes show a place beyond doubt.
 const WINDOW: usize = 24;
+/// With fewer it cannot be said which stream of a session they are from.
+const TELLING_BYTES: usize = 4;
 /// Gaps that lie closer together than a window are looked for in so many bytes.
 const CLOSE_GAPS_BYTES: usize = 160;
 
@@ -98,6 +100,10 @@ impl Track {
 
     /// Nothing more comes.
     pub fn finish(&mut self, knowledge: &Knowledge) {
+        // So few may be from any of the session's streams: all begin with the same byte.
+        if self.place.is_none() && self.pending.len() < TELLING_BYTES {
+            self.pending.clear();
+        }
         self.follow(knowledge, true);
     }
 
@@ -122,7 +128,7 @@ impl Track {
             if found.is_some() {
                 self.place = found;
             } else if at_hand >= CLOSE_GAPS_BYTES + WINDOW || is_over {
-                self.piece_together(knowledge);
+                self.piece_together(knowledge, is_over);
             } else {
                 return;
             }
@@ -178,7 +184,7 @@ impl Track {
 
     /// Gaps may lie so close together that what is between them does not show where it is from: then it must fit between what is
     /// before and what is behind.
-    fn piece_together(&mut self, knowledge: &Knowledge) {
+    fn piece_together(&mut self, knowledge: &Knowledge, is_over: bool) {
         let candidates: Vec<Place> = match self.place {
             Some(place) => vec![place],
             None => knowledge
@@ -193,31 +199,25 @@ impl Track {
         for place in candidates {
             let content = knowledge.arrived(place.stream);
             let from = place.at as usize + 1;
-            for behind in 1..=self.pending.len().min(CLOSE_GAPS_BYTES) {
-                let rest = &self.pending[behind..];
-                let needle = &rest[..rest.len().min(WINDOW)];
-                let Some(mut at) = find(content, from, needle) else {
-                    continue;
-                };
-                if needle.is_empty() {
-                    at = content.len() as u64;
-                }
-                let before = &self.pending[..behind];
-                let back = before
-                    .iter()
-                    .rev()
-                    .zip(content[from..at as usize].iter().rev());
-                let back = back.take_while(|(a, b)| a == b).count();
-                let start = at as usize - back;
-                if let Some(gaps) = fit(&before[..behind - back], &content[from..start]) {
-                    self.place = Some(Place {
-                        at: start as u64,
-                        gaps: place.gaps + gaps + 1,
-                        ..place
-                    });
-                    self.pending.drain(..behind - back);
-                    return;
-                }
+            // Up to bytes that show where they are from; or all there is, when nothing more comes that would show it.
+            let shown = (1..=CLOSE_GAPS_BYTES).filter_map(|behind| {
+                let needle = self.pending.get(behind..behind + WINDOW)?;
+                let at = find(content, from, needle)? as usize;
+                Some((behind + WINDOW, at + WINDOW))
+            });
+            let all = is_over.then_some((self.pending.len(), content.len()));
+            let found = shown.chain(all).find_map(|(given, upto)| {
+                let (gaps, end) = pieces(&self.pending[..given], content.get(from..upto)?)?;
+                Some((given, gaps, end))
+            });
+            if let Some((given, gaps, end)) = found {
+                self.place = Some(Place {
+                    at: (from + end) as u64,
+                    gaps: place.gaps + gaps,
+                    ..place
+                });
+                self.pending.drain(..given);
+                return;
             }
         }
         panic!(
@@ -239,18 +239,30 @@ impl Track {
     }
 }
 
-/// In how many pieces `bytes` can be found in `content`, one behind the other.
-fn fit(mut bytes: &[u8], mut content: &[u8]) -> Option<u64> {
-    let mut pieces = 0;
-    while !bytes.is_empty() {
-        let (length, at) = (1..=bytes.len())
-            .rev()
-            .find_map(|length| Some((length, find(content, 0, &bytes[..length])?)))?;
-        bytes = &bytes[length..];
-        content = &content[at as usize + length..];
-        pieces += 1;
+/// In how few pieces `bytes` can be found in `content`, one behind the other, and where the last of them ends.
+fn pieces(bytes: &[u8], content: &[u8]) -> Option<(u64, usize)> {
+    const NEVER: u64 = u64::MAX - 1;
+    // By how many of the bytes are found: in how few pieces so far, and if the last of them is the byte just before.
+    let mut so_far = vec![NEVER; bytes.len() + 1];
+    so_far[0] = 0;
+    let mut just_before = vec![NEVER; bytes.len() + 1];
+    let mut whole = None;
+    for (at, byte) in content.iter().enumerate() {
+        for found in (1..=bytes.len()).rev() {
+            just_before[found] = if bytes[found - 1] == *byte {
+                just_before[found - 1].min(so_far[found - 1] + 1)
+            } else {
+                NEVER
+            };
+            if just_before[found] < so_far[found] {
+                so_far[found] = just_before[found];
+                if found == bytes.len() {
+                    whole = Some((so_far[found], at + 1));
+                }
+            }
+        }
     }
-    Some(pieces)
+    whole
 }
 
 /// Where `needle` is found first in `content` from an offset on; nothing is found there at once.
