@@ -4,9 +4,11 @@ mod support;
 
 use std::fs;
 use std::io::Write;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use support::client::Client;
@@ -172,6 +174,52 @@ fn a_compaction_that_broke_off_loses_nothing() {
         fs::write(&new_path, &old[..length]).expect("what a crash left");
         assert_eq!(start(&path).tokens(), tokens, "{length}");
     }
+}
+
+/// A server that is started with a narrower `--rtp-to` sends nothing to who was admitted under the wider one.
+#[test]
+fn a_token_file_does_not_widen_rtp_to() {
+    let path = fresh("rtp-to");
+    let client = |host: &str| {
+        let socket = UdpSocket::bind((host, 0)).expect("a free port");
+        let time = Some(Duration::from_secs(30));
+        socket.set_read_timeout(time).expect("an option");
+        socket
+    };
+    let (inside, outside) = (client("127.0.0.1"), client("127.0.0.2"));
+    let address = |socket: &UdpSocket| socket.local_addr().expect("its address");
+    let server = start(&path);
+    let clients = format!("{},{}", address(&outside), address(&inside));
+    let target = format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients={clients}");
+    call(&server, "POST", &target, 201);
+    let tokens = server.tokens();
+    drop(server);
+    let media: Vec<u8> = (0..70)
+        .flat_map(|counter: u8| {
+            let mut packet = [0; 188];
+            packet[..4].copy_from_slice(&[0x47, 1, 0, 0x10 | counter & 15]);
+            packet
+        })
+        .collect();
+    let mut datagram = [0; 2048];
+    let narrow = ["--rtp=127.0.0.1:0", "--rtp-to=127.0.0.1", &option(&path)];
+    let server = Server::gated(&narrow);
+    server.await_line(&["event=token-file-clients-silenced", "count=1"]);
+    assert_eq!(server.tokens(), tokens);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&media);
+    inside.recv(&mut datagram).expect("a datagram");
+    outside.set_nonblocking(true).expect("an option");
+    assert!(outside.recv(&mut datagram).is_err());
+    drop(server);
+    // The file has it still.
+    let server = start(&path);
+    assert_eq!(server.tokens(), tokens);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&media);
+    outside.set_nonblocking(false).expect("an option");
+    outside.recv(&mut datagram).expect("a datagram");
+    call(&server, "DELETE", "/api/revoke-token?sessionid=tv", 200);
 }
 
 #[test]

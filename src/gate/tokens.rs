@@ -212,6 +212,25 @@ impl Tokens {
         tuples
     }
 
+    /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none any more. Looks at everything.
+    pub fn retain_addresses(&mut self, mut passes: impl FnMut(&SocketAddr) -> bool) -> usize {
+        let mut changed = Vec::new();
+        for tuple in self.in_order.values() {
+            let Some(rtp) = tuple.rtp() else { continue };
+            let mut left = rtp.clone();
+            left.addresses.retain(&mut passes);
+            if left != *rtp {
+                changed.push((tuple.serial, tuple.session.clone(), left));
+            }
+        }
+        let emptied = changed.iter().filter(|(.., rtp)| rtp.addresses.is_empty());
+        let count = emptied.count();
+        for (serial, session, rtp) in changed {
+            self.put(serial, &session, Kind::Rtp(rtp));
+        }
+        count
+    }
+
     /// Whether the session has an `http` tuple that lets a source in.
     pub fn may_publish(&self, session: &SessionId) -> bool {
         self.direction(session).is_some_and(Direction::allows_in)

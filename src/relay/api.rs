@@ -360,12 +360,11 @@ impl Relay {
                 return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
             }
         }
-        let subnets = &self.settings.rtp_to;
-        let is_allowed = |address: &SocketAddr| subnets.is_empty() || is_in(subnets, address.ip());
-        match clients
-            .iter()
-            .find(|tuple| !tuple.addresses.iter().all(is_allowed))
-        {
+        let is_outside = |tuple: &&gate::RtpTuple| {
+            let mut addresses = tuple.addresses.iter();
+            !addresses.all(|address| self.is_in_rtp_to(address))
+        };
+        match clients.iter().find(is_outside) {
             None => Ok(()),
             Some(tuple) => {
                 let detail = format!(
@@ -375,6 +374,12 @@ impl Relay {
                 Err(Refusal::new(Status::Forbidden, detail))
             }
         }
+    }
+
+    /// Whether a UDP client may be there.
+    pub(super) fn is_in_rtp_to(&self, address: &SocketAddr) -> bool {
+        let subnets = &self.settings.rtp_to;
+        subnets.is_empty() || is_in(subnets, address.ip())
     }
 
     fn abort_stream(

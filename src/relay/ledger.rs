@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::api::{self, Answer, RETRY_AFTER_SECONDS, json};
 use super::connection::Phase;
 use super::errand::Ticket;
+use super::report::Level;
 use super::{Action, ConnectionId, Job, Relay};
 use crate::gate::{self, Addition, Record, SessionId, journal};
 use crate::http::{HeadReader, Refusal, Reply, Status};
@@ -72,10 +73,23 @@ impl Relay {
         self.carry_out(&change, decided, now)
     }
 
-    /// The table of a token file, at the start. From now on changes are written.
-    pub fn restore(&mut self, tokens: gate::Tokens) {
+    /// The table of a token file, at the start, when the RTP socket is known. From now on changes are written. Options may be stricter than
+    /// they were: addresses that no client could be given now do not count, though the client stays listed, and its file as it is.
+    pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
+        let silenced = tokens.retain_addresses(|address| {
+            self.is_in_rtp_to(address) && self.destination_fault(*address).is_none()
+        });
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
+        if silenced > 0 {
+            self.log(
+                Level::Warn,
+                now,
+                format_args!(
+                    "event=token-file-clients-silenced count={silenced} detail=\"UDP clients that --rtp-to or --rtp does not admit now\""
+                ),
+            );
+        }
     }
 
     /// The bounds of the table.

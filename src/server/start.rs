@@ -22,6 +22,7 @@ use super::{
     Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
 };
 use crate::config::{Bind, Config};
+use crate::gate::Tokens;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
 
 /// Why the server did not start, in one line.
@@ -65,8 +66,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .registry()
         .register(&mut server.signals, SIGNALS, Interest::READABLE)
         .map_err(failed)?;
+    let mut tokens = None;
     if !config.gate.token_servers.is_empty() {
-        let token_file = server.open_token_file(config)?;
+        let (token_file, read) = server.open_token_file(config)?.unzip();
+        tokens = read;
         server.helper = Some(Helper::start(&server.poll, HELPER, token_file).map_err(failed)?);
     } else {
         server.console.tell(
@@ -78,6 +81,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     server.listen(&config.listen, inherited.listeners)?;
     if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
         server.receive_rtp(bind, inherited.rtp)?;
+    }
+    if let Some(tokens) = tokens {
+        server.relay.restore(tokens, server.now());
     }
     server.relay.set_files(Files {
         own: open_files(),
@@ -135,8 +141,11 @@ fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
 }
 
 impl Server {
-    /// Takes over the table of the token file, if there is to be one.
-    fn open_token_file(&mut self, config: &Config) -> Result<Option<TokenFile>, StartError> {
+    /// The token file and its table, if there is to be one.
+    fn open_token_file(
+        &mut self,
+        config: &Config,
+    ) -> Result<Option<(TokenFile, Tokens)>, StartError> {
         let Some(path) = &config.gate.token_file else {
             return Ok(None);
         };
@@ -147,8 +156,7 @@ impl Server {
                 "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a change that nobody was told of\""
             ));
         }
-        self.relay.restore(tokens);
-        Ok(Some(token_file))
+        Ok(Some((token_file, tokens)))
     }
 
     /// Listens on the sockets that were passed, else where the options say.

@@ -89,7 +89,7 @@ impl World {
             chance.draw(),
         ));
         if chance.percent(50) {
-            relay.restore(Tokens::new(relay.token_limits()));
+            relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
         if chance.percent(50) {
             relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));

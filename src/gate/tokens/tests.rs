@@ -343,3 +343,28 @@ fn random_steps_keep_the_views_in_agreement() {
         }
     }
 }
+
+#[test]
+fn addresses_that_do_not_pass_count_no_more_and_their_clients_stay() {
+    let a = session("a");
+    let mut tokens = Tokens::new(LIMITS);
+    let clients = vec![
+        literal("192.0.2.1:5"),
+        rtp("player.example:7", &["192.0.2.7:7", "198.51.100.7:7"]),
+        literal("198.51.100.1:5"),
+    ];
+    tokens
+        .add(&a, Some(Direction::Both), clients)
+        .expect("there is room");
+    let before = listed(tokens.after(0));
+    let passes = |address: &SocketAddr| address.to_string().starts_with("198.");
+    assert_eq!(tokens.retain_addresses(passes), 1);
+    tokens.check();
+    assert_eq!(listed(tokens.after(0)), before);
+    assert!(found(&tokens, "192.0.2.1:5").is_empty());
+    assert!(found(&tokens, "192.0.2.7:7").is_empty());
+    assert_eq!(found(&tokens, "198.51.100.7:7"), ["a"]);
+    assert_eq!(found(&tokens, "198.51.100.1:5"), ["a"]);
+    assert_eq!(tokens.revoke(&a).len(), 4);
+    tokens.check();
+}
