@@ -1,7 +1,9 @@
 //! The one thread for what must block: name look-ups, and the token file.
 //!
-//! It owns nothing of the server. Jobs go to it as messages, their results come back as messages, and a waker tells the loop.
+//! It owns nothing of the server. Jobs go to it as messages, their results come back as messages, and a waker tells the loop. A write
+//! goes before all look-ups that wait: names that do not resolve can take minutes, and a revocation must not.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -11,13 +13,17 @@ use mio::{Poll, Token, Waker};
 use super::token_file::TokenFile;
 use crate::relay::{Done, Job, Ticket};
 
-/// Jobs that may wait: as many as there can be connections waiting for them would be too many.
-const JOBS_MAX: usize = 64;
+/// Look-ups that may wait: as many as there can be connections waiting for them would be too many.
+const LOOK_UPS_MAX: usize = 64;
+/// And one write, since the core asks for the next when the one before is done.
+const JOBS_MAX: usize = LOOK_UPS_MAX + 1;
 
 /// The loop's end of the two channels.
 pub(super) struct Helper {
     jobs: SyncSender<(Ticket, Job)>,
     results: Receiver<(Ticket, Done)>,
+    /// Those whose results have not come; at most [`LOOK_UPS_MAX`].
+    look_ups: usize,
 }
 
 impl Helper {
@@ -33,21 +39,36 @@ impl Helper {
         thread::Builder::new()
             .name("helper".to_owned())
             .spawn(move || work(&to_do, &done, &waker, token_file.as_mut()))?;
-        Ok(Helper { jobs, results })
+        Ok(Helper {
+            jobs,
+            results,
+            look_ups: 0,
+        })
     }
 
     /// Hands a job over. `false`: too many wait already.
     #[must_use]
-    pub fn ask(&self, ticket: Ticket, job: Job) -> bool {
+    pub fn ask(&mut self, ticket: Ticket, job: Job) -> bool {
+        let is_look_up = matches!(job, Job::Resolve(_));
+        if is_look_up && self.look_ups >= LOOK_UPS_MAX {
+            return false;
+        }
         match self.jobs.try_send((ticket, job)) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.look_ups += usize::from(is_look_up);
+                true
+            }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
     }
 
     /// A result that has come.
-    pub fn next_result(&self) -> Option<(Ticket, Done)> {
-        self.results.try_recv().ok()
+    pub fn next_result(&mut self) -> Option<(Ticket, Done)> {
+        let (ticket, done) = self.results.try_recv().ok()?;
+        if let Done::Resolved(_) = done {
+            self.look_ups -= 1;
+        }
+        Some((ticket, done))
     }
 }
 
@@ -57,17 +78,31 @@ fn work(
     waker: &Waker,
     mut token_file: Option<&mut TokenFile>,
 ) {
-    while let Ok((ticket, job)) = jobs.recv() {
-        let result = perform(&job, token_file.as_deref_mut());
-        if done.send((ticket, result)).is_err() {
-            return;
-        }
-        // It fails only when the loop is gone.
-        let _ = waker.wake();
-        if let Some(token_file) = &mut token_file {
-            token_file.compact_if_grown();
+    let mut waiting = VecDeque::new();
+    while let Ok(first) = jobs.recv() {
+        waiting.push_back(first);
+        waiting.extend(jobs.try_iter());
+        while let Some((ticket, job)) = take_next(&mut waiting) {
+            let result = perform(&job, token_file.as_deref_mut());
+            if done.send((ticket, result)).is_err() {
+                return;
+            }
+            // It fails only when the loop is gone.
+            let _ = waker.wake();
+            if let Some(token_file) = &mut token_file {
+                token_file.compact_if_grown();
+            }
+            waiting.extend(jobs.try_iter());
         }
     }
+}
+
+/// Takes the write, if there is one, else what has waited longest.
+fn take_next(waiting: &mut VecDeque<(Ticket, Job)>) -> Option<(Ticket, Job)> {
+    let write = waiting
+        .iter()
+        .position(|(_, job)| matches!(job, Job::Append(_)));
+    waiting.remove(write.unwrap_or(0))
 }
 
 fn perform(job: &Job, token_file: Option<&mut TokenFile>) -> Done {
@@ -89,5 +124,21 @@ fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     match (name, port).to_socket_addrs() {
         Ok(addresses) => Ok(addresses.collect()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_goes_before_look_ups() {
+        let mut waiting = VecDeque::from([
+            (Ticket(1), Job::Resolve(Vec::new())),
+            (Ticket(2), Job::Resolve(Vec::new())),
+            (Ticket(3), Job::Append(Vec::new())),
+        ]);
+        let order = std::iter::from_fn(|| take_next(&mut waiting)).map(|(ticket, _)| ticket.0);
+        assert_eq!(order.collect::<Vec<_>>(), [3, 1, 2]);
     }
 }

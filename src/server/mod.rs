@@ -138,7 +138,7 @@ impl Server {
         match event.token() {
             SIGNALS => self.signalled(now),
             HELPER => {
-                while let Some((ticket, done)) = self.helper.as_ref().and_then(Helper::next_result)
+                while let Some((ticket, done)) = self.helper.as_mut().and_then(Helper::next_result)
                 {
                     self.relay.helped(ticket, done, now);
                 }
@@ -351,7 +351,7 @@ impl Server {
                 Action::Help(ticket, job) => {
                     if !self
                         .helper
-                        .as_ref()
+                        .as_mut()
                         .is_some_and(|helper| helper.ask(ticket, job))
                     {
                         self.relay.not_helped(ticket, now);
