@@ -298,6 +298,10 @@ fn fill_up(server: &Server, make_room: impl FnOnce()) {
         assert!(count < 10_000, "the disk does not fill up");
     };
     refused.assert_problem(507, &["token file", "nothing was changed"]);
+    server.await_line(&["level=error", "event=token-file-not-written"]);
+    let figures = server.request("GET", "/metrics").text();
+    let failed = "tollgate_token_file_writes_total{result=\"failed\"} 1\n";
+    assert!(figures.contains(failed), "{figures}");
     assert_eq!(server.tokens().len(), count + 1);
     source.send(b"still here");
     assert_eq!(viewer.read(10), b"still here");

@@ -29,6 +29,8 @@ pub enum Done {
     Resolved(Vec<Result<Vec<SocketAddr>, String>>),
     /// It is on disk, or why not; then the file is as it was.
     Appended(Result<(), String>),
+    /// After a write: the token file should have become shorter, and why it has not. Nothing is lost, and the next writes are tried.
+    NotCompacted(String),
 }
 
 /// A call that waits for an errand.
@@ -73,6 +75,7 @@ impl Relay {
         match done {
             Done::Resolved(results) => self.resolved(ticket, results, now),
             Done::Appended(result) => self.appended(ticket, result, now),
+            Done::NotCompacted(error) => self.not_compacted(&error, now),
         }
     }
 

@@ -14,7 +14,7 @@ use super::errand::Ticket;
 use super::report::Level;
 use super::{Action, ConnectionId, Job, Relay};
 use crate::gate::{self, Addition, Record, SessionId, journal};
-use crate::http::{HeadReader, Refusal, Reply, Status};
+use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
 /// A change that a call asks for.
@@ -241,6 +241,20 @@ impl Relay {
         let Some(batch) = self.take_written(ticket) else {
             return;
         };
+        match &result {
+            Ok(()) => self.counts.token_writes += 1,
+            Err(error) => {
+                self.counts.token_writes_failed += 1;
+                self.log(
+                    Level::Error,
+                    now,
+                    format_args!(
+                        "event=token-file-not-written detail=\"{}; no token is given or revoked\"",
+                        quoted(error, 128)
+                    ),
+                );
+            }
+        }
         for (asked, decided) in batch {
             let answer = match &result {
                 Ok(()) => self.carry_out(&asked.change, decided, now),
@@ -252,6 +266,17 @@ impl Relay {
             self.answer_change(&asked, answer, now);
         }
         self.write_changes(now);
+    }
+
+    pub(super) fn not_compacted(&mut self, error: &str, now: Moment) {
+        self.log(
+            Level::Warn,
+            now,
+            format_args!(
+                "event=token-file-not-compacted detail=\"{}; it goes on growing\"",
+                quoted(error, 128)
+            ),
+        );
     }
 
     /// The helper thread has too much to do. Says whether that was a write.

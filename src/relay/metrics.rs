@@ -17,6 +17,9 @@ pub(super) struct Counts {
     pub past: Figures,
     pub past_udp_bytes: u64,
     pub refusals: BTreeMap<Status, u64>,
+    /// Writes to the token file.
+    pub token_writes: u64,
+    pub token_writes_failed: u64,
     /// Viewers that were cut, by why.
     pub cuts: BTreeMap<&'static str, u64>,
     turns: Turns,
@@ -222,6 +225,21 @@ impl Relay {
                 "tollgate_cuts_total",
                 &format!("{{reason=\"{reason}\"}}"),
                 *count,
+            );
+        }
+        text.family(
+            "tollgate_token_file_writes_total",
+            "counter",
+            "Writes to the token file, each with all changes that waited for it.",
+        );
+        for (result, count) in [
+            ("written", self.counts.token_writes),
+            ("failed", self.counts.token_writes_failed),
+        ] {
+            text.row(
+                "tollgate_token_file_writes_total",
+                &format!("{{result=\"{result}\"}}"),
+                count,
             );
         }
         self.counts.turns.write(&mut text);

@@ -78,19 +78,26 @@ fn work(
     waker: &Waker,
     mut token_file: Option<&mut TokenFile>,
 ) {
+    let tell = |ticket, result| {
+        let is_heard = done.send((ticket, result)).is_ok();
+        // It fails only when the loop is gone.
+        let _ = waker.wake();
+        is_heard
+    };
     let mut waiting = VecDeque::new();
     while let Ok(first) = jobs.recv() {
         waiting.push_back(first);
         waiting.extend(jobs.try_iter());
         while let Some((ticket, job)) = take_next(&mut waiting) {
-            let result = perform(&job, token_file.as_deref_mut());
-            if done.send((ticket, result)).is_err() {
+            if !tell(ticket, perform(&job, token_file.as_deref_mut())) {
                 return;
             }
-            // It fails only when the loop is gone.
-            let _ = waker.wake();
-            if let Some(token_file) = &mut token_file {
-                token_file.compact_if_grown();
+            // Whoever asked for the write has been told; the next one waits.
+            if let (Job::Append(_), Some(token_file)) = (&job, &mut token_file)
+                && let Err(error) = token_file.compact_if_grown()
+                && !tell(ticket, Done::NotCompacted(error))
+            {
+                return;
             }
             waiting.extend(jobs.try_iter());
         }

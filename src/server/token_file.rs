@@ -81,14 +81,14 @@ impl TokenFile {
     }
 
     /// Makes the journal short again if it has grown too long for what it says. Where that fails it goes on growing.
-    pub fn compact_if_grown(&mut self) {
+    pub fn compact_if_grown(&mut self) -> Result<(), String> {
         if !journal::should_compact(self.bytes, self.compact_bytes) {
-            return;
+            return Ok(());
         }
-        if self.compact().is_err() {
+        self.compact().inspect_err(|_| {
             let _ = fs::remove_file(with_suffix(&self.path, "new"));
             self.compact_bytes = self.bytes;
-        }
+        })
     }
 
     fn compact(&mut self) -> Result<(), String> {

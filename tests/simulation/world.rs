@@ -595,7 +595,13 @@ impl World {
                 let full = Done::Appended(Err("no space is left".to_owned()));
                 self.errands.push((turn, ticket, full));
             }
-            _ => self.errands.push((turn, ticket, Done::Appended(Ok(())))),
+            _ => {
+                self.errands.push((turn, ticket, Done::Appended(Ok(()))));
+                if chance.percent(5) {
+                    let why = Done::NotCompacted("no space is left".to_owned());
+                    self.errands.push((turn + 1, ticket, why));
+                }
+            }
         }
     }
 
