@@ -25,6 +25,14 @@ pub struct Limits {
     pub udp_clients_per_session_max: usize,
 }
 
+impl Limits {
+    /// Of a table that somebody else's limits have bounded.
+    pub const NONE: Limits = Limits {
+        tokens_max: usize::MAX,
+        udp_clients_per_session_max: usize::MAX,
+    };
+}
+
 /// Why tuples were not added: none of them was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
@@ -144,6 +152,25 @@ impl Tokens {
             inbound: HashMap::new(),
             serial_next: 1,
         }
+    }
+
+    /// The same table, which is to keep to other limits from now on, if it does already.
+    pub fn with_limits(mut self, limits: Limits) -> Result<Tokens, Full> {
+        let Limits {
+            tokens_max,
+            udp_clients_per_session_max,
+        } = limits;
+        let clients = self.sessions.values().map(|known| known.rtp.len());
+        if clients.max().unwrap_or(0) > udp_clients_per_session_max {
+            return Err(Full::UdpClients {
+                udp_clients_per_session_max,
+            });
+        }
+        if self.len() > tokens_max {
+            return Err(Full::Tokens { tokens_max });
+        }
+        self.limits = limits;
+        Ok(self)
     }
 
     /// The number of tuples.

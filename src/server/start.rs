@@ -40,6 +40,8 @@ const FILES_KEPT: usize = 32;
 
 /// Runs the server until it is told to end.
 pub fn run(config: &Config) -> Result<(), StartError> {
+    // A file that may not grow is an error for whoever writes to it; streams go on.
+    sys::ignore_file_size_signal();
     let files_max = sys::raise_file_limit()
         .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
     let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));

@@ -177,6 +177,14 @@ pub fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// A write beyond the limit on the size of files fails from now on, instead of ending the process.
+pub fn ignore_file_size_signal() {
+    // SAFETY: takes two numbers; no handler of this process's is run.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Raises the limit on open files as far as this process may, and says what it is then.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {

@@ -3,15 +3,16 @@
 //! ```text
 //! PATH         the journal, appended to and synced; only its owner may read it
 //! PATH.lock    locked for as long as a server uses the journal, and never written
-//! PATH.new     the journal that is to take its place, while it is being compacted
+//! PATH.new     the journal that is to take its place, while it is being compacted; never read
 //! ```
 //!
-//! What a crash leaves is always the journal or the one that took its place, whole but for a last line that nobody was told of.
+//! What a crash leaves is always the journal or the one that took its place, whole but for a last line that nobody was told of. A link
+//! is followed once, at the start: the three files are where the journal is, whatever it is called by.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sys;
@@ -26,7 +27,8 @@ pub(super) struct TokenFile {
     bytes: u64,
     /// Its length after it was compacted last, or when that failed last.
     compact_bytes: u64,
-    limits: Limits,
+    /// Whether the folder on disk names this file, and not the one whose place it took.
+    is_in_place: bool,
     /// Held, and nothing else.
     _lock: File,
 }
@@ -39,36 +41,47 @@ impl TokenFile {
     pub fn open(path: &Path, limits: Limits) -> Result<(TokenFile, Tokens, u64), String> {
         let failed =
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());
-        let lock = open(&with_suffix(path, "lock")).map_err(failed)?;
+        let place = settle(path).map_err(failed)?;
+        let lock = open(&with_suffix(&place, "lock")).map_err(failed)?;
         if !sys::lock(lock.as_fd()).map_err(failed)? {
             return Err(format!(
                 "the token file '{}' is in use by another server",
                 path.display()
             ));
         }
-        let file = open(path).map_err(failed)?;
-        let (tokens, end) = read(&file, limits).map_err(|error| {
+        let file = open(&place).map_err(failed)?;
+        let unusable = |error: String| {
             format!(
                 "cannot use the token file '{}': {error}; nothing was changed in it",
                 path.display()
             )
-        })?;
+        };
+        let (tokens, end) = read(&file, u64::MAX).map_err(unusable)?;
+        let tokens = tokens
+            .with_limits(limits)
+            .map_err(|full| unusable(full.to_string()))?;
         let mut token_file = TokenFile {
-            path: path.to_owned(),
+            path: place,
             file,
             bytes: end.whole_bytes,
             compact_bytes: 0,
-            limits,
+            is_in_place: false,
             _lock: lock,
         };
-        if end.whole_bytes == 0 {
-            token_file.write(journal::HEADER).map_err(failed)?;
-            sync_folder(path).map_err(failed)?;
-        } else if end.torn_bytes > 0 {
-            token_file.cut().map_err(failed)?;
-            token_file.file.sync_data().map_err(failed)?;
-        }
+        token_file.take_over(end).map_err(failed)?;
         Ok((token_file, tokens, end.torn_bytes))
+    }
+
+    /// Makes what was read last: a server that was killed may have written it, and not have come to syncing it.
+    fn take_over(&mut self, end: journal::End) -> io::Result<()> {
+        if end.whole_bytes == 0 {
+            return self.replace(journal::HEADER);
+        }
+        if self.file.metadata()?.permissions().mode() & 0o077 != 0 {
+            self.file.set_permissions(Permissions::from_mode(MODE))?;
+        }
+        self.cut()?;
+        self.sync_place()
     }
 
     /// Puts a line behind the others, on disk. If that fails, the journal is as it was.
@@ -85,53 +98,89 @@ impl TokenFile {
         if !journal::should_compact(self.bytes, self.compact_bytes) {
             return Ok(());
         }
-        self.compact().inspect_err(|_| {
-            let _ = fs::remove_file(with_suffix(&self.path, "new"));
-            self.compact_bytes = self.bytes;
-        })
+        let compacted = self.compact();
+        self.compact_bytes = self.bytes;
+        compacted
     }
 
     fn compact(&mut self) -> Result<(), String> {
-        let text = |error: io::Error| error.to_string();
-        let (tokens, _) = read(&self.file, self.limits)?;
-        let bytes = journal::compact(&tokens);
+        let (tokens, _) = read(&self.file, self.bytes)?;
+        self.replace(&journal::compact(&tokens)).map_err(|error| {
+            // Where there is no room, at least this makes none less.
+            let _ = fs::remove_file(with_suffix(&self.path, "new"));
+            error.to_string()
+        })
+    }
+
+    /// Puts another journal in the place of this one.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_path = with_suffix(&self.path, "new");
-        let new = open(&new_path).map_err(text)?;
-        new.set_len(0).map_err(text)?;
-        new.write_all_at(&bytes, 0).map_err(text)?;
-        new.sync_all().map_err(text)?;
-        fs::rename(&new_path, &self.path).map_err(text)?;
+        // What a crash has left, perhaps.
+        match fs::remove_file(&new_path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let new = options().create_new(true).open(&new_path)?;
+        new.write_all_at(bytes, 0)?;
+        new.sync_all()?;
+        fs::rename(&new_path, &self.path)?;
         self.file = new;
         self.bytes = bytes.len() as u64;
-        self.compact_bytes = self.bytes;
-        sync_folder(&self.path).map_err(text)
+        self.is_in_place = false;
+        self.sync_place()
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sync_place()?;
         self.file.write_all_at(bytes, self.bytes)?;
         self.file.sync_data()?;
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
+    /// A file's name is on disk when its folder is. Until then a line in it could be lost with all of it.
+    fn sync_place(&mut self) -> io::Result<()> {
+        if !self.is_in_place {
+            let folder = self.path.parent().unwrap_or(Path::new("/"));
+            File::open(folder)?.sync_all()?;
+            self.is_in_place = true;
+        }
+        Ok(())
+    }
+
+    /// What lies behind the last line that counts must not come back after a crash.
     fn cut(&self) -> io::Result<()> {
-        self.file.set_len(self.bytes)
+        self.file.set_len(self.bytes)?;
+        self.file.sync_all()
     }
 }
 
-/// Opens a file that only its owner may read, or makes it.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+/// Only its owner may read the journal: sessionids are secrets.
+const MODE: u32 = 0o600;
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(MODE);
+    options
 }
 
-fn read(file: &File, limits: Limits) -> Result<(Tokens, journal::End), String> {
-    let mut tokens = Tokens::new(limits);
+/// Opens a file, or makes it.
+fn open(path: &Path) -> io::Result<File> {
+    options().create(true).truncate(false).open(path)
+}
+
+/// Where a file is, whatever links lead there; it is made if it is not there. By another name it would have another lock, and a link
+/// would be replaced instead of the file.
+fn settle(path: &Path) -> io::Result<PathBuf> {
+    if !open(path)?.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    fs::canonicalize(path)
+}
+
+/// The table that the first `bytes_max` bytes of a journal make. On the way it may have been larger than it may be now.
+fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
+    let mut tokens = Tokens::new(Limits::NONE);
     let mut replay = Replay::default();
     let mut piece = vec![0; READ_BYTES];
     let mut at = 0;
@@ -140,11 +189,12 @@ fn read(file: &File, limits: Limits) -> Result<(Tokens, journal::End), String> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other.map_err(|error| error.to_string())?,
         };
-        if bytes == 0 {
+        let left = usize::try_from(bytes_max - at).unwrap_or(usize::MAX);
+        let mut input = &piece[..bytes.min(left)];
+        if input.is_empty() {
             break;
         }
-        at += bytes as u64;
-        let mut input = &piece[..bytes];
+        at += input.len() as u64;
         while let Some(records) = replay
             .read(&mut input)
             .map_err(|damage| damage.to_string())?
@@ -163,12 +213,4 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     name.into()
-}
-
-/// A file's name is on disk when its folder is.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

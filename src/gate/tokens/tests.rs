@@ -368,3 +368,29 @@ fn addresses_that_do_not_pass_count_no_more_and_their_clients_stay() {
     assert_eq!(tokens.revoke(&a).len(), 4);
     tokens.check();
 }
+
+#[test]
+fn a_table_takes_limits_that_it_keeps_to() {
+    let filled = || {
+        let mut tokens = Tokens::new(Limits::NONE);
+        let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
+        tokens
+            .add(&session("a"), Some(Direction::In), clients)
+            .expect("there is room");
+        tokens
+    };
+    let limits = |tokens_max, udp_clients_per_session_max| Limits {
+        tokens_max,
+        udp_clients_per_session_max,
+    };
+    let full = |limits| filled().with_limits(limits).map(|_| ());
+    assert_eq!(full(limits(2, 2)), Err(Full::Tokens { tokens_max: 2 }));
+    let few = Full::UdpClients {
+        udp_clients_per_session_max: 1,
+    };
+    assert_eq!(full(limits(3, 1)), Err(few));
+    let mut tokens = filled().with_limits(limits(3, 2)).expect("it fits");
+    let one_more = tokens.add(&session("b"), Some(Direction::In), Vec::new());
+    assert_eq!(one_more, Err(Full::Tokens { tokens_max: 3 }));
+    tokens.check();
+}

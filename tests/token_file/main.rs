@@ -1,19 +1,23 @@
 //! `--token-file`: what has been answered survives a restart, a kill -9 and a full disk.
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod disk;
 
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use support::client::Client;
 use support::server::{self, LOOPBACK, Server};
-use support::streaming::{Source, Viewer};
+use support::streaming::Source;
+use support::until;
+use tollgate::gate::journal;
 
 /// A file of this test's own, which is not there yet.
 fn fresh(name: &str) -> PathBuf {
@@ -36,10 +40,38 @@ fn call(server: &Server, method: &str, target: &str, status: u16) {
     assert_eq!(response.status(), status, "{target}: {}", response.text());
 }
 
+fn mode(path: &Path) -> u32 {
+    let permissions = fs::metadata(path).expect("the file").permissions();
+    permissions.mode() & 0o777
+}
+
+/// A journal that is long enough to be compacted, and says little: a session `kept` is left of many.
+fn long_journal() -> Vec<u8> {
+    let mut bytes = journal::HEADER.to_vec();
+    let mut put = |json: String| bytes.extend(journal::sealed(json.into_bytes()));
+    put(r#"[{"add":"kept","http":"both"}]"#.to_owned());
+    for number in 0..1000 {
+        put(format!(
+            r#"[{{"add":"a-session-that-goes-again-{number}","http":"in"}}]"#
+        ));
+        put(format!(
+            r#"[{{"revoke":"a-session-that-goes-again-{number}"}}]"#
+        ));
+    }
+    assert!(bytes.len() > 64 * 1024);
+    bytes
+}
+
 /// How a start ends that must not succeed: status 1, and one line.
 #[track_caller]
 fn assert_refuses_to_start(path: &Path, words: &[&str]) {
-    let output = server::command(&[LOOPBACK, "--listen=127.0.0.1:0", "--rtp=off", &option(path)])
+    assert_refuses_with(&[], path, words);
+}
+
+#[track_caller]
+fn assert_refuses_with(options: &[&str], path: &Path, words: &[&str]) {
+    let usual = [LOOPBACK, "--listen=127.0.0.1:0", "--rtp=off", &option(path)];
+    let output = server::command(&[&usual, options].concat())
         .output()
         .expect("the program runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -78,9 +110,11 @@ fn the_table_survives_a_restart_in_its_order() {
     let before = server.tokens();
     assert_eq!(before.len(), 4);
     drop(server);
-    let mode = fs::metadata(&path).expect("the file").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode(&path), 0o600);
+    // However it came by another: a restored copy, say.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let server = start(&path);
+    assert_eq!(mode(&path), 0o600);
     assert_eq!(server.tokens(), before);
     assert_eq!(server.request("GET", "/stream/a").status(), 403);
     assert_eq!(server.request("GET", "/stream/b").status(), 404);
@@ -176,6 +210,36 @@ fn a_compaction_that_broke_off_loses_nothing() {
     }
 }
 
+/// Two names of one file have one lock, and compaction leaves the link where it is.
+#[test]
+fn a_link_to_a_token_file_is_followed() {
+    let path = fresh("linked");
+    let link = path.with_file_name("link");
+    fs::write(&path, long_journal()).expect("a journal");
+    symlink(&path, &link).expect("a link");
+    let server = start(&link);
+    assert_refuses_to_start(&path, &["in use by another server"]);
+    server.admit("a");
+    until("it is compacted", || {
+        (fs::metadata(&path).expect("the file").len() < 1000).then_some(())
+    });
+    server.admit("b");
+    drop(server);
+    assert!(
+        fs::symlink_metadata(&link)
+            .expect("it is there")
+            .is_symlink()
+    );
+    assert_eq!(start(&path).tokens().len(), 3);
+}
+
+#[test]
+fn what_is_no_file_is_left_alone() {
+    assert_refuses_to_start(Path::new("/dev/null"), &["no regular file"]);
+    let folder = fresh("folder");
+    assert_refuses_to_start(folder.parent().expect("a folder"), &["directory"]);
+}
+
 /// A server that is started with a narrower `--rtp-to` sends nothing to who was admitted under the wider one.
 #[test]
 fn a_token_file_does_not_widen_rtp_to() {
@@ -262,6 +326,24 @@ fn a_damaged_middle_stops_the_start() {
     assert_refuses_to_start(&path, &["no token file"]);
 }
 
+/// What counts is what the table is, not what it has been.
+#[test]
+fn fewer_tokens_than_there_have_been() {
+    let path = fresh("fewer");
+    fs::write(&path, long_journal()).expect("a journal");
+    let server = Server::gated(&["--tokens=1", &option(&path)]);
+    call(&server, "POST", "/api/add-token?type=http&sessionid=a", 503);
+    drop(server);
+    let server = start(&path);
+    server.admit("a");
+    drop(server);
+    assert_refuses_with(
+        &["--tokens=1"],
+        &path,
+        &["at 1 tokens", "nothing was changed"],
+    );
+}
+
 #[test]
 fn two_servers_do_not_use_one_file() {
     let path = fresh("locked");
@@ -278,76 +360,4 @@ fn a_token_file_without_a_token_server_is_an_error() {
         .output()
         .expect("the program runs");
     assert_eq!(output.status.code(), Some(2));
-}
-
-/// Adds tokens until the file takes no more; then streams go on, the table is as it was, and later there is room again.
-fn fill_up(server: &Server, make_room: impl FnOnce()) {
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 1);
-    let name = "x".repeat(200);
-    let mut count = 0;
-    let refused = loop {
-        let target = format!("/api/add-token?type=http&sessionid={name}{count}");
-        let answer = server.request("POST", &target);
-        if answer.status() != 201 {
-            break answer;
-        }
-        count += 1;
-        assert!(count < 10_000, "the disk does not fill up");
-    };
-    refused.assert_problem(507, &["token file", "nothing was changed"]);
-    server.await_line(&["level=error", "event=token-file-not-written"]);
-    let figures = server.request("GET", "/metrics").text();
-    let failed = "tollgate_token_file_writes_total{result=\"failed\"} 1\n";
-    assert!(figures.contains(failed), "{figures}");
-    assert_eq!(server.tokens().len(), count + 1);
-    source.send(b"still here");
-    assert_eq!(viewer.read(10), b"still here");
-    make_room();
-    let target = format!("/api/add-token?type=http&sessionid={name}{count}");
-    call(server, "POST", &target, 201);
-    assert_eq!(server.tokens().len(), count + 2);
-}
-
-#[test]
-fn a_file_that_cannot_grow_is_507_and_streams_go_on() {
-    let path = fresh("limit");
-    // What the kernel does at this limit, but for the signal, is what it does at the end of a disk.
-    let server = Server::start_after(
-        "trap '' XFSZ; ulimit -S -f 32",
-        &["--token-server=127.0.0.1/32", &option(&path)],
-    );
-    let pid = server.pid().to_string();
-    fill_up(&server, || {
-        let status = Command::new("prlimit")
-            .args(["--pid", &pid, "--fsize=unlimited"])
-            .status();
-        assert!(status.expect("prlimit runs").success());
-    });
-    let tokens = server.tokens();
-    drop(server);
-    assert_eq!(start(&path).tokens(), tokens);
-}
-
-#[test]
-#[ignore = "needs root, to mount a small file system"]
-fn a_full_disk_is_507_and_streams_go_on() {
-    let path = fresh("disk");
-    let folder = path.parent().expect("its folder").to_owned();
-    let mount = |arguments: &[&str]| {
-        let status = Command::new("mount").args(arguments).arg(&folder).status();
-        assert!(status.expect("mount runs").success());
-    };
-    mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"]);
-    let server = start(&path);
-    fs::write(folder.join("filler"), [0; 20 * 1024]).expect("room");
-    fill_up(&server, || {
-        fs::remove_file(folder.join("filler")).expect("it is there");
-    });
-    let tokens = server.tokens();
-    drop(server);
-    assert_eq!(start(&path).tokens(), tokens);
-    let _ = Command::new("umount").arg("-l").arg(&folder).status();
 }
