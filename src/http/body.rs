@@ -2,9 +2,8 @@
 //!
 //! Lends the content out of the bytes that it is handed; keeps none of it.
 
-use super::head::is_token_byte;
-use super::refusal::Refusal;
-use super::response::Status;
+use super::fields::is_token_byte;
+use super::refusal::{Refusal, malformed};
 
 /// How a message says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,10 +163,6 @@ fn take<'a>(input: &mut &'a [u8], bytes_max: u64) -> &'a [u8] {
     let (content, rest) = input.split_at(length);
     *input = rest;
     content
-}
-
-fn malformed(detail: &str) -> Refusal {
-    Refusal::framing(Status::BadRequest, detail)
 }
 
 /// One byte of the framing between the content.

@@ -7,9 +7,11 @@ mod body;
 mod chunk;
 mod credentials;
 mod date;
+mod fields;
 mod head;
 mod refusal;
 mod response;
+mod scan;
 mod target;
 
 pub use body::{Body, Framing, Part};

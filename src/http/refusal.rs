@@ -80,6 +80,11 @@ impl Refusal {
     }
 }
 
+/// 400 for a head or a body that is not what the RFCs say.
+pub(super) fn malformed(detail: impl Into<String>) -> Refusal {
+    Refusal::framing(Status::BadRequest, detail)
+}
+
 /// At most `bytes_max` bytes of `text`, with what is not printable escaped: for quoting a client's own words back to it, or in the log.
 pub fn quoted(text: &str, bytes_max: usize) -> String {
     let mut quote = String::new();

@@ -1,6 +1,6 @@
 //! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart before they are decoded.
 
-use super::head::is_authority;
+use super::fields::is_authority;
 use super::refusal::{Refusal, quoted};
 use super::response::Status;
 

@@ -1,0 +1,264 @@
+//! The fields of a head (RFC 9112 sections 5 and 6.3), of a request or an answer: those that matter here, and what they say of the body.
+//!
+//! `httparse` splits them; it is lenient by intent, so line ends are checked before it sees anything (`scan`), and what a field may
+//! say is checked here.
+
+use super::body::Framing;
+use super::head::Version;
+use super::refusal::{Refusal, malformed, quoted};
+use super::response::Status;
+
+/// No option can ask for more fields than this: they are split on the stack.
+const FIELDS_MAX: usize = 256;
+
+/// What proxies in front say of the client (RFC 7239). To be believed only when they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// `Forwarded`
+    pub standard: Option<String>,
+    /// `X-Forwarded-For`
+    pub x_forwarded_for: Option<String>,
+}
+
+/// A head's first line, which is ASCII, and what is behind it. The head has been scanned.
+pub(super) fn first_line(head: &[u8]) -> Result<(&str, &[u8]), Refusal> {
+    let line_end = head
+        .iter()
+        .position(|&byte| byte == b'\r')
+        .unwrap_or(head.len());
+    let line = std::str::from_utf8(&head[..line_end])
+        .map_err(|_| malformed("the head's first line is not ASCII"))?;
+    Ok((line, &head[(line_end + 2).min(head.len())..]))
+}
+
+/// The fields that matter here, as they were found.
+#[derive(Default)]
+pub(super) struct Fields {
+    hosts: usize,
+    host: String,
+    content_length: Option<String>,
+    content_lengths: usize,
+    transfer_encoding: Option<String>,
+    connection: String,
+    expect: Option<String>,
+    pub content_type: Option<String>,
+    pub origin: Option<String>,
+    pub authorization: Option<String>,
+    pub user_agent: Option<String>,
+    pub referer: Option<String>,
+    pub via: Option<String>,
+    pub forwarded: Forwarded,
+}
+
+impl Fields {
+    /// Reads what stands behind a head's first line.
+    pub fn parse(bytes: &[u8], fields_max: usize) -> Result<Fields, Refusal> {
+        let mut storage = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let fields_max = fields_max.min(FIELDS_MAX);
+        match httparse::parse_headers(bytes, &mut storage[..fields_max]) {
+            Ok(httparse::Status::Complete((_, fields))) => Fields::read(fields),
+            Ok(httparse::Status::Partial) => Err(malformed("the head ends within a field")),
+            Err(httparse::Error::TooManyHeaders) => Err(Refusal::framing(
+                Status::HeaderFieldsTooLarge,
+                format!("the head has more than {fields_max} fields"),
+            )),
+            Err(error) => Err(malformed(format!(
+                "a field of the head is malformed: {error}"
+            ))),
+        }
+    }
+
+    fn read(fields: &[httparse::Header<'_>]) -> Result<Fields, Refusal> {
+        let mut found = Fields::default();
+        for field in fields {
+            let value = || String::from_utf8_lossy(field.value).into_owned();
+            match field.name.to_ascii_lowercase().as_str() {
+                "host" => {
+                    found.hosts += 1;
+                    found.host = value();
+                }
+                "content-length" => {
+                    found.content_lengths += 1;
+                    found.content_length = Some(value());
+                }
+                "transfer-encoding" => append(&mut found.transfer_encoding, &value()),
+                "connection" => {
+                    found.connection.push(',');
+                    found.connection.push_str(&value());
+                }
+                "expect" => append(&mut found.expect, &value()),
+                "content-type" => once(&mut found.content_type, field.name, value())?,
+                "origin" => once(&mut found.origin, field.name, value())?,
+                "authorization" => once(&mut found.authorization, field.name, value())?,
+                "user-agent" => found.user_agent = Some(value()),
+                "referer" => found.referer = Some(value()),
+                "via" => append(&mut found.via, &value()),
+                "forwarded" => append(&mut found.forwarded.standard, &value()),
+                "x-forwarded-for" => append(&mut found.forwarded.x_forwarded_for, &value()),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// RFC 9112 section 6.3, without any of its leniencies.
+    pub fn framing(&self, version: Option<Version>) -> Result<Framing, Refusal> {
+        match (&self.transfer_encoding, &self.content_length) {
+            (Some(_), Some(_)) => Err(malformed(
+                "both Content-Length and Transfer-Encoding; one of them must go",
+            )),
+            (None, None) => Ok(Framing::None),
+            (None, Some(_)) if self.content_lengths > 1 => {
+                Err(malformed("more than one Content-Length; there must be one"))
+            }
+            (None, Some(length)) => parse_length(length).map(Framing::Length),
+            (Some(_), None) if version == Some(Version::Http10) => Err(malformed(
+                "Transfer-Encoding in an HTTP/1.0 request, which does not know it",
+            )),
+            (Some(codings), None) => {
+                let mut codings = codings
+                    .split(',')
+                    .map(|coding| coding.trim_matches([' ', '\t']));
+                if let Some(other) = codings
+                    .clone()
+                    .find(|coding| !coding.eq_ignore_ascii_case("chunked"))
+                {
+                    if other.is_empty() {
+                        return Err(malformed("an empty transfer coding; it must be chunked"));
+                    }
+                    return Err(Refusal::framing(
+                        Status::NotImplemented,
+                        format!(
+                            "the transfer coding '{}' is not known here, only chunked is",
+                            quoted(other, 64)
+                        ),
+                    ));
+                }
+                if codings.nth(1).is_some() {
+                    return Err(malformed("chunked more than once in Transfer-Encoding"));
+                }
+                Ok(Framing::Chunked)
+            }
+        }
+    }
+
+    pub fn host(&self, version: Version, authority: Option<String>) -> Result<String, Refusal> {
+        match self.hosts {
+            0 if version == Version::Http11 => {
+                return Err(malformed("no Host; an HTTP/1.1 request must have one"));
+            }
+            0 | 1 => {}
+            _ => return Err(malformed("more than one Host; there must be one")),
+        }
+        if !is_authority(&self.host) {
+            return Err(malformed(format!(
+                "the Host '{}' is not HOST or HOST:PORT",
+                quoted(&self.host, 64)
+            )));
+        }
+        Ok(authority.unwrap_or_else(|| self.host.clone()))
+    }
+
+    pub fn keep_alive(&self, version: Version) -> bool {
+        let mut options = self
+            .connection
+            .split(',')
+            .map(|option| option.trim_matches([' ', '\t']));
+        match version {
+            Version::Http11 => !options.any(|option| option.eq_ignore_ascii_case("close")),
+            Version::Http10 => options.any(|option| option.eq_ignore_ascii_case("keep-alive")),
+        }
+    }
+
+    /// RFC 9110 section 10.1.1; an HTTP/1.0 client cannot read a 100 and must not be sent one.
+    pub fn expects_continue(&self, version: Version) -> Result<bool, Refusal> {
+        match &self.expect {
+            None => Ok(false),
+            Some(expect) if expect.eq_ignore_ascii_case("100-continue") => {
+                Ok(version == Version::Http11)
+            }
+            Some(expect) => Err(Refusal::framing(
+                Status::ExpectationFailed,
+                format!(
+                    "the expectation '{}' cannot be met, only 100-continue can",
+                    quoted(expect, 64)
+                ),
+            )),
+        }
+    }
+}
+
+fn append(list: &mut Option<String>, value: &str) {
+    match list {
+        None => *list = Some(value.to_owned()),
+        Some(list) => {
+            list.push(',');
+            list.push_str(value);
+        }
+    }
+}
+
+fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(malformed(format!(
+            "more than one {name}; there must be one at most"
+        ))),
+    }
+}
+
+/// A number of bytes in decimal digits, and nothing but digits.
+fn parse_length(text: &str) -> Result<u64, Refusal> {
+    let mut length: u64 = 0;
+    for byte in text.bytes() {
+        let digit = match byte {
+            b'0'..=b'9' => u64::from(byte - b'0'),
+            _ => return Err(bad_length(text)),
+        };
+        length = length
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(digit))
+            .ok_or_else(|| bad_length(text))?;
+    }
+    if text.is_empty() {
+        Err(bad_length(text))
+    } else {
+        Ok(length)
+    }
+}
+
+fn bad_length(text: &str) -> Refusal {
+    malformed(format!(
+        "the Content-Length '{}' is not a number of bytes below 2^64 in decimal digits",
+        quoted(text, 64)
+    ))
+}
+
+/// `HOST[:PORT]` of RFC 3986, checked no further than that it holds nothing which could be taken for something else.
+pub(super) fn is_authority(text: &str) -> bool {
+    if text.is_empty() {
+        return true; // a target without an authority has an empty Host (RFC 9112 section 3.2)
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
+            _ => return false,
+        },
+        None => text
+            .find(':')
+            .map_or((text, ""), |colon| text.split_at(colon)),
+    };
+    let host_is_good = !host.is_empty()
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte));
+    let port_is_good = match port.strip_prefix(':') {
+        None => port.is_empty(),
+        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    host_is_good && port_is_good
+}
+
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,105 @@
+//! Where a head ends (RFC 9112 sections 2.1 and 2.2), in bytes that arrive piece by piece: no byte is looked at twice.
+//!
+//! Strict about line ends and control characters, because others may read them in another way. What the lines say is read elsewhere.
+
+/// A head, of a request or an answer, whose end is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// How many bytes have been looked at.
+    scanned: usize,
+    /// Where the line begins that is being looked at: `line_start <= scanned`.
+    line_start: usize,
+    /// Whether the first line is behind.
+    past_first_line: bool,
+}
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// The whole of it, its empty line included.
+    pub head_bytes_max: usize,
+    pub first_line_bytes_max: usize,
+}
+
+/// Why something is no head.
+#[derive(Debug)]
+pub(super) enum ScanFault {
+    Malformed(String),
+    FirstLineTooLong,
+    TooLarge,
+}
+
+impl Scan {
+    /// Looks on in `bytes`, which begin where the head does and hold at least what they held before. `Some` is the head's length.
+    pub fn read(&mut self, bytes: &[u8], bounds: Bounds) -> Result<Option<usize>, ScanFault> {
+        while let Some(&byte) = bytes.get(self.scanned) {
+            if self.scanned >= bounds.head_bytes_max {
+                return Err(self.too_large());
+            }
+            let after_cr = self.scanned > self.line_start && bytes[self.scanned - 1] == b'\r';
+            match byte {
+                b'\n' if after_cr => {
+                    let line_bytes = self.scanned - 1 - self.line_start;
+                    self.scanned += 1;
+                    self.line_start = self.scanned;
+                    if line_bytes > 0 {
+                        self.past_first_line = true;
+                    } else if self.past_first_line {
+                        return Ok(Some(self.scanned));
+                    } else if self.scanned > 2 {
+                        return Err(malformed(
+                            "the head begins with empty lines; it must begin with its first line",
+                        ));
+                    }
+                    continue;
+                }
+                _ if after_cr => {
+                    return Err(malformed(
+                        "a CR without its LF in the head; lines end with CRLF",
+                    ));
+                }
+                b'\n' => {
+                    return Err(malformed(
+                        "an LF without its CR in the head; lines end with CRLF",
+                    ));
+                }
+                b'\r' => {}
+                b'\t' if self.past_first_line => {}
+                byte if byte < b' ' || byte == 0x7f => {
+                    return Err(malformed(format!(
+                        "the byte 0x{byte:02x} in the head; control characters have no place there"
+                    )));
+                }
+                byte if byte >= 0x80 && !self.past_first_line => {
+                    return Err(malformed(format!(
+                        "the byte 0x{byte:02x} in the head's first line; what is not ASCII is percent-encoded there"
+                    )));
+                }
+                _ => {}
+            }
+            self.scanned += 1;
+            if !self.past_first_line && self.scanned - self.line_start > bounds.first_line_bytes_max
+            {
+                return Err(self.too_large());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether anything of a head has arrived.
+    pub fn has_begun(&self) -> bool {
+        self.scanned > 0
+    }
+
+    fn too_large(&self) -> ScanFault {
+        if self.past_first_line {
+            ScanFault::TooLarge
+        } else {
+            ScanFault::FirstLineTooLong
+        }
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> ScanFault {
+    ScanFault::Malformed(detail.into())
+}
