@@ -1,8 +1,9 @@
-//! HTTP/1.x over bytes: request heads, targets and queries, body framing, responses (RFC 9110, RFC 9112).
+//! HTTP/1.x over bytes: heads of requests and answers, targets and queries, body framing, responses (RFC 9110, RFC 9112).
 //!
 //! Plain functions and small state machines. Strict, because a proxy may stand in front: whatever two readers could understand
 //! in two ways is refused. However a request is cut into pieces, the outcome is the same.
 
+mod answer;
 mod body;
 mod chunk;
 mod credentials;
@@ -14,6 +15,7 @@ mod response;
 mod scan;
 mod target;
 
+pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
 pub use credentials::basic_password;

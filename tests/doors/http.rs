@@ -1,6 +1,8 @@
-//! HTTP requests in arbitrary bytes, cut anywhere: the outcome may not depend on the cuts.
+//! HTTP requests, and answers, in arbitrary bytes, cut anywhere: the outcome may not depend on the cuts.
 
-use tollgate::http::{Body, Head, HeadReader, Limits, Part, Refusal};
+use tollgate::http::{
+    Answer, AnswerReader, Body, Framing, Head, HeadReader, Limits, Part, Refusal,
+};
 
 /// What a connection's bytes come to: requests with their bodies' content, and how it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,90 @@ fn step(
                     if let Some((head, _, content)) = body.take() {
                         outcome.requests.push((head, content, true));
                     }
+                }
+            },
+        }
+    }
+}
+
+/// What an origin's bytes come to: interim answers and the final one, its body's content, and how far that came.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Answered {
+    heads: Vec<Answer>,
+    content: Vec<u8>,
+    is_complete: bool,
+    refusal: Option<Refusal>,
+}
+
+/// The first byte says how the rest is cut.
+pub fn answer(data: &[u8]) {
+    let Some((&seed, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = read_answer(bytes, bytes.len().max(1), 0);
+    assert_eq!(whole, read_answer(bytes, 1, 0), "byte by byte");
+    assert_eq!(
+        whole,
+        read_answer(bytes, 1 + usize::from(seed & 15), usize::from(seed >> 4)),
+        "cut at {seed}"
+    );
+    assert!(whole.content.len() <= bytes.len());
+    for head in &whole.heads {
+        assert!((100..600).contains(&head.status));
+        let texts = [&head.content_type, &head.via];
+        // They are sent on in heads of this server's.
+        let mut characters = texts.into_iter().flatten().flat_map(|text| text.chars());
+        assert!(characters.all(|character| character == '\t' || !character.is_ascii_control()));
+        let has_none = matches!(head.status, 100..=199 | 204 | 304);
+        assert_eq!(has_none, head.framing == Framing::None);
+    }
+}
+
+fn read_answer(bytes: &[u8], piece: usize, first: usize) -> Answered {
+    let mut answered = Answered::default();
+    let mut reader = AnswerReader::default();
+    let mut body: Option<Body> = None;
+    let mut held: Vec<u8> = Vec::new();
+    let (start, rest) = bytes.split_at(first.min(bytes.len()));
+    for arrived in std::iter::once(start).chain(rest.chunks(piece)) {
+        held.extend_from_slice(arrived);
+        let mut input = held.as_slice();
+        if let Err(refusal) = step_answer(&mut input, &mut reader, &mut body, &mut answered) {
+            answered.refusal = Some(refusal);
+            break;
+        }
+        let left = input.len();
+        held.drain(..held.len() - left);
+    }
+    answered
+}
+
+fn step_answer(
+    input: &mut &[u8],
+    reader: &mut AnswerReader,
+    body: &mut Option<Body>,
+    answered: &mut Answered,
+) -> Result<(), Refusal> {
+    loop {
+        match body {
+            None => match reader.read(input, &LIMITS)? {
+                None => return Ok(()),
+                Some((head, length)) => {
+                    assert!(length <= LIMITS.head_bytes_max);
+                    *input = &input[length..];
+                    *reader = AnswerReader::default();
+                    if head.status >= 200 {
+                        *body = Some(Body::new(head.framing));
+                    }
+                    answered.heads.push(head);
+                }
+            },
+            Some(reading) => match reading.read(input)? {
+                Part::More => return Ok(()),
+                Part::Content(piece) => answered.content.extend_from_slice(piece),
+                Part::End => {
+                    answered.is_complete = true;
+                    return Ok(());
                 }
             },
         }

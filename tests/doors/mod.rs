@@ -12,6 +12,7 @@ pub type Door = fn(&[u8]);
 /// Every door, by the name of its fuzz target.
 pub const ALL: &[(&str, Door)] = &[
     ("http_request", http::request),
+    ("answer", http::answer),
     ("udp_clients", gate::udp_clients),
     ("journal", gate::journal),
     ("subnet", gate::subnet),
