@@ -15,6 +15,7 @@
 
 mod access;
 mod api;
+mod check;
 mod connection;
 mod deadlines;
 mod errand;
@@ -544,84 +545,6 @@ impl Relay {
             | Phase::Listing(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}
-        }
-    }
-
-    /// What must hold between any two calls. Tests and simulations ask after every step.
-    pub fn check(&self) {
-        let counted: usize = self.hosts.values().sum();
-        assert_eq!(
-            counted,
-            self.connections.len(),
-            "connections by host are counted wrong"
-        );
-        let waiting = self.connections.iter();
-        assert_eq!(
-            waiting
-                .filter(|(_, connection)| matches!(connection.phase, Phase::Waiting(_)))
-                .count(),
-            self.waiting.len(),
-            "somebody waits who is gone, or the other way round"
-        );
-        assert_eq!(
-            self.order.len(),
-            self.lives.len(),
-            "the order of the streams disagrees with their table"
-        );
-        for (id, connection) in self.connections.iter() {
-            match &connection.phase {
-                Phase::Viewer(viewer) => assert!(
-                    self.lives.get(viewer.live).is_some(),
-                    "a viewer outlives its stream: {id:?}"
-                ),
-                Phase::Source(source) => assert!(
-                    self.lives.get(source.live).is_some(),
-                    "a source outlives its stream: {id:?}"
-                ),
-                Phase::Waiting(waiting) => assert!(
-                    !self.running.contains_key(&waiting.session),
-                    "somebody waits for what runs: {id:?}"
-                ),
-                Phase::Head(_)
-                | Phase::Payload(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Recording
-                | Phase::Lingering(_) => {}
-            }
-        }
-        for (session, id) in &self.running {
-            let live = self
-                .lives
-                .get(*id)
-                .expect("a running session has its stream");
-            assert!(live.session == *session, "a session names another's stream");
-            assert!(live.stream.end().is_none(), "a running stream has ended");
-        }
-        let mut held_bytes = 0;
-        for (_, live) in self.lives.iter() {
-            live.stream.check();
-            held_bytes += live.stream.held_bytes() as isize;
-        }
-        let bytes_max = self.settings.limits.buffers_bytes_max as isize;
-        assert_eq!(
-            self.pool.bytes_left + held_bytes,
-            bytes_max,
-            "the bytes of all buffers are counted wrong"
-        );
-        let armed = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.armed.is_armed())
-            .count()
-            + self
-                .lives
-                .iter()
-                .filter(|(_, live)| live.armed.is_armed())
-                .count();
-        assert_eq!(armed, self.timers.len(), "a timer outlives its owner");
-        if let Some(tokens) = &self.tokens {
-            tokens.check();
         }
     }
 }
