@@ -236,6 +236,12 @@ fn check_together(config: &Config) -> Result<(), BadArgument> {
             needs: "token-server",
         });
     }
+    if config.operation.origin_tokens && config.operation.origins.is_empty() {
+        return Err(BadArgument::Alone {
+            name: "origin-tokens",
+            needs: "origin",
+        });
+    }
     let buffers = &config.buffers;
     let pairs = [
         (

@@ -14,10 +14,11 @@ mod values;
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::gate::{HostName, Subnet};
+use crate::gate::{Host, HostName, Subnet};
 
 pub use arguments::{BadArgument, parse};
 pub use help::{help, readme_table};
@@ -97,6 +98,10 @@ pub struct TimesConfig {
     pub keep_alive_time_max: Duration,
     /// For a session to begin.
     pub wait_time: Duration,
+    /// For an origin to be found, connected to and heard.
+    pub origin_time_max: Duration,
+    /// For which a pull outlives its last viewer.
+    pub origin_idle_time: Duration,
 }
 
 /// What a stream keeps.
@@ -118,6 +123,35 @@ pub struct OperationConfig {
     pub cors: Vec<CorsOrigin>,
     pub takeover: bool,
     pub icecast: bool,
+    /// Empty: streams come from this server's own sources only.
+    pub origins: Vec<OriginUrl>,
+    /// Whether a viewer may have what comes from an origin is the origin's to say; only with an origin.
+    pub origin_tokens: bool,
+}
+
+/// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginUrl {
+    pub host: Host,
+    pub port: NonZeroU16,
+    /// What stands before `/stream/…`: empty, or beginning with a slash and not ending with one.
+    pub path: String,
+}
+
+impl OriginUrl {
+    /// Where it is, unless its name must be looked up.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
+            Host::Name(_) => None,
+        }
+    }
+}
+
+impl Display for OriginUrl {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "http://{}:{}{}", self.host, self.port, self.path)
+    }
 }
 
 /// Where requests are logged.

@@ -320,6 +320,33 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "If its session may stream and does not yet. Then it gets its 404.",
     },
     Row {
+        name: "origin-time",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.origin_time_max,
+                values::time(text, MOMENT..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("10"),
+        help: "for an origin to answer",
+        more: "Found, connected to and heard; then the next one is asked. With none left viewers \
+               get 504.",
+    },
+    Row {
+        name: "origin-idle",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.times.origin_idle_time,
+                values::time(text, 0.0..=HOUR),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("10"),
+        help: "a pull without viewers is ended after",
+        more: "UDP clients do not keep it.",
+    },
+    Row {
         name: "buffer",
         takes: Takes::One("SIZE", |config, text| {
             put(
@@ -430,5 +457,26 @@ pub(super) const OPTIONS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "a second source replaces the first",
         more: "Otherwise it gets 409.",
+    },
+    Row {
+        name: "origin",
+        takes: Takes::Many("URL", |config, text| {
+            push(&mut config.operation.origins, values::origin(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Shown("none"),
+        help: "fetch streams from the relay there",
+        more: "`http://HOST:PORT` or `http://HOST:PORT/PATH`. A viewer of a session that does not \
+               run here starts one pull, which all its viewers share. The first origin that has \
+               the stream counts. See *From relay to relay*.",
+    },
+    Row {
+        name: "origin-tokens",
+        takes: Takes::Nothing(|config| config.operation.origin_tokens = true),
+        group: Group::Operation,
+        fallback: Fallback::Shown("off"),
+        help: "let the origin say who may watch",
+        more: "Needs `--origin`. Otherwise a viewer needs a token here. What the origin said holds \
+               for a session as long as its pull runs.",
     },
 ];

@@ -395,7 +395,62 @@ fn other_values_are_read() {
 }
 
 #[test]
+fn an_origin_is_a_host_a_port_and_perhaps_a_path() {
+    let read = |text: &str| {
+        let config = run(&[&format!("--origin={text}"), "--origin=http://second:1"]);
+        let origins = config.operation.origins;
+        assert_eq!(origins.len(), 2);
+        (origins[0].to_string(), origins[0].address())
+    };
+    let address = |text: &str| text.parse().ok();
+    for (text, meant, place) in [
+        (
+            "http://origin.example:8000",
+            "http://origin.example:8000",
+            None,
+        ),
+        ("http://origin:80/a/b/", "http://origin:80/a/b", None),
+        (
+            "http://10.0.0.1:8000/",
+            "http://10.0.0.1:8000",
+            address("10.0.0.1:8000"),
+        ),
+        (
+            "http://[::1]:8000",
+            "http://[::1]:8000",
+            address("[::1]:8000"),
+        ),
+    ] {
+        assert_eq!(read(text), (meant.to_owned(), place), "{text}");
+    }
+    for text in [
+        "",
+        "origin:8000",
+        "https://origin:8000",
+        "http://origin",
+        "http://origin/a:8000",
+        "http://user@origin:8000",
+        "http://origin:0",
+        "http://origin:70000",
+        "http://:8000",
+        "http://origin:8000?x",
+        "http://origin:8000/?x",
+        "http://origin:8000/#x",
+        "http://origin:8000/a b",
+        "http://origin:8000/ü",
+        "http://origin:8000/a\r\nX: y",
+    ] {
+        let said = said(&format!("--origin={text}"));
+        assert!(said.contains("give http://HOST:PORT"), "{text}: {said}");
+    }
+}
+
+#[test]
 fn options_that_contradict_each_other_are_told() {
+    assert_eq!(
+        said("--origin-tokens"),
+        "--origin-tokens has no meaning without --origin; give both"
+    );
     assert_eq!(
         said("--buffer=2G"),
         "--buffer: 2147483648 is above --buffers, 1073741824; give at most that, or raise --buffers"

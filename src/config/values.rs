@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AccessLog, Bind, CorsOrigin, LogLevel};
-use crate::gate::host::BadHost;
+use super::{AccessLog, Bind, CorsOrigin, LogLevel, OriginUrl};
+use crate::gate::host::{BadHost, host_and_port};
 use crate::gate::{Excerpt, HostName, Subnet};
 
 /// What is wrong with a value, and what would be right.
@@ -187,5 +187,23 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
             Ok(CorsOrigin::Site(text.to_owned()))
         }
         Some(_) | None => wrong(text, right),
+    }
+}
+
+/// Another relay: `http://HOST:PORT`, perhaps with a path.
+pub(super) fn origin(text: &str) -> Read<OriginUrl> {
+    let right = "http://HOST:PORT or http://HOST:PORT/PATH, such as http://origin.example:8000";
+    let Some(rest) = text.strip_prefix("http://") else {
+        return wrong(text, right);
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&byte);
+    match host_and_port(authority) {
+        Ok((host, port)) if path.bytes().all(plain) => Ok(OriginUrl {
+            host,
+            port,
+            path: path.trim_end_matches('/').to_owned(),
+        }),
+        Ok(_) | Err(_) => wrong(text, right),
     }
 }

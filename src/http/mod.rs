@@ -23,4 +23,4 @@ pub use date::HttpDate;
 pub use head::{Head, HeadReader, Limits, Method, Version};
 pub use refusal::{Refusal, quoted};
 pub use response::{Reply, ResponseHead, Status, refused, whole};
-pub use target::{Parameter, Target, percent_decoded};
+pub use target::{Parameter, Target, percent_decoded, percent_encoded};

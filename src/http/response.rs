@@ -51,6 +51,8 @@ pub enum Status {
     BadGateway,
     /// 503
     ServiceUnavailable,
+    /// 504
+    GatewayTimeout,
     /// 505
     VersionNotSupported,
     /// 507
@@ -92,6 +94,7 @@ impl Status {
             Status::NotImplemented => (501, "Not Implemented"),
             Status::BadGateway => (502, "Bad Gateway"),
             Status::ServiceUnavailable => (503, "Service Unavailable"),
+            Status::GatewayTimeout => (504, "Gateway Timeout"),
             Status::VersionNotSupported => (505, "HTTP Version Not Supported"),
             Status::InsufficientStorage => (507, "Insufficient Storage"),
             Status::LoopDetected => (508, "Loop Detected"),
@@ -112,6 +115,16 @@ pub struct Reply {
     pub date: HttpDate,
     /// Fields that every answer to this request carries.
     pub fields: &'static [(&'static str, &'static str)],
+}
+
+impl Reply {
+    /// The same, but the connection ends after it.
+    pub fn closing(self) -> Reply {
+        Reply {
+            keep_alive: false,
+            ..self
+        }
+    }
 }
 
 /// A response head in the making; [`ResponseHead::finish`] ends it.

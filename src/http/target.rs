@@ -102,6 +102,22 @@ fn is_target_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }
 
+/// `text` as one segment of a path: what RFC 3986 does not call unreserved is encoded.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                encoded.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+            }
+        }
+    }
+    encoded
+}
+
 /// The bytes that `text` stands for; `None` where a `%` is not followed by two hexadecimal digits.
 pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());

@@ -7,9 +7,12 @@ impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
         let counted: usize = self.hosts.values().sum();
+        let clients = self.connections.iter();
         assert_eq!(
             counted,
-            self.connections.len(),
+            clients
+                .filter(|(_, connection)| !connection.is_origin)
+                .count(),
             "connections by host are counted wrong"
         );
         let waiting = self.connections.iter();
@@ -43,6 +46,7 @@ impl Relay {
                 | Phase::Payload(_)
                 | Phase::Listing(_)
                 | Phase::Awaiting(_)
+                | Phase::Asking(_)
                 | Phase::Recording
                 | Phase::Lingering(_) => {}
             }
@@ -75,7 +79,14 @@ impl Relay {
                 .lives
                 .iter()
                 .filter(|(_, live)| live.armed.is_armed())
-                .count();
+                .count()
+            + self.pulls.check(|session, live, pull| {
+                let is_its = self
+                    .lives
+                    .get(live)
+                    .is_some_and(|live| live.pull == Some(pull));
+                is_its && self.running.get(session) == Some(&live)
+            });
         assert_eq!(armed, self.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.tokens {
             tokens.check();

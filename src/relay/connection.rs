@@ -11,6 +11,8 @@
 //!                └─ refused with a body ─→ Lingering ─→ gone
 //! ```
 //!
+//! An origin, which this server connects to, is one too: Asking ─ 200 ─→ Source ─→ gone.
+//!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
 use std::net::SocketAddr;
@@ -18,10 +20,11 @@ use std::net::SocketAddr;
 use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
+use super::pull::Fault;
 use super::timers::Armed;
 use super::waiting::Waiting;
-use super::{LiveId, Ticket};
-use crate::http::{Body, ChunkWriter, HeadReader, Reply};
+use super::{LiveId, PullId, Ticket};
+use crate::http::{AnswerReader, Body, ChunkWriter, HeadReader, Reply};
 use crate::moment::Moment;
 use crate::stream::ViewerId;
 
@@ -48,6 +51,8 @@ pub struct Connection {
     pub(super) access: Option<Box<Entry>>,
     /// It came when there was no more place: it gets the API, if it may call it, and a refusal else.
     pub(super) is_beyond_limit: Option<Beyond>,
+    /// This server called it, so it counts for no host.
+    pub(super) is_origin: bool,
 }
 
 /// Which limit a connection is beyond.
@@ -75,6 +80,8 @@ pub(super) enum Phase {
     Listing(Listing),
     /// Its answer depends on what the helper thread finds.
     Awaiting(Ticket),
+    /// It is an origin, which is asked for a stream.
+    Asking(Asking),
     /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
     Recording,
     /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
@@ -89,11 +96,21 @@ pub(super) struct Payload {
     pub bytes: usize,
 }
 
-/// A client whose body is a stream's media.
+/// An origin whose answer has not come.
+pub(super) struct Asking {
+    pub pull: PullId,
+    pub reader: AnswerReader,
+    pub until: Moment,
+    /// What it is if the connection ends now.
+    pub fault: Fault,
+}
+
+/// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
     pub live: LiveId,
     pub body: Body,
-    pub reply: Reply,
+    /// How it is answered; an origin is not.
+    pub reply: Option<Reply>,
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     pub window_bytes: u64,
     pub window_began: Moment,
@@ -177,6 +194,17 @@ impl Connection {
             is_queued: false,
             access: None,
             is_beyond_limit,
+            is_origin: false,
+        }
+    }
+
+    /// The connection to an origin, which takes bytes as soon as it is there.
+    pub(super) fn to_origin(address: SocketAddr, asking: Asking, now: Moment) -> Connection {
+        Connection {
+            phase: Phase::Asking(asking),
+            is_blocked: true,
+            is_origin: true,
+            ..Connection::new(address, None, now)
         }
     }
 
@@ -200,6 +228,7 @@ impl Connection {
             | Phase::Waiting(_)
             | Phase::Listing(_)
             | Phase::Awaiting(_)
+            | Phase::Asking(_)
             | Phase::Recording
             | Phase::Lingering(_) => false,
         }

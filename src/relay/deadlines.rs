@@ -5,6 +5,7 @@
 
 use super::connection::{Connection, Phase};
 use super::live::Cut;
+use super::pull::Fault;
 use super::timers::Owner;
 use super::{ConnectionId, ERRAND_TIME, Relay};
 use crate::http::{Refusal, Reply, Status, Version};
@@ -14,6 +15,9 @@ impl Relay {
     /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
     fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
         let limits = &self.settings.limits;
+        if let Phase::Asking(asking) = &connection.phase {
+            return Some((asking.until, "its origin did not answer in time"));
+        }
         if connection.is_blocked && !connection.output_is_over() {
             return Some((
                 connection.progress + limits.viewer_stall_time,
@@ -42,7 +46,11 @@ impl Relay {
                 connection.progress + ERRAND_TIME,
                 "its errand took too long",
             )),
-            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
+            Phase::Head(_)
+            | Phase::Viewer(_)
+            | Phase::Listing(_)
+            | Phase::Asking(_)
+            | Phase::Recording => None,
         }
     }
 
@@ -99,21 +107,18 @@ impl Relay {
                 now,
             ),
             Phase::Source(source) => {
-                let live = source.live;
+                let (live, reply) = (source.live, source.reply);
                 if self.source_is_at_fault(id, reason, now) {
-                    self.refuse(
-                        id,
-                        &Refusal::new(Status::RequestTimeout, reason),
-                        reply,
-                        now,
-                    );
                     self.source_lost(live, reason, now);
+                    let refusal = Refusal::new(Status::RequestTimeout, reason);
+                    self.dismiss_source(id, &refusal, reply, now);
                 } else {
                     self.rearm(id);
                 }
             }
             Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled, now),
             Phase::Waiting(_) => self.end_wait(id, now),
+            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, now),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket, now);

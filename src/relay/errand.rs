@@ -73,7 +73,11 @@ impl Relay {
     /// The helper thread has done an errand.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
         match done {
-            Done::Resolved(results) => self.resolved(ticket, results, now),
+            Done::Resolved(results) => {
+                if !self.origin_resolved(ticket, &results, now) {
+                    self.resolved(ticket, results, now);
+                }
+            }
             Done::Appended(result) => self.appended(ticket, result, now),
             Done::NotCompacted(error) => self.not_compacted(&error, now),
         }
@@ -100,7 +104,7 @@ impl Relay {
 
     /// The helper thread has too much to do already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        if self.not_appended(ticket, now) {
+        if self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now) {
             return;
         }
         let Some(errand) = self.errands.remove(&ticket) else {

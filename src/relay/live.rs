@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::ConnectionId;
 use super::outlet::Outlet;
 use super::timers::Armed;
 use super::udp::RtpInput;
+use super::{ConnectionId, PullId};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::moment::Moment;
@@ -23,6 +23,10 @@ pub struct Live {
     pub(super) source_address: SocketAddr,
     pub(super) started_unix_seconds: u64,
     pub(super) stream: Stream<ConnectionId>,
+    /// The pull that fetches it, if its source is an origin.
+    pub(super) pull: Option<PullId>,
+    /// `Via` of what goes out, if its source is an origin.
+    pub(super) via: Option<String>,
     /// What is known of its source, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
     /// Viewers that were cut.
@@ -39,7 +43,7 @@ pub struct Live {
 /// Where a stream's media comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The body of this client's request.
+    /// The body of this client's request, or of this origin's answer.
     Http(ConnectionId),
     /// The datagrams of this address.
     Rtp(SocketAddr),

@@ -102,6 +102,18 @@ impl Relay {
             self.waiting.len() as u64,
         );
         text.one(
+            "tollgate_pulls",
+            "gauge",
+            "Sessions that are fetched, or being fetched, from an origin.",
+            self.pulls.len() as u64,
+        );
+        text.one(
+            "tollgate_pull_failures_total",
+            "counter",
+            "Times that no origin had the stream.",
+            self.pulls.failures,
+        );
+        text.one(
             "tollgate_udp_clients",
             "gauge",
             "UDP clients of streams that run.",

@@ -19,14 +19,17 @@ mod check;
 mod connection;
 mod deadlines;
 mod errand;
+mod fetch;
 mod frame;
 mod icecast;
 mod ledger;
 mod listing;
 mod live;
 mod metrics;
+mod origins;
 mod outlet;
 mod page;
+mod pull;
 mod report;
 mod request;
 mod route;
@@ -55,6 +58,8 @@ use ledger::Ledger;
 pub use live::Live;
 use metrics::Counts;
 pub use metrics::Files;
+use origins::Origins;
+use pull::{Fault, Pull, Pulls};
 use report::Report;
 pub use report::{Level, ReportLimits};
 use route::is_in;
@@ -68,6 +73,8 @@ use waiting::WaitingRoom;
 pub type ConnectionId = Id<Connection>;
 /// The id of a stream.
 pub type LiveId = Id<Live>;
+/// The id of a session that is fetched.
+type PullId = Id<Pull>;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
@@ -75,6 +82,8 @@ pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 /// What the shell is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Connect to this origin. Its socket is this connection's.
+    Connect(ConnectionId, SocketAddr),
     /// Close this connection's socket. Its id is stale already.
     Close(ConnectionId),
     /// Tell the client that nothing more comes.
@@ -99,6 +108,8 @@ pub struct Relay {
     hosts: HashMap<IpAddr, usize>,
     lives: Slots<Live>,
     running: HashMap<SessionId, LiveId>,
+    origins: Origins,
+    pulls: Pulls,
     /// The streams in the order in which they began.
     order: std::collections::BTreeMap<u64, LiveId>,
     live_serial_next: u64,
@@ -152,11 +163,14 @@ impl Relay {
     pub fn new(settings: Settings) -> Relay {
         let tokens =
             (!settings.token_servers.is_empty()).then(|| Tokens::new(settings.limits.tokens));
+        let mut random = Random::new(settings.random_seed);
         Relay {
             connections: Slots::default(),
             hosts: HashMap::new(),
             lives: Slots::default(),
             running: HashMap::new(),
+            origins: Origins::new(&settings.origins, &mut random),
+            pulls: Pulls::default(),
             order: std::collections::BTreeMap::new(),
             live_serial_next: 1,
             tokens,
@@ -172,7 +186,7 @@ impl Relay {
             frame: Frame::default(),
             udp: Udp::default(),
             posting: VecDeque::new(),
-            random: Random::new(settings.random_seed),
+            random,
             actions: VecDeque::new(),
             errands: HashMap::new(),
             ledger: None,
@@ -224,7 +238,9 @@ impl Relay {
         };
         match &connection.phase {
             Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
-            Phase::Head(_) | Phase::Payload(_) | Phase::Lingering(_) => READ_BYTES_MAX,
+            Phase::Head(_) | Phase::Payload(_) | Phase::Asking(_) | Phase::Lingering(_) => {
+                READ_BYTES_MAX
+            }
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
@@ -264,7 +280,9 @@ impl Relay {
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, now)
             }
-            Phase::Payload(_) | Phase::Viewer(_) | Phase::Waiting(_) => self.close(id, now),
+            Phase::Payload(_) | Phase::Viewer(_) | Phase::Waiting(_) | Phase::Asking(_) => {
+                self.close(id, now)
+            }
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
             Phase::Head(_)
@@ -300,6 +318,7 @@ impl Relay {
             match owner {
                 Owner::Connection(id) => self.connection_due(id, now),
                 Owner::Live(id) => self.live_due(id, now),
+                Owner::Pull(id) => self.pull_due(id, now),
             }
         }
     }
@@ -307,6 +326,7 @@ impl Relay {
     /// No new clients; sources are ended, viewers get what is buffered and a clean end.
     pub fn shut_down(&mut self, now: Moment) {
         self.is_closing = true;
+        self.end_fetching(now);
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(connection) = self.connections.get_mut(id) else {
@@ -315,7 +335,7 @@ impl Relay {
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id, now),
                 Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
-                Phase::Payload(_) | Phase::Waiting(_) => self.close(id, now),
+                Phase::Payload(_) | Phase::Waiting(_) | Phase::Asking(_) => self.close(id, now),
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -433,6 +453,7 @@ impl Relay {
                 Phase::Head(_) => self.read_head(id, &mut input, now),
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
+                Phase::Asking(_) => self.read_answer(id, &mut input, now),
                 Phase::Viewer(_)
                 | Phase::Waiting(_)
                 | Phase::Listing(_)
@@ -489,6 +510,7 @@ impl Relay {
                 self.actions.push_back(Action::ShutdownWrite(id));
                 self.rearm(id);
             }
+            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
             Phase::Lingering(_)
             | Phase::Payload(_)
             | Phase::Source(_)
@@ -523,7 +545,9 @@ impl Relay {
         };
         self.timers
             .disarm(&mut connection.armed, Owner::Connection(id));
-        if let Some(count) = self.hosts.get_mut(&connection.peer.ip()) {
+        if let Some(count) = self.hosts.get_mut(&connection.peer.ip())
+            && !connection.is_origin
+        {
             *count -= 1;
             if *count == 0 {
                 self.hosts.remove(&connection.peer.ip());
@@ -535,8 +559,9 @@ impl Relay {
         }
         match connection.phase {
             Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
+            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
+            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
+            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
             Phase::Awaiting(ticket) => {
                 self.errands.remove(&ticket);
             }

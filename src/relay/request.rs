@@ -85,7 +85,9 @@ impl Relay {
                 content_type,
                 framing,
             }) => self.publish(id, session, content_type, (&head, framing), reply, now),
-            Ok(Wish::Watch { session }) if !has_payload => self.watch(id, session, reply, now),
+            Ok(Wish::Watch { session }) if !has_payload => {
+                self.watch(id, session, head.via.as_deref(), reply, now)
+            }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
                     Status::BadRequest,

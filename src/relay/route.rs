@@ -180,9 +180,10 @@ impl Relay {
             None => api::only_session(&head.target)?,
         };
         if !publishes {
+            self.origins.check_via(head.via.as_deref())?;
             self.check_watch(&session, now)?;
-            if head.method == Method::Head || self.settings.limits.wait_time.is_zero() {
-                self.check_runs(&session)?;
+            if !self.running.contains_key(&session) {
+                self.check_wait(head.method, &session)?;
             }
             return Ok(Wish::Watch { session });
         }

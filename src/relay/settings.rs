@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Level, ReportLimits};
-use crate::config::{Config, CorsOrigin, LogLevel};
+use crate::config::{Config, CorsOrigin, LogLevel, OriginUrl};
 use crate::gate::Subnet;
 use crate::{gate, http, stream};
 
@@ -28,6 +28,10 @@ pub struct Settings {
     pub has_access_log: bool,
     /// A second source replaces the first.
     pub takes_over: bool,
+    /// The relays from which streams are fetched that do not run here.
+    pub origins: Vec<OriginUrl>,
+    /// Who may watch what is fetched, they say.
+    pub asks_origin: bool,
     /// The bounds.
     pub limits: Limits,
     /// From which source identifiers and first sequence numbers are drawn.
@@ -57,6 +61,10 @@ pub struct Limits {
     pub body_bytes_per_second_min: u64,
     /// How long a viewer waits for a session that does not run yet.
     pub wait_time: Duration,
+    /// How long an origin may take to be found, connected to and heard.
+    pub origin_time: Duration,
+    /// How long a pull outlives its last viewer.
+    pub origin_idle_time: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub viewer_stall_time: Duration,
     /// Request heads.
@@ -89,6 +97,8 @@ impl Settings {
             admits_icecast: config.operation.icecast,
             has_access_log: config.operation.access_log.is_some(),
             takes_over: config.operation.takeover,
+            origins: config.operation.origins.clone(),
+            asks_origin: config.operation.origin_tokens,
             limits: Limits::from_config(config, connections_room),
             random_seed,
             started_unix_seconds,
@@ -128,6 +138,8 @@ impl Limits {
             source_idle_time: times.source_idle_time_max,
             body_bytes_per_second_min: times.body_rate_min as u64,
             wait_time: times.wait_time,
+            origin_time: times.origin_time_max,
+            origin_idle_time: times.origin_idle_time,
             viewer_stall_time: times.viewer_stall_time_max,
             http: http::Limits {
                 head_bytes_max: limits.head_bytes_max,

@@ -52,7 +52,7 @@ impl Relay {
                 "this session has a source already; it can have one",
             ));
         }
-        if self.running.len() >= self.settings.limits.streams_max {
+        if !self.has_room_for_stream(session) {
             return Err(Refusal::busy(
                 Status::ServiceUnavailable,
                 "as many streams run as may",
@@ -92,6 +92,7 @@ impl Relay {
         if self.running.contains_key(&session) {
             self.end_for_takeover(&session, now);
         }
+        self.drop_pull(&session, now);
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -113,7 +114,7 @@ impl Relay {
         connection.phase = Phase::Source(Source {
             live,
             body: Body::new(framing),
-            reply,
+            reply: Some(reply),
             window_bytes: 0,
             window_began: now,
         });
@@ -159,6 +160,8 @@ impl Relay {
             source_address,
             started_unix_seconds: self.date(now).unix_seconds,
             stream: Stream::new(self.settings.limits.stream, content_type, now),
+            pull: None,
+            via: None,
             input: None,
             outlet: Outlet::default(),
             cuts: Cuts::default(),
@@ -213,15 +216,7 @@ impl Relay {
             Err(refusal) => {
                 connection.phase = Phase::Head(HeadReader::default());
                 self.source_lost(live, "its chunks are malformed", now);
-                self.refuse(
-                    id,
-                    &refusal,
-                    Reply {
-                        keep_alive: false,
-                        ..reply
-                    },
-                    now,
-                );
+                self.dismiss_source(id, &refusal, reply, now);
                 true
             }
         }
@@ -254,7 +249,13 @@ impl Relay {
         self.feed_outlet(id, bytes, now);
     }
 
-    fn source_complete(&mut self, id: ConnectionId, live: LiveId, reply: Reply, now: Moment) {
+    fn source_complete(
+        &mut self,
+        id: ConnectionId,
+        live: LiveId,
+        reply: Option<Reply>,
+        now: Moment,
+    ) {
         let Some(entry) = self.lives.get(live) else {
             return;
         };
@@ -263,6 +264,10 @@ impl Relay {
             bytes_received: entry.stream.figures().bytes_received,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
+        self.end_live(live, End::Complete, "its source is complete", now);
+        let Some(reply) = reply else {
+            return self.close(id, now);
+        };
         let bytes = http::whole(
             Status::Ok,
             &reply,
@@ -271,7 +276,20 @@ impl Relay {
             &body,
         );
         self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
-        self.end_live(live, End::Complete, "its source is complete", now);
+    }
+
+    /// A source whose stream has ended learns why, and is let go.
+    pub(super) fn dismiss_source(
+        &mut self,
+        id: ConnectionId,
+        refusal: &Refusal,
+        reply: Option<Reply>,
+        now: Moment,
+    ) {
+        match reply {
+            Some(reply) => self.refuse(id, refusal, reply.closing(), now),
+            None => self.close(id, now),
+        }
     }
 
     /// The client of a source sends no more.
@@ -283,10 +301,7 @@ impl Relay {
             return;
         };
         if source.body.ends_with_connection() {
-            let reply = Reply {
-                keep_alive: false,
-                ..source.reply
-            };
+            let reply = source.reply.map(Reply::closing);
             self.source_complete(id, source.live, reply, now);
         } else {
             self.close(id, now);
@@ -310,16 +325,8 @@ impl Relay {
             "the server is shutting down",
             RETRY_AFTER_SECONDS,
         );
-        self.refuse(
-            id,
-            &refusal,
-            Reply {
-                keep_alive: false,
-                ..reply
-            },
-            now,
-        );
         self.end_live(live, End::Complete, "the server shuts down", now);
+        self.dismiss_source(id, &refusal, reply, now);
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
@@ -336,6 +343,7 @@ impl Relay {
             self.udp.resting.insert(live.session.clone(), id);
         }
         live.stream.finish(end);
+        let pull = live.pull;
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -354,6 +362,9 @@ impl Relay {
         );
         if let Origin::Rtp(address) = source {
             self.forget_rtp_source(address, id);
+        }
+        if let Some(pull) = pull {
+            self.pulled_stream_ended(pull, end, now);
         }
         self.flow(id);
         self.pump(id, now);
@@ -379,6 +390,7 @@ impl Relay {
             Origin::Http(connection) => self.close(connection, now),
             Origin::Rtp(_) | Origin::Gone => {}
         }
+        self.drop_pull(session, now);
         self.end_rest(id);
         for viewer in &viewers {
             self.close(*viewer, now);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConnectionId, LiveId};
+use super::{ConnectionId, LiveId, PullId};
 use crate::moment::Moment;
 
 /// Who asked to be woken.
@@ -15,6 +15,8 @@ pub(super) enum Owner {
     Connection(ConnectionId),
     /// A stream: its next datagrams, its source's silence.
     Live(LiveId),
+    /// A pull: an origin's name, the next round, nobody to watch.
+    Pull(PullId),
 }
 
 /// The moment for which an owner has an entry, kept at the owner.

@@ -181,12 +181,11 @@ impl Relay {
         let Ok(packet) = Packet::parse(first) else {
             return;
         };
-        if self.running.len() >= self.settings.limits.streams_max
-            || self.blocks.left(&session, now).is_some()
-        {
+        if !self.has_room_for_stream(&session) || self.blocks.left(&session, now).is_some() {
             self.udp.figures.dropped_second_source += 1;
             return;
         }
+        self.drop_pull(&session, now);
         let given_type = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
         let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);

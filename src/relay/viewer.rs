@@ -18,11 +18,11 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 impl Relay {
     /// Whether the session may be watched, told before anything about whether it runs.
     pub(super) fn check_watch(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
-        if self
+        let may_not = self
             .tokens
             .as_ref()
-            .is_some_and(|tokens| !tokens.may_watch(session))
-        {
+            .is_some_and(|tokens| !tokens.may_watch(session));
+        if may_not && !self.asks_origin(session) {
             return Err(no_token());
         }
         self.check_block(session, now)?;
@@ -49,11 +49,13 @@ impl Relay {
         &mut self,
         id: ConnectionId,
         session: SessionId,
+        via: Option<&str>,
         reply: Reply,
         now: Moment,
     ) {
         let Some(&live_id) = self.running.get(&session) else {
-            return self.wait_for(id, session, reply, now);
+            self.wait_for(id, session.clone(), reply, now);
+            return self.pull(&session, via, now);
         };
         let Some(live) = self.lives.get_mut(live_id) else {
             return;
@@ -67,6 +69,7 @@ impl Relay {
             let bytes = viewer_head(
                 live.stream.media_type().unwrap_or(UNKNOWN_TYPE),
                 is_chunked,
+                live.via.as_deref(),
                 &reply,
             );
             return self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
@@ -88,6 +91,7 @@ impl Relay {
             framing,
         });
         self.queue(id);
+        self.tend_pull(&session, now);
     }
 
     /// The next viewer whose turn it is, of the streams in turn.
@@ -156,6 +160,7 @@ impl Relay {
             connection.output.push(&viewer_head(
                 media_type,
                 matches!(phase.framing, Outgoing::Chunked(_)),
+                live.via.as_deref(),
                 &phase.reply,
             ));
             phase.owes_head = false;
@@ -214,7 +219,7 @@ impl Relay {
             }
             (End::Complete | End::Lost, _) => (b"", false),
         };
-        self.viewer_left(live, viewer);
+        self.viewer_left(live, viewer, now);
         self.respond(id, None, last.to_vec(), keep_alive, now);
     }
 
@@ -327,9 +332,18 @@ impl Relay {
     }
 
     /// A viewer is gone.
-    pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
+    pub(super) fn viewer_left(
+        &mut self,
+        live_id: LiveId,
+        viewer: ViewerId<ConnectionId>,
+        now: Moment,
+    ) {
         if let Some(live) = self.lives.get_mut(live_id) {
             live.stream.leave(viewer);
+            if live.pull.is_some() {
+                let session = live.session.clone();
+                self.tend_pull(&session, now);
+            }
         }
         self.resume_if_served(live_id);
         self.forget_if_over(live_id);
@@ -347,11 +361,14 @@ impl Relay {
 }
 
 /// The head of a viewer's response.
-fn viewer_head(media_type: &str, is_chunked: bool, reply: &Reply) -> Vec<u8> {
-    let head = http::ResponseHead::new(Status::Ok, reply)
+fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {
+    let mut head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
         .field("X-Content-Type-Options", "nosniff");
+    if let Some(via) = via {
+        head = head.field("Via", via);
+    }
     if is_chunked {
         head.field("Transfer-Encoding", "chunked").finish()
     } else {

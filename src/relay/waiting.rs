@@ -1,4 +1,5 @@
-//! Viewers who came too early: with `--wait` their session is given a while to begin before they are told that it does not run.
+//! Viewers who came too early: with `--wait` their session is given a while to begin before they are told that it does not run, and with
+//! `--origin` it is fetched meanwhile.
 //!
 //! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as one.
 
@@ -7,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::connection::Phase;
 use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
-use crate::http::{HeadReader, Reply};
+use crate::http::{HeadReader, Refusal, Reply};
 use crate::moment::Moment;
 
 /// A viewer whose session does not run yet.
@@ -37,6 +38,11 @@ impl WaitingRoom {
         }
     }
 
+    /// Whether anybody waits for this session.
+    pub fn is_awaited(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.sessions.values().map(HashSet::len).sum()
@@ -52,7 +58,7 @@ impl Relay {
         reply: Reply,
         now: Moment,
     ) {
-        let until = now + self.settings.limits.wait_time;
+        let until = now + self.settings.limits.wait_time.max(self.pull_time());
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -74,23 +80,46 @@ impl Relay {
 
     /// It runs, or has not for too long.
     pub(super) fn end_wait(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some((session, reply)) = self.take_waiting(id) else {
             return;
         };
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        let Phase::Waiting(Waiting { session, reply, .. }) = phase else {
-            return;
+        let verdict = match self.check_watch(&session, now) {
+            Ok(()) if !self.running.contains_key(&session) => Err(self.absence(&session)),
+            verdict => verdict,
         };
         self.waiting.leave(&session, id);
-        let verdict = self.check_watch(&session, now);
-        match verdict.and_then(|()| self.check_runs(&session)) {
-            Ok(()) => self.watch(id, session, reply, now),
+        match verdict {
+            Ok(()) => self.watch(id, session.clone(), None, reply, now),
             Err(refusal) => self.refuse(id, &refusal, reply, now),
+        }
+        self.tend_pull(&session, now);
+    }
+
+    /// The session will not run: all who wait for it are told why.
+    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, now: Moment) {
+        let ids = self.waiting.sessions.remove(session).unwrap_or_default();
+        for id in ids {
+            if let Some((_, reply)) = self.take_waiting(id) {
+                self.refuse(id, refusal, reply, now);
+            }
+        }
+    }
+
+    fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
+        let connection = self.connections.get_mut(id)?;
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        match phase {
+            Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
+            phase => {
+                connection.phase = phase;
+                None
+            }
         }
     }
 
     /// A viewer who waited is gone.
-    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
+    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting, now: Moment) {
         self.waiting.leave(&waiting.session, id);
+        self.tend_pull(&waiting.session, now);
     }
 }

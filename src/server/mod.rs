@@ -70,7 +70,7 @@ struct Server {
     to_read: VecDeque<ConnectionId>,
     read_buffer: Vec<u8>,
     signals: UnixStream,
-    /// Started with the token framework, the only one who has errands.
+    /// Started where there can be errands: with the token framework, or origins that have names.
     helper: Option<Helper>,
     udp: Option<Udp>,
     console: Console,
@@ -330,6 +330,12 @@ impl Server {
     fn act(&mut self, now: Moment) {
         while let Some(action) = self.relay.next_action() {
             match action {
+                Action::Connect(id, address) => {
+                    let registry = self.poll.registry();
+                    if self.sockets.connect(id, address, registry).is_err() {
+                        self.relay.lost(id, now);
+                    }
+                }
                 Action::Close(id) => {
                     self.sockets.close(id);
                     self.accept_again = None;

@@ -68,12 +68,15 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .registry()
         .register(&mut server.signals, SIGNALS, Interest::READABLE)
         .map_err(failed)?;
+    let is_gated = !config.gate.token_servers.is_empty();
     let mut tokens = None;
-    if !config.gate.token_servers.is_empty() {
+    let mut origins = config.operation.origins.iter();
+    if is_gated || origins.any(|origin| origin.address().is_none()) {
         let (token_file, read) = server.open_token_file(config)?.unzip();
         tokens = read;
         server.helper = Some(Helper::start(&server.poll, HELPER, token_file).map_err(failed)?);
-    } else {
+    }
+    if !is_gated {
         server.console.tell(
             "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
         );
@@ -81,7 +84,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let inherited = Inherited::take()
         .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
     server.listen(&config.listen, inherited.listeners)?;
-    if let (Some(bind), false) = (&config.rtp, config.gate.token_servers.is_empty()) {
+    if let (Some(bind), true) = (&config.rtp, is_gated) {
         server.receive_rtp(bind, inherited.rtp)?;
     }
     if let Some(tokens) = tokens {

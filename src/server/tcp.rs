@@ -1,4 +1,4 @@
-//! TCP: listeners, accepting and when not to, and what is open on each client's socket.
+//! TCP: listeners, accepting and when not to, connecting to origins, and what is open on each socket.
 //!
 //! A socket is registered once, for both directions, and events are edges: a direction is silent until it has said that it would
 //! block. So each socket remembers whether it may have something to read; whether it takes bytes, the core remembers.
@@ -93,6 +93,16 @@ impl Sockets {
         });
         self.open += 1;
         Ok(())
+    }
+
+    /// Connects to an origin. An event tells when its socket takes bytes; if nobody is there, writing will say so.
+    pub fn connect(
+        &mut self,
+        id: ConnectionId,
+        address: SocketAddr,
+        registry: &Registry,
+    ) -> io::Result<()> {
+        self.insert(id, TcpStream::connect(address)?, registry)
     }
 
     /// The socket of a connection that is still there.

@@ -531,6 +531,7 @@ impl World {
     fn act(&mut self) {
         while let Some(action) = self.relay.next_action() {
             match action {
+                Action::Connect(..) => unreachable!("it has no origin"),
                 Action::Close(id) => {
                     let chance = &mut self.chance;
                     let index = *self.by_id.get(&id).expect("closed is who is known");

@@ -1,0 +1,523 @@
+//! Fetching: what moves a pull on. A viewer comes, an origin is looked up, connected to, asked and heard, its stream runs, breaks, or is
+//! not wanted any more. ([`super::pull`] has the states.)
+//!
+//! Bounds: a pull that does not run takes the place of a stream, there are at most [`WITHOUT_STREAM_MAX`] of them when another is
+//! begun, each has one connection, and a session has one pull. So strangers cost an origin a request each at most.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::api::RETRY_AFTER_SECONDS;
+use super::connection::{Asking, Connection, Phase, Source};
+use super::live::Origin;
+use super::origins::Whereabouts;
+use super::pull::{Fault, Pull, Stage};
+use super::timers::{Armed, Owner};
+use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
+use crate::gate::SessionId;
+use crate::http::{self, Answer, AnswerReader, Body, Method, Refusal, Status};
+use crate::moment::Moment;
+use crate::stream::End;
+
+/// While so many pulls are without their stream, no other is begun.
+const WITHOUT_STREAM_MAX: usize = 256;
+/// Pauses grow from the first of these to the second.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// An origin's head, as large as any server's.
+const ANSWER_LIMITS: http::Limits = http::Limits {
+    head_bytes_max: 16 * 1024,
+    head_fields_max: 128,
+};
+
+impl Relay {
+    // ---- A viewer comes ---------------------------------------------------------------------------------------------------
+
+    /// Whether a viewer of a session that does not run may wait for it.
+    pub(super) fn check_wait(&self, method: Method, session: &SessionId) -> Result<(), Refusal> {
+        if method != Method::Get
+            || (self.origins.is_empty() && self.settings.limits.wait_time.is_zero())
+        {
+            return self.check_runs(session);
+        }
+        let is_begun = self.origins.is_empty() || self.pulls.of(session).is_some();
+        if is_begun || (self.has_room_for_stream(session) && self.has_room_for_pull()) {
+            return Ok(());
+        }
+        Err(Refusal::busy(
+            Status::ServiceUnavailable,
+            "the session is not running here, and there is no room to fetch it",
+            RETRY_AFTER_SECONDS,
+        ))
+    }
+
+    fn has_room_for_pull(&self) -> bool {
+        self.pulls.without_stream() < WITHOUT_STREAM_MAX
+            && self.connections.len() < self.settings.limits.connections_max
+            && !self.is_closing
+    }
+
+    /// Whether this session may run, one stream more. Those that are being fetched have their places, it among them.
+    pub(super) fn has_room_for_stream(&self, session: &SessionId) -> bool {
+        let places = self.running.len() + self.pulls.without_stream();
+        places < self.settings.limits.streams_max || self.pulls.of(session).is_some()
+    }
+
+    /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer waits already.
+    pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>, now: Moment) {
+        if self.origins.is_empty() {
+            return;
+        }
+        if self.pulls.of(session).is_none() {
+            let id = self.pulls.insert(Pull {
+                session: session.clone(),
+                via: via.map(str::to_owned),
+                stage: Stage::Pausing { until: now },
+                has_run: false,
+                failures: 0,
+                fault: None,
+                unwatched_since: None,
+                armed: Armed::default(),
+            });
+            self.ask_origin(id, 0, now);
+        }
+        self.tend_pull(session, now);
+    }
+
+    /// How long a viewer waits for a stream to be fetched.
+    pub(super) fn pull_time(&self) -> Duration {
+        let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
+        self.settings.limits.origin_time.saturating_mul(origins)
+    }
+
+    /// Whether the origin says who may watch this session: not where it has a source of its own here.
+    pub(super) fn asks_origin(&self, session: &SessionId) -> bool {
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        self.settings.asks_origin && live.is_none_or(|live| live.pull.is_some())
+    }
+
+    /// Why a session does not run that was waited for until now.
+    pub(super) fn absence(&self, session: &SessionId) -> Refusal {
+        let pull = self
+            .pulls
+            .of(session)
+            .and_then(|id| self.pulls.entries.get(id));
+        let fault = pull.map_or(Fault::NotFound, |pull| {
+            pull.fault.unwrap_or(Fault::TimedOut)
+        });
+        fault.refusal(self.has_own_gate())
+    }
+
+    fn has_own_gate(&self) -> bool {
+        self.tokens.is_some() && !self.settings.asks_origin
+    }
+
+    // ---- An origin is asked -----------------------------------------------------------------------------------------------
+
+    /// The next origin of a round; with none left the round is over.
+    fn ask_origin(&mut self, id: PullId, origin: usize, now: Moment) {
+        let until = now + self.settings.limits.origin_time;
+        match self.origins.whereabouts(origin, now) {
+            None => self.round_failed(id, now),
+            Some(Whereabouts::Known) => self.ask_address(id, (origin, 0), until, now),
+            Some(Whereabouts::Sought) => self.await_addresses(id, origin, until),
+            Some(Whereabouts::Unknown(name, port)) => {
+                let ticket = Ticket(self.ticket_next);
+                self.ticket_next += 1;
+                self.origins.seek(origin, ticket);
+                self.actions
+                    .push_back(Action::Help(ticket, Job::Resolve(vec![(name, port)])));
+                self.await_addresses(id, origin, until);
+            }
+        }
+    }
+
+    fn await_addresses(&mut self, id: PullId, origin: usize, until: Moment) {
+        self.pulls.enter(id, Stage::Resolving { origin, until });
+        self.rearm_pull(id);
+    }
+
+    /// A look-up is over, or could not be made. Says whether it was for an origin.
+    pub(super) fn origin_resolved(
+        &mut self,
+        ticket: Ticket,
+        results: &[Result<Vec<SocketAddr>, String>],
+        now: Moment,
+    ) -> bool {
+        let addresses = results.iter().flatten().flatten().copied().collect();
+        let Some(found) = self.origins.found(ticket, addresses, now) else {
+            return false;
+        };
+        let waiting = self
+            .pulls
+            .entries
+            .iter()
+            .filter_map(|(id, pull)| match pull.stage {
+                Stage::Resolving { origin, until } if origin == found => Some((id, until)),
+                _ => None,
+            });
+        for (id, until) in waiting.collect::<Vec<_>>() {
+            self.ask_address(id, (found, 0), until, now);
+        }
+        true
+    }
+
+    fn ask_address(
+        &mut self,
+        id: PullId,
+        (origin, address): (usize, usize),
+        until: Moment,
+        now: Moment,
+    ) {
+        let Some(to) = self.origins.address(origin, address) else {
+            if address == 0 {
+                self.note_fault(id, Fault::Broken("its name does not resolve"));
+            }
+            return self.ask_origin(id, origin + 1, now);
+        };
+        if self.connections.len() >= self.settings.limits.connections_max {
+            self.note_fault(id, Fault::Busy);
+            return self.ask_origin(id, origin + 1, now);
+        }
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        let Some(request) = self
+            .origins
+            .request(origin, &pull.session, pull.via.as_deref())
+        else {
+            return;
+        };
+        let asking = Asking {
+            pull: id,
+            reader: AnswerReader::default(),
+            until,
+            fault: Fault::Broken("it cannot be reached"),
+        };
+        let mut connection = Connection::to_origin(to, asking, now);
+        connection.output.push(request.as_bytes());
+        let connection = self.connections.insert(connection);
+        self.actions.push_back(Action::Connect(connection, to));
+        self.pulls.enter(
+            id,
+            Stage::Asking {
+                origin,
+                address,
+                until,
+                connection,
+            },
+        );
+        self.rearm(connection);
+        self.rearm_pull(id);
+    }
+
+    /// Reads on in an origin's answer. Says whether the connection can be read on.
+    pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Asking(asking) = &mut connection.phase else {
+            return false;
+        };
+        match asking.reader.read(input, &ANSWER_LIMITS) {
+            Ok(None) => return false,
+            Ok(Some((answer, length))) => {
+                *input = &input[length..];
+                match answer.status {
+                    101 => self.give_up_asking(id, Fault::of_status(answer.status), now),
+                    100..=199 => asking.reader = AnswerReader::default(),
+                    200 => self.receive_stream(id, answer, now),
+                    status => self.give_up_asking(id, Fault::of_status(status), now),
+                }
+            }
+            Err(_) => {
+                self.give_up_asking(id, Fault::Broken("its answer is malformed"), now);
+            }
+        }
+        true
+    }
+
+    /// The origin has the stream: it runs from now on.
+    fn receive_stream(&mut self, id: ConnectionId, answer: Answer, now: Moment) {
+        if self.origins.check_via(answer.via.as_deref()).is_err() {
+            return self.give_up_asking(id, Fault::Loop, now);
+        }
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let Phase::Asking(Asking { pull: pull_id, .. }) = connection.phase else {
+            return;
+        };
+        let peer = connection.peer;
+        let Some(pull) = self.pulls.entries.get_mut(pull_id) else {
+            return;
+        };
+        pull.has_run = true;
+        pull.fault = None;
+        let session = pull.session.clone();
+        let live_id = self.begin_live(
+            session.clone(),
+            answer.content_type,
+            Origin::Http(id),
+            peer,
+            now,
+        );
+        self.pulls.enter(
+            pull_id,
+            Stage::Running {
+                live: live_id,
+                since: now,
+            },
+        );
+        if let Some(live) = self.lives.get_mut(live_id) {
+            live.pull = Some(pull_id);
+            live.via = Some(self.origins.via(answer.via.as_deref()));
+        }
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = Phase::Source(Source {
+                live: live_id,
+                body: Body::new(answer.framing),
+                reply: None,
+                window_bytes: 0,
+                window_began: now,
+            });
+        }
+        self.admit_waiting(&session, now);
+        self.tend_pull(&session, now);
+    }
+
+    /// An origin does not do.
+    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, now: Moment) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Asking(asking) = &mut connection.phase
+        {
+            asking.fault = fault;
+        }
+        self.close(id, now);
+    }
+
+    /// The connection over which an origin was asked is gone.
+    pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking, now: Moment) {
+        let Some(pull) = self.pulls.entries.get(asking.pull) else {
+            return;
+        };
+        let Stage::Asking {
+            origin,
+            address,
+            until,
+            connection,
+        } = pull.stage
+        else {
+            return;
+        };
+        if connection != id {
+            return;
+        }
+        self.note_fault(asking.pull, asking.fault);
+        match asking.fault {
+            // It may be at its next address.
+            Fault::Broken(_) => self.ask_address(asking.pull, (origin, address + 1), until, now),
+            Fault::Forbidden => self.round_failed(asking.pull, now),
+            Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
+                self.ask_origin(asking.pull, origin + 1, now)
+            }
+        }
+    }
+
+    fn note_fault(&mut self, id: PullId, fault: Fault) {
+        if let Some(pull) = self.pulls.entries.get_mut(id) {
+            pull.fault = pull.fault.max(Some(fault));
+        }
+    }
+
+    // ---- It does not come, or breaks, or is not wanted any more -----------------------------------------------------------
+
+    /// No origin has the stream.
+    fn round_failed(&mut self, id: PullId, now: Moment) {
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        let session = pull.session.clone();
+        let fault = pull.fault.unwrap_or(Fault::NotFound);
+        let waits_on = !self.settings.limits.wait_time.is_zero();
+        let comes_again = (pull.has_run || waits_on) && !fault.is_final() && !self.is_closing;
+        self.pulls.failures += 1;
+        if fault > Fault::NotFound {
+            self.log(
+                Level::Warn,
+                now,
+                format_args!(
+                    "event=pull-fails session={} detail=\"{}\"",
+                    session.digest(),
+                    fault.detail()
+                ),
+            );
+        }
+        if comes_again {
+            self.pause_pull(id, now);
+        } else {
+            self.remove_pull(id);
+        }
+        // Who waits for an origin that is ill waits on; what an origin says is said at once.
+        if !comes_again || (fault == Fault::NotFound && !waits_on) {
+            self.turn_away(&session, &fault.refusal(self.has_own_gate()), now);
+        }
+        self.tend_pull(&session, now);
+    }
+
+    fn pause_pull(&mut self, id: PullId, now: Moment) {
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
+        pull.failures = pull.failures.saturating_add(1);
+        // Between half of it and all, so that edges which lost their origin together do not come back together.
+        let part = (self.random.draw() % 512) as u32;
+        let until = now + pause / 2 + pause * part / 1024;
+        self.pulls.enter(id, Stage::Pausing { until });
+        self.rearm_pull(id);
+    }
+
+    /// A stream that was fetched is over.
+    pub(super) fn pulled_stream_ended(&mut self, id: PullId, end: End, now: Moment) {
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        let Stage::Running { live, since } = pull.stage else {
+            return;
+        };
+        let had_viewers = self
+            .lives
+            .get(live)
+            .is_some_and(|live| live.stream.viewer_count() > 0);
+        if end == End::Complete || !had_viewers || self.is_closing {
+            self.remove_pull(id);
+            return;
+        }
+        if now.since(since) >= PAUSE_MAX {
+            pull.failures = 0;
+        }
+        pull.unwatched_since = Some(now);
+        self.pause_pull(id, now);
+    }
+
+    /// The session has another source now, or is not to be fetched any more. Whoever waits waits on.
+    pub(super) fn drop_pull(&mut self, session: &SessionId, now: Moment) {
+        let Some(id) = self.pulls.of(session) else {
+            return;
+        };
+        match self.remove_pull(id) {
+            Some(Stage::Asking { connection, .. }) => self.close(connection, now),
+            Some(Stage::Running { live, .. }) => {
+                let source = self.lives.get(live).map(|live| live.source);
+                self.end_live(live, End::Complete, "nobody watches it", now);
+                if let Some(Origin::Http(connection)) = source {
+                    self.close(connection, now);
+                }
+            }
+            Some(Stage::Resolving { .. } | Stage::Pausing { .. }) | None => {}
+        }
+    }
+
+    /// Nothing is fetched any more that does not run yet.
+    pub(super) fn end_fetching(&mut self, now: Moment) {
+        let pulls = self.pulls.entries.iter();
+        let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
+        let sessions: Vec<SessionId> = without_stream
+            .map(|(_, pull)| pull.session.clone())
+            .collect();
+        for session in sessions {
+            self.drop_pull(&session, now);
+        }
+    }
+
+    fn remove_pull(&mut self, id: PullId) -> Option<Stage> {
+        let mut pull = self.pulls.remove(id)?;
+        self.timers.disarm(&mut pull.armed, Owner::Pull(id));
+        Some(pull.stage)
+    }
+
+    /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
+    pub(super) fn tend_pull(&mut self, session: &SessionId, now: Moment) {
+        let Some(id) = self.pulls.of(session) else {
+            return;
+        };
+        let is_awaited = self.waiting.is_awaited(session);
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        let is_watched = match pull.stage {
+            Stage::Running { live, .. } => self
+                .lives
+                .get(live)
+                .is_some_and(|live| live.stream.viewer_count() > 0),
+            Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => false,
+        };
+        if is_awaited || is_watched {
+            pull.unwatched_since = None;
+        } else if pull.has_run {
+            pull.unwatched_since.get_or_insert(now);
+            self.rearm_pull(id);
+        } else {
+            self.drop_pull(session, now);
+        }
+    }
+
+    fn pull_deadline(&self, pull: &Pull) -> Option<Moment> {
+        let stage = match pull.stage {
+            Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
+            // Its connection has the deadline.
+            Stage::Asking { .. } | Stage::Running { .. } => None,
+        };
+        stage.into_iter().chain(self.idle_deadline(pull)).min()
+    }
+
+    fn idle_deadline(&self, pull: &Pull) -> Option<Moment> {
+        Some(pull.unwatched_since? + self.settings.limits.origin_idle_time)
+    }
+
+    fn rearm_pull(&mut self, id: PullId) {
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        let deadline = self.pull_deadline(pull);
+        if let (Some(deadline), Some(pull)) = (deadline, self.pulls.entries.get_mut(id)) {
+            self.timers.arm(&mut pull.armed, Owner::Pull(id), deadline);
+        }
+    }
+
+    /// A pull's deadline has come.
+    pub(super) fn pull_due(&mut self, id: PullId, now: Moment) {
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        pull.armed.fired();
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        if self.idle_deadline(pull).is_some_and(|due| due <= now) {
+            let session = pull.session.clone();
+            return self.drop_pull(&session, now);
+        }
+        match pull.stage {
+            Stage::Resolving { origin, until } if until <= now => {
+                self.note_fault(id, Fault::TimedOut);
+                self.ask_origin(id, origin + 1, now);
+            }
+            Stage::Pausing { until } if until <= now => {
+                if let Some(pull) = self.pulls.entries.get_mut(id) {
+                    pull.fault = None;
+                }
+                self.ask_origin(id, 0, now);
+            }
+            Stage::Resolving { .. }
+            | Stage::Pausing { .. }
+            | Stage::Asking { .. }
+            | Stage::Running { .. } => {}
+        }
+        self.rearm_pull(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,777 @@
+//! Pulls, from a viewer's request to their end, with the origin played by the test: no socket, and a clock that it winds on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::config::{self, Command};
+use crate::http::{Body, Framing, Part};
+use crate::moment::Moment;
+use crate::random::Random;
+use crate::relay::{Action, ConnectionId, Done, Job, Relay, Settings, Ticket, UdpPort};
+use crate::stream::Outcome;
+
+const ORIGIN: &str = "--origin=http://10.1.0.1:8000";
+const OTHER: &str = "--origin=http://10.1.0.2:8000/second";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A server with origins, and everybody whom it talks to.
+struct Edge {
+    relay: Relay,
+    now: Moment,
+    /// What was written to each connection.
+    written: BTreeMap<ConnectionId, Vec<u8>>,
+    closed: BTreeSet<ConnectionId>,
+    /// Connections that it asked for, and nobody has answered yet.
+    calls: Vec<(ConnectionId, SocketAddr)>,
+    jobs: Vec<(Ticket, Job)>,
+    ports: u16,
+}
+
+impl Edge {
+    fn new(options: &[&str]) -> Edge {
+        let config = match config::parse(options, []) {
+            Ok(Command::Run(config)) => config,
+            other => panic!("{options:?}: {other:?}"),
+        };
+        Edge {
+            relay: Relay::new(Settings::from_config(&config, 100, 0, 7)),
+            now: Moment::START,
+            written: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            calls: Vec::new(),
+            jobs: Vec::new(),
+            ports: 10_000,
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            while let Some(id) = self.relay.next_write() {
+                let output = self.relay.output(id, self.now);
+                let bytes: Vec<u8> = output
+                    .slices()
+                    .iter()
+                    .flat_map(|slice| slice.to_vec())
+                    .collect();
+                self.relay.sent(id, bytes.len(), self.now);
+                self.relay.served(id, Outcome::Open, self.now);
+                self.written.entry(id).or_default().extend(bytes);
+            }
+            let Some(action) = self.relay.next_action() else {
+                break;
+            };
+            match action {
+                Action::Connect(id, address) => self.calls.push((id, address)),
+                Action::Close(id) => {
+                    self.closed.insert(id);
+                    self.calls.retain(|(call, _)| *call != id);
+                }
+                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
+                Action::ShutdownWrite(_)
+                | Action::ReadOn(_)
+                | Action::ReturnMemory
+                | Action::Log(_)
+                | Action::LogAccess(_) => {}
+            }
+        }
+        self.relay.check();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(due) = self.relay.next_deadline().filter(|due| *due <= until) {
+            self.now = due.max(self.now);
+            self.relay.expire(self.now);
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    fn wait_seconds(&mut self, seconds: u64) {
+        self.wait(Duration::from_secs(seconds));
+    }
+
+    fn send(&mut self, id: ConnectionId, text: &str) {
+        self.relay.received(id, text.as_bytes(), self.now);
+        self.settle();
+    }
+
+    /// A client sends a request.
+    fn client(&mut self, request: &str) -> ConnectionId {
+        self.ports += 1;
+        let peer = SocketAddr::from(([10, 0, 0, 1], self.ports));
+        let id = self.relay.accepted(peer, self.now).expect("room");
+        self.send(id, request);
+        id
+    }
+
+    fn viewer(&mut self, session: &str) -> ConnectionId {
+        self.client(&format!(
+            "GET /stream/{session} HTTP/1.1\r\nHost: h\r\n\r\n"
+        ))
+    }
+
+    fn lose(&mut self, id: ConnectionId) {
+        self.relay.lost(id, self.now);
+        self.settle();
+    }
+
+    fn text(&self, id: ConnectionId) -> String {
+        let bytes = self.written.get(&id).map_or(&[][..], Vec::as_slice);
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// What of the stream has come to a viewer, and whether it ended well.
+    fn content(&self, id: ConnectionId) -> (String, bool) {
+        let text = self.text(id);
+        let (_, body) = text.split_once("\r\n\r\n").expect("a head");
+        let (mut reader, mut rest) = (Body::new(Framing::Chunked), body.as_bytes());
+        let mut content = String::new();
+        while let Part::Content(part) = reader.read(&mut rest).expect("good chunks") {
+            content.push_str(&String::from_utf8_lossy(part));
+        }
+        (content, reader.is_complete())
+    }
+
+    #[track_caller]
+    fn assert_status(&self, id: ConnectionId, status: u16) {
+        let text = self.text(id);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}");
+    }
+
+    /// The one origin that is called, which takes the call; and what it is asked.
+    #[track_caller]
+    fn call(&mut self) -> (ConnectionId, SocketAddr, String) {
+        assert_eq!(self.calls.len(), 1, "{:?}", self.calls);
+        let (id, address) = self.calls.remove(0);
+        assert_eq!(
+            self.text(id),
+            "",
+            "nothing is written before it is connected"
+        );
+        self.relay.unblocked(id);
+        self.settle();
+        (id, address, self.text(id))
+    }
+
+    /// The origin that is called answers.
+    #[track_caller]
+    fn answer(&mut self, text: &str) -> ConnectionId {
+        let (id, _, _) = self.call();
+        self.send(id, text);
+        id
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&mut self) {
+        assert_eq!(self.relay.pulls.len(), 0, "a pull is left");
+        assert_eq!(self.calls, [], "somebody is called still");
+        assert!(self.relay.running.is_empty());
+        assert!(self.relay.waiting.len() == 0);
+        let origins = self.relay.connections.iter();
+        assert_eq!(origins.filter(|(_, each)| each.is_origin).count(), 0);
+    }
+}
+
+#[test]
+fn all_viewers_of_a_session_share_one_pull() {
+    let mut edge = Edge::new(&["--origin=http://10.1.0.1:8000/x"]);
+    let first = edge.viewer("a%2Fb%C3%BC");
+    let second = edge.viewer("a%2Fb%C3%BC");
+    let (origin, address, asked) = edge.call();
+    assert_eq!(address.to_string(), "10.1.0.1:8000");
+    let via = &edge.relay.origins.via(None);
+    assert!(
+        asked.starts_with("GET /x/stream/a%2Fb%C3%BC HTTP/1.1\r\nHost: 10.1.0.1:8000\r\nVia: "),
+        "{asked}"
+    );
+    assert!(asked.contains(&format!("\r\nVia: {via}\r\n")), "{asked}");
+    assert_eq!(edge.text(first), "");
+    edge.send(origin, OK);
+    edge.send(origin, "5\r\nhello\r\n");
+    let third = edge.viewer("a%2Fb%C3%BC");
+    edge.send(origin, "6\r\n world\r\n0\r\n\r\n");
+    for (viewer, media) in [(first, "hello"), (second, "hello"), (third, " world")] {
+        edge.assert_status(viewer, 200);
+        let text = edge.text(viewer);
+        assert!(text.contains("Content-Type: video/x\r\n"), "{text}");
+        assert!(text.contains(&format!("Via: {via}\r\n")), "{text}");
+        assert!(
+            text.contains(media) && text.ends_with("\r\n0\r\n\r\n"),
+            "{text}"
+        );
+    }
+    assert!(edge.closed.contains(&origin));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn an_answer_may_arrive_in_any_pieces() {
+    let whole = format!("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n{OK}5\r\nhello\r\n0\r\n\r\n");
+    for cut in 0..whole.len() {
+        let mut edge = Edge::new(&[ORIGIN]);
+        let viewer = edge.viewer("a");
+        let (origin, _, _) = edge.call();
+        edge.send(origin, &whole[..cut]);
+        edge.send(origin, &whole[cut..]);
+        edge.assert_status(viewer, 200);
+        assert_eq!(
+            edge.content(viewer),
+            ("hello".to_owned(), true),
+            "cut at {cut}"
+        );
+        edge.assert_nothing_left();
+    }
+}
+
+#[test]
+fn every_framing_ends_as_it_should() {
+    let mut edge = Edge::new(&[ORIGIN]);
+    let viewer = edge.viewer("a");
+    edge.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    assert!(edge.text(viewer).ends_with("\r\n0\r\n\r\n"));
+    let viewer = edge.viewer("a");
+    let origin = edge.answer("HTTP/1.0 200 OK\r\n\r\nhello");
+    edge.relay.input_ended(origin, edge.now);
+    edge.settle();
+    assert!(edge.text(viewer).ends_with("\r\n0\r\n\r\n"));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn a_viewer_is_told_why_it_gets_no_stream_and_nothing_is_left() {
+    let answers = [
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404),
+        ("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", 503),
+        ("HTTP/1.1 508 Loop Detected\r\n\r\n", 508),
+        ("HTTP/1.1 504 Gateway Timeout\r\n\r\n", 504),
+        ("HTTP/1.1 302 Found\r\nLocation: http://x/\r\n\r\n", 502),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502),
+        ("HTTP/1.1 204 No Content\r\n\r\n", 502),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            502,
+        ),
+        ("SSH-2.0-x\r\n", 502),
+        ("\0", 502),
+    ];
+    for (answer, status) in answers {
+        let mut edge = Edge::new(&[ORIGIN]);
+        let viewers = [edge.viewer("a"), edge.viewer("a")];
+        let origin = edge.answer(answer);
+        if !edge.closed.contains(&origin) {
+            edge.lose(origin);
+        }
+        for viewer in viewers {
+            edge.assert_status(viewer, status);
+            assert!(
+                !edge.closed.contains(&viewer),
+                "the connection can be used on"
+            );
+        }
+        edge.assert_nothing_left();
+    }
+}
+
+#[test]
+fn who_is_silent_or_away_is_not_waited_for_for_ever() {
+    let mut edge = Edge::new(&[ORIGIN, "--origin-time=3"]);
+    let viewer = edge.viewer("a");
+    edge.wait_seconds(2);
+    assert_eq!(edge.text(viewer), "");
+    edge.wait_seconds(1);
+    edge.assert_status(viewer, 504);
+    edge.assert_nothing_left();
+    let viewer = edge.viewer("a");
+    let (origin, _, _) = edge.call();
+    edge.send(origin, "HTTP/1.1 200 OK\r\n");
+    edge.wait_seconds(3);
+    edge.assert_status(viewer, 504);
+    edge.assert_nothing_left();
+    let viewer = edge.viewer("a");
+    edge.lose(edge.calls[0].0);
+    edge.assert_status(viewer, 502);
+    assert!(edge.text(viewer).contains("it cannot be reached"));
+    let viewer = edge.viewer("a");
+    let (origin, _, _) = edge.call();
+    edge.relay.input_ended(origin, edge.now);
+    edge.settle();
+    edge.assert_status(viewer, 502);
+    assert!(edge.text(viewer).contains("it hung up without an answer"));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn the_first_origin_that_has_the_stream_counts() {
+    let mut edge = Edge::new(&[ORIGIN, OTHER]);
+    let viewer = edge.viewer("a");
+    edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let (other, address, asked) = edge.call();
+    assert_eq!(address.to_string(), "10.1.0.2:8000");
+    assert!(asked.starts_with("GET /second/stream/a "), "{asked}");
+    edge.send(other, OK);
+    edge.send(other, "1\r\nx\r\n");
+    edge.assert_status(viewer, 200);
+}
+
+#[test]
+fn of_several_refusals_the_one_that_tells_most_is_given() {
+    let mut edge = Edge::new(&[ORIGIN, OTHER]);
+    let viewer = edge.viewer("a");
+    edge.lose(edge.calls[0].0);
+    edge.answer("HTTP/1.1 404 Not Found\r\n\r\n");
+    edge.assert_status(viewer, 502);
+    let viewer = edge.viewer("a");
+    edge.answer("HTTP/1.1 403 Forbidden\r\n\r\n");
+    edge.assert_status(viewer, 403);
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
+    let mut edge = Edge::new(&["--origin=http://origin.example:8000"]);
+    let viewers = [edge.viewer("a"), edge.viewer("b")];
+    let jobs = std::mem::take(&mut edge.jobs);
+    let [(ticket, Job::Resolve(names))] = jobs.as_slice() else {
+        panic!("{jobs:?}");
+    };
+    assert_eq!(*names, [("origin.example".to_owned(), 8000)]);
+    let addresses = ["10.1.0.1:8000", "10.1.0.2:8000"].map(|text| text.parse().expect("good"));
+    let done = Done::Resolved(vec![Ok(addresses.to_vec())]);
+    edge.relay.helped(*ticket, done, edge.now);
+    edge.settle();
+    assert_eq!(edge.calls.len(), 2);
+    edge.lose(edge.calls[0].0);
+    edge.lose(edge.calls[0].0);
+    let called: Vec<SocketAddr> = edge.calls.iter().map(|(_, address)| *address).collect();
+    assert_eq!(called, [addresses[1], addresses[1]]);
+    edge.lose(edge.calls[0].0);
+    edge.lose(edge.calls[0].0);
+    for viewer in viewers {
+        edge.assert_status(viewer, 502);
+    }
+    edge.viewer("a");
+    assert_eq!(edge.jobs, [], "it is known still");
+    edge.lose(edge.calls[0].0);
+    edge.lose(edge.calls[0].0);
+    edge.wait_seconds(5);
+    edge.viewer("a");
+    assert_eq!(edge.jobs.len(), 1, "it is looked up again");
+}
+
+#[test]
+fn a_name_that_is_not_found_is_a_fault_like_others() {
+    let mut edge = Edge::new(&["--origin=http://origin.example:8000", "--origin-time=1"]);
+    let viewer = edge.viewer("a");
+    let (ticket, _) = edge.jobs.remove(0);
+    let done = Done::Resolved(vec![Err("no such name".to_owned())]);
+    edge.relay.helped(ticket, done, edge.now);
+    edge.settle();
+    edge.assert_status(viewer, 502);
+    let viewer = edge.viewer("a");
+    let (ticket, _) = edge.jobs.remove(0);
+    edge.relay.not_helped(ticket, edge.now);
+    edge.settle();
+    edge.assert_status(viewer, 502);
+    let viewer = edge.viewer("a");
+    edge.wait_seconds(1);
+    edge.assert_status(viewer, 504);
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn who_gives_up_leaves_nothing() {
+    let mut edge = Edge::new(&[ORIGIN]);
+    let viewers = [edge.viewer("a"), edge.viewer("a")];
+    let (origin, _, _) = edge.call();
+    edge.lose(viewers[0]);
+    assert!(!edge.closed.contains(&origin), "the other waits still");
+    edge.lose(viewers[1]);
+    assert!(edge.closed.contains(&origin));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn a_pull_outlives_its_last_viewer_for_a_while() {
+    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=5", "--body-rate=0"]);
+    let viewer = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\nx\r\n");
+    edge.wait_seconds(4);
+    edge.send(origin, "1\r\nx\r\n");
+    edge.lose(viewer);
+    edge.wait_seconds(4);
+    edge.send(origin, "1\r\nx\r\n");
+    let again = edge.viewer("a");
+    edge.assert_status(again, 200);
+    edge.wait_seconds(8);
+    assert!(!edge.closed.contains(&origin), "it is watched");
+    edge.lose(again);
+    edge.wait_seconds(5);
+    assert!(edge.closed.contains(&origin));
+    edge.assert_nothing_left();
+
+    let viewer = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.lose(viewer);
+    edge.lose(origin);
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn a_pull_that_breaks_is_made_again_with_growing_pauses() {
+    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=600"]);
+    let viewer = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\nx\r\n");
+    edge.lose(origin);
+    assert!(edge.closed.contains(&viewer) || !edge.text(viewer).ends_with("0\r\n\r\n"));
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let began = edge.now;
+        while edge.calls.is_empty() {
+            let due = edge.relay.next_deadline().expect("another round");
+            edge.wait(due.since(edge.now));
+        }
+        pauses.push(edge.now.since(began));
+        edge.lose(edge.calls[0].0);
+    }
+    for (pause, least) in pauses
+        .iter()
+        .zip([125, 250, 500, 1000, 2000, 4000, 4000, 4000])
+    {
+        let least = Duration::from_millis(least);
+        assert!((least..=least * 2).contains(pause), "{pauses:?}");
+    }
+    let back = edge.viewer("a");
+    edge.wait_seconds(8);
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\ny\r\n");
+    edge.assert_status(back, 200);
+}
+
+#[test]
+fn a_pull_that_breaks_is_left_alone_if_nobody_comes_back() {
+    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=1"]);
+    let viewer = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.lose(origin);
+    edge.wait_seconds(1);
+    assert!(edge.closed.contains(&viewer) || edge.text(viewer).contains(" 200 "));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn what_comes_back_to_the_server_itself_is_refused() {
+    let mut edge = Edge::new(&[ORIGIN]);
+    let via = edge.relay.origins.via(Some("1.1 before"));
+    let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
+    let looped = edge.client(&ask(&format!("{via}, 1.1 after")));
+    edge.assert_status(looped, 508);
+    let far = edge.client(&ask(&["1.1 x"; 17].join(", ")));
+    edge.assert_status(far, 508);
+    edge.assert_nothing_left();
+    let viewer = edge.client(&ask("1.1 before"));
+    let (origin, _, asked) = edge.call();
+    assert!(asked.contains(&format!("\r\nVia: {via}\r\n")), "{asked}");
+    edge.send(origin, &format!("HTTP/1.1 200 OK\r\nVia: {via}\r\n\r\n"));
+    edge.assert_status(viewer, 508);
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn the_origin_says_who_may_watch_where_it_is_asked() {
+    let options = [ORIGIN, "--token-server=10.0.0.1", "--rtp=off"];
+    let refusal = "HTTP/1.1 403 Forbidden\r\n\r\n";
+    let mut edge = Edge::new(&options);
+    let viewer = edge.viewer("a");
+    edge.assert_status(viewer, 403);
+    edge.assert_nothing_left();
+    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    let viewer = edge.viewer("a");
+    edge.answer(refusal);
+    edge.assert_status(viewer, 502);
+
+    let mut edge = Edge::new(&[&options[..], &["--origin-tokens"]].concat());
+    let viewer = edge.viewer("a");
+    edge.answer(refusal);
+    edge.assert_status(viewer, 403);
+    let viewer = edge.viewer("a");
+    edge.answer(OK);
+    let second = edge.viewer("a");
+    let put = "PUT /stream/b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
+    let source = edge.client(put);
+    edge.assert_status(source, 403);
+    edge.assert_status(viewer, 200);
+    edge.assert_status(second, 200);
+    edge.client(
+        "POST /api/add-token?type=http&sessionid=b&direction=in HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
+    edge.client(put);
+    let third = edge.viewer("b");
+    edge.assert_status(third, 403);
+}
+
+#[test]
+fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
+    let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
+    let mut edge = Edge::new(&[ORIGIN]);
+    let viewer = edge.viewer("a");
+    let (origin, _, _) = edge.call();
+    edge.client(put);
+    assert!(edge.closed.contains(&origin));
+    assert_eq!(edge.relay.pulls.len(), 0);
+    edge.assert_status(viewer, 200);
+
+    let mut edge = Edge::new(&[ORIGIN]);
+    edge.viewer("a");
+    let origin = edge.answer(OK);
+    let source = edge.client(put);
+    edge.assert_status(source, 409);
+
+    let mut edge = Edge::new(&[ORIGIN, "--takeover"]);
+    edge.viewer("a");
+    let running = edge.answer(OK);
+    let source = edge.client(put);
+    assert_eq!(edge.text(source), "");
+    assert!(edge.closed.contains(&running) && !edge.closed.contains(&source));
+    assert_eq!(edge.relay.pulls.len(), 0);
+    let _ = origin;
+}
+
+#[test]
+fn pulls_take_the_places_of_streams() {
+    let mut edge = Edge::new(&[ORIGIN, "--streams=1"]);
+    let first = edge.viewer("a");
+    let second = edge.viewer("b");
+    edge.assert_status(second, 503);
+    let put = "PUT /stream/c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let source = edge.client(put);
+    edge.assert_status(source, 503);
+    edge.answer("HTTP/1.1 404 Not Found\r\n\r\n");
+    edge.assert_status(first, 404);
+    edge.client(put);
+    assert_eq!(edge.relay.running.len(), 1);
+}
+
+#[test]
+fn with_wait_a_session_that_no_origin_has_yet_is_asked_for_again() {
+    let mut edge = Edge::new(&[ORIGIN, "--wait=60"]);
+    let viewer = edge.viewer("a");
+    let none = "HTTP/1.1 404 Not Found\r\n\r\n";
+    edge.answer(none);
+    edge.wait_seconds(8);
+    edge.answer(none);
+    assert_eq!(edge.text(viewer), "");
+    edge.wait_seconds(8);
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\nx\r\n");
+    edge.assert_status(viewer, 200);
+}
+
+#[test]
+fn an_abort_ends_a_pull_for_good() {
+    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1", "--rtp=off"]);
+    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    let viewer = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.client("DELETE /api/abort-stream?sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(edge.closed.contains(&origin) && edge.closed.contains(&viewer));
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn the_end_of_the_server_ends_pulls_cleanly() {
+    let mut edge = Edge::new(&[ORIGIN]);
+    let watching = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\nx\r\n");
+    let waiting = edge.viewer("b");
+    edge.relay.shut_down(edge.now);
+    edge.settle();
+    assert!(edge.closed.contains(&origin) && edge.closed.contains(&waiting));
+    assert!(edge.text(watching).ends_with("x\r\n0\r\n\r\n"));
+    edge.assert_nothing_left();
+
+    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=600"]);
+    edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.lose(origin);
+    edge.relay.shut_down(edge.now);
+    edge.settle();
+    edge.wait_seconds(8);
+    edge.assert_nothing_left();
+}
+
+#[test]
+fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
+    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1", "--origin-idle=600"]);
+    edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.lose(origin);
+    assert_eq!(edge.relay.pulls.len(), 1, "it would be asked for again");
+    let viewer = edge.viewer("a");
+    for number in [1, 2] {
+        let packet = [0x80, 33, 0, number, 0, 0, 0, 0, 0, 0, 0, 1, 0x47];
+        let from = SocketAddr::from(([10, 2, 0, 1], 6000));
+        edge.relay.datagram(from, UdpPort::Rtp, &packet, edge.now);
+        edge.settle();
+    }
+    edge.assert_status(viewer, 200);
+    assert_eq!(edge.relay.pulls.len(), 0);
+}
+
+#[test]
+fn an_origin_is_not_called_where_there_is_no_room_for_its_connection() {
+    let mut edge = Edge::new(&[ORIGIN, "--connections=2", "--origin-idle=600"]);
+    let first = edge.viewer("a");
+    let origin = edge.answer(OK);
+    edge.lose(origin);
+    edge.lose(first);
+    let (waiting, _) = (edge.viewer("a"), edge.client(""));
+    edge.wait_seconds(8);
+    assert_eq!(edge.calls, []);
+    edge.wait_seconds(2);
+    edge.assert_status(waiting, 503);
+}
+
+#[test]
+fn udp_clients_get_what_is_fetched() {
+    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1"]);
+    edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let viewer = edge.viewer("a");
+    let packet = |number: u8| [0x80, 33, 0, number, 0, 0, 0, 0, 0, 0, 0, 1, 0x47];
+    let from = SocketAddr::from(([10, 2, 0, 1], 6000));
+    let origin = edge.answer(OK);
+    for number in [1, 2] {
+        edge.relay
+            .datagram(from, UdpPort::Rtp, &packet(number), edge.now);
+        edge.settle();
+    }
+    assert!(!edge.closed.contains(&origin), "the session has its source");
+    let ts: Vec<u8> = (0..70_u8)
+        .flat_map(|number| {
+            let mut packet = vec![0xff; 188];
+            packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10 | number & 15]);
+            packet
+        })
+        .collect();
+    let chunk = [format!("{:x}\r\n", ts.len()).as_bytes(), &ts, b"\r\n"].concat();
+    edge.relay.received(origin, &chunk, edge.now);
+    let mut sent = 0;
+    for _ in 0..100 {
+        edge.now = edge.now + Duration::from_millis(10);
+        edge.relay.expire(edge.now);
+        while let Some(datagrams) = edge.relay.next_datagrams(edge.now) {
+            assert_eq!(datagrams.to, from);
+            sent += datagrams.bytes.len();
+        }
+    }
+    edge.settle();
+    edge.assert_status(viewer, 200);
+    assert!(sent > 0, "no datagram went out");
+}
+
+/// Viewers, origins, a source and the operator do what a seed decides. The core is checked after each step, and in the end nothing is left.
+#[test]
+fn whatever_happens_nothing_is_left_of_it() {
+    for seed in 0..200 {
+        let mut chance = Random::new(seed);
+        let mut draw = |below: u64| chance.draw() % below;
+        let mut options = vec![ORIGIN, "--origin=http://origin.example:80", "--streams=3"];
+        options.extend([
+            "--origin-time=2",
+            "--origin-idle=3",
+            "--token-server=10.0.0.1",
+        ]);
+        options.extend((draw(2) == 0).then_some("--origin-tokens"));
+        options.extend((draw(3) == 0).then_some("--wait=4"));
+        options.extend((draw(2) == 0).then_some("--takeover"));
+        let mut edge = Edge::new(&options);
+        let mut everybody = Vec::new();
+        let mut origins: Vec<ConnectionId> = Vec::new();
+        for _ in 0..200 {
+            let session = draw(4);
+            let one_of = |draw: u64, ids: &[ConnectionId]| {
+                let index = draw as usize % ids.len().max(1);
+                ids.get(index).copied()
+            };
+            match draw(12) {
+                0..=2 => everybody.push(edge.viewer(&session.to_string())),
+                3 => {
+                    let call = "POST /api/add-token?type=http&sessionid=";
+                    edge.client(&format!("{call}{session} HTTP/1.1\r\nHost: h\r\n\r\n"));
+                }
+                4 => {
+                    let put = "HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n";
+                    everybody.push(edge.client(&format!("PUT /stream/{session} {put}")));
+                }
+                5 => {
+                    let call = "DELETE /api/abort-stream?sessionid=";
+                    edge.client(&format!("{call}{session} HTTP/1.1\r\nHost: h\r\n\r\n"));
+                }
+                6 if !edge.calls.is_empty() => {
+                    let (id, _) = edge.calls.remove(0);
+                    edge.relay.unblocked(id);
+                    edge.settle();
+                    origins.push(id);
+                }
+                6 | 7 if !edge.jobs.is_empty() => {
+                    let (ticket, _) = edge.jobs.remove(0);
+                    let address = SocketAddr::from(([10, 1, 0, 2], 80));
+                    let result = match draw(3) {
+                        0 => Err("no such name".to_owned()),
+                        _ => Ok(vec![address, address]),
+                    };
+                    edge.relay
+                        .helped(ticket, Done::Resolved(vec![result]), edge.now);
+                    edge.settle();
+                }
+                7 | 8 => {
+                    let answers = [
+                        OK,
+                        OK,
+                        "HTTP/1.0 200 OK\r\n\r\nx",
+                        "5\r\nhello\r\n",
+                        "0\r\n\r\n",
+                        "HTTP/1.1 404 Not Found\r\n\r\n",
+                        "HTTP/1.1 403 Forbidden\r\n\r\n",
+                        "HTTP/1.1 1",
+                        "\n",
+                    ];
+                    let answer = answers[draw(answers.len() as u64) as usize];
+                    if let Some(id) = one_of(draw(99), &origins) {
+                        edge.send(id, answer);
+                    }
+                }
+                9 => {
+                    let who = [&everybody[..], &origins[..]].concat();
+                    if let Some(id) = one_of(draw(99), &who) {
+                        edge.lose(id);
+                    }
+                }
+                10 => {
+                    if let Some(id) = one_of(draw(99), &origins) {
+                        edge.relay.input_ended(id, edge.now);
+                        edge.settle();
+                    }
+                }
+                _ => edge.wait(Duration::from_millis(draw(3000))),
+            }
+        }
+        if draw(4) == 0 {
+            edge.relay.shut_down(edge.now);
+            edge.settle();
+        }
+        for id in everybody {
+            edge.lose(id);
+        }
+        edge.wait_seconds(60);
+        edge.assert_nothing_left();
+    }
+}
