@@ -20,6 +20,7 @@ pub(super) struct Buffer {
     blocks: VecDeque<Block>,
     block_bytes: usize,
     blocks_max: usize,
+    blocks_granted: usize,
     oldest: u64,
     newest: u64,
 }
@@ -32,19 +33,21 @@ struct Block {
 
 /// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
-/// As much as is read at once before it is known to be media: what comes with a source's head fits into what is kept.
-const BLOCK_BYTES_MIN: usize = 16 * 1024;
-/// Granted whatever the pool says, or a stream could hold nothing at all.
-const BLOCKS_GRANTED: usize = 2;
+const BLOCK_BYTES_MIN: usize = 4 * 1024;
+/// Kept whatever the pool says, besides the block that is being filled: as much as is read at once before it is known to be media, so
+/// that what comes with a source's head is not lost to those who wait for it.
+const GRANTED_BYTES: usize = 16 * 1024;
 
 impl Buffer {
     /// A buffer that holds about `bytes_max` bytes and never more.
     pub fn new(bytes_max: usize) -> Buffer {
         let block_bytes = (bytes_max / 16).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let blocks_max = (bytes_max / block_bytes).max(2);
         Buffer {
             blocks: VecDeque::new(),
             block_bytes,
-            blocks_max: (bytes_max / block_bytes).max(2),
+            blocks_max,
+            blocks_granted: (GRANTED_BYTES.div_ceil(block_bytes) + 1).min(blocks_max),
             oldest: 0,
             newest: 0,
         }
@@ -70,14 +73,14 @@ impl Buffer {
 
     /// Whatever comes, so many of the newest bytes stay at hand.
     pub fn kept_bytes(&self) -> usize {
-        (self.blocks.len().max(BLOCKS_GRANTED) - 1) * self.block_bytes
+        (self.blocks.len().max(self.blocks_granted) - 1) * self.block_bytes
     }
 
     /// So many stay, as long as nobody else takes what is left in the pool.
     pub fn keepable_bytes(&self, pool: &Pool) -> usize {
         let blocks_left = usize::try_from(pool.bytes_left).unwrap_or(0) / self.block_bytes;
         let blocks = self.blocks.len().saturating_add(blocks_left);
-        (blocks.clamp(BLOCKS_GRANTED, self.blocks_max) - 1) * self.block_bytes
+        (blocks.clamp(self.blocks_granted, self.blocks_max) - 1) * self.block_bytes
     }
 
     /// Whether the last block is full, or there is none.
@@ -91,7 +94,7 @@ impl Buffer {
     pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
         let may_grow =
             self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes as isize;
-        if may_grow || self.blocks.len() < BLOCKS_GRANTED {
+        if may_grow || self.blocks.len() < self.blocks_granted {
             None
         } else {
             Some(self.oldest + self.block_bytes as u64)
