@@ -13,6 +13,7 @@
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, subnets
+//! proxy_header   what a proxy says of whose connection it is
 //! gather, moment, random, slots     what all of them are made of
 //! ```
 //!
@@ -27,6 +28,7 @@ pub mod gate;
 pub mod gather;
 pub mod http;
 pub mod moment;
+pub mod proxy_header;
 pub mod random;
 pub mod relay;
 pub mod rtp;

@@ -38,7 +38,7 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// At least one.
-    pub listen: Vec<Bind>,
+    pub listen: Vec<Listen>,
     pub rtp: Option<Bind>,
     pub gate: GateConfig,
     pub limits: LimitsConfig,
@@ -47,6 +47,14 @@ pub struct Config {
     pub operation: OperationConfig,
     /// Variables that begin with `TOLLGATE_` and are no option: perhaps a slip, so the start warns of them.
     pub unknown_variables: Vec<String>,
+}
+
+/// Where clients are waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(Bind),
+    /// A socket in the file system, for a proxy on this host.
+    Unix(PathBuf),
 }
 
 /// Where a socket is to be bound.
@@ -68,6 +76,10 @@ pub struct GateConfig {
     pub publish_from: Vec<Subnet>,
     /// Empty: to anywhere.
     pub rtp_to: Vec<Subnet>,
+    /// Empty: no connection begins with a PROXY protocol header.
+    pub proxies: Vec<Subnet>,
+    /// Empty: nobody is believed what it says in a request of whose it is.
+    pub forwarders: Vec<Subnet>,
     /// Where the tokens are kept; only with a token server.
     pub token_file: Option<PathBuf>,
 }

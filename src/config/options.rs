@@ -3,9 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Bind;
 use super::row::{Asked, Fallback, Group, Row, Takes};
 use super::values::{self, HOUR, Read};
+use super::{Bind, Listen};
 
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
@@ -55,10 +55,12 @@ pub(super) const OPTIONS: &[Row] = &[
         }),
         group: Group::Main,
         fallback: Fallback::Made("[::]:8000", |config| {
-            config.listen = vec![everywhere(HTTP_PORT)]
+            config.listen = vec![Listen::Tcp(everywhere(HTTP_PORT))]
         }),
         help: "listen for HTTP here",
-        more: "Port 0 picks a free one. Without IPv6 the default is `0.0.0.0:8000`.",
+        more: "Port 0 picks a free one. Without IPv6 the default is `0.0.0.0:8000`. `unix:PATH` is a \
+               socket in the file system, for a proxy on this host: who connects to it counts as \
+               127.0.0.1, so it is the folder's permissions that say who may.",
     },
     Row {
         name: "rtp",
@@ -140,6 +142,30 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
                that the relay cannot be turned on a stranger.",
+    },
+    Row {
+        name: "proxy-protocol",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.gate.proxies, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("off"),
+        help: "proxies there say whose a connection is",
+        more: "Connections from this subnet must begin with a PROXY protocol header, version 1 or 2, \
+               and the address in it is the client's for all checks, limits and logs. From anywhere \
+               else such a header is a bad request. See *Behind a proxy*.",
+    },
+    Row {
+        name: "forwarded-from",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.gate.forwarders, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("off"),
+        help: "proxies there say whose a request is",
+        more: "For proxies that speak only HTTP: `Forwarded` or `X-Forwarded-For` is believed from \
+               this subnet, read from the right up to the first address that is not in it. From \
+               anyone else the fields are ignored.",
     },
     Row {
         name: "connections",

@@ -42,7 +42,7 @@ fn an_empty_command_line_has_the_defaults() {
         address: format!("[::]:{port}").parse().expect("an address"),
         without_ipv6: Some(format!("0.0.0.0:{port}").parse().expect("an address")),
     };
-    assert_eq!(config.listen, [bind(8000)]);
+    assert_eq!(config.listen, [Listen::Tcp(bind(8000))]);
     assert_eq!(config.rtp, Some(bind(5004)));
     assert_eq!(config.gate, GateConfig::default());
     assert_eq!(config.limits.connections_max, None);
@@ -77,12 +77,23 @@ fn a_value_stands_behind_an_equals_sign_or_next() {
 
 #[test]
 fn repeated_options_add_up() {
-    let config = run(&["--listen=127.0.0.1:0", "--listen", "[::1]:80"]);
-    let tcp = |text: &str| Bind {
-        address: text.parse().expect("an address"),
-        without_ipv6: None,
+    let config = run(&[
+        "--listen=127.0.0.1:0",
+        "--listen",
+        "[::1]:80",
+        "--listen=unix:/run/t",
+    ]);
+    let tcp = |text: &str| {
+        Listen::Tcp(Bind {
+            address: text.parse().expect("an address"),
+            without_ipv6: None,
+        })
     };
-    let expected = [tcp("127.0.0.1:0"), tcp("[::1]:80")];
+    let expected = [
+        tcp("127.0.0.1:0"),
+        tcp("[::1]:80"),
+        Listen::Unix("/run/t".into()),
+    ];
     assert_eq!(config.listen, expected);
     let config = run(&["--token-server=::1", "--token-server=10.0.0.0/255.0.0.0"]);
     let subnets: Vec<String> = config
@@ -266,6 +277,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
             "--listen=localhost:80",
             "'localhost:80' is wrong; give ADDR:PORT",
         ),
+        ("--listen=unix:", "'unix:' is wrong; give ADDR:PORT"),
         ("--listen=::1:80", "'::1:80' is wrong; give ADDR:PORT"),
         (
             "--rtp=on",

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AccessLog, Bind, CorsOrigin, LogLevel, OriginUrl};
+use super::{AccessLog, Bind, CorsOrigin, Listen, LogLevel, OriginUrl};
 use crate::gate::host::{BadHost, host_and_port};
 use crate::gate::{Excerpt, HostName, Subnet};
 
@@ -117,9 +117,13 @@ fn bind(text: &str) -> Option<Bind> {
     })
 }
 
-pub(super) fn listen(text: &str) -> Read<Bind> {
-    let right = "ADDR:PORT, such as 127.0.0.1:8000 or [::]:8000";
-    bind(text).map_or_else(|| wrong(text, right), Ok)
+pub(super) fn listen(text: &str) -> Read<Listen> {
+    let right = "ADDR:PORT, such as 127.0.0.1:8000 or [::]:8000, or unix:PATH";
+    match text.strip_prefix("unix:") {
+        Some("") => wrong(text, right),
+        Some(place) => path(place).map(Listen::Unix),
+        None => bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Listen::Tcp(bind))),
+    }
 }
 
 pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {

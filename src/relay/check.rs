@@ -11,7 +11,7 @@ impl Relay {
         assert_eq!(
             counted,
             clients
-                .filter(|(_, connection)| !connection.is_origin)
+                .filter(|(_, connection)| connection.counted_for.is_some())
                 .count(),
             "connections by host are counted wrong"
         );
@@ -42,7 +42,8 @@ impl Relay {
                     !self.running.contains_key(&waiting.session),
                     "somebody waits for what runs: {id:?}"
                 ),
-                Phase::Head(_)
+                Phase::Introduction
+                | Phase::Head(_)
                 | Phase::Payload(_)
                 | Phase::Listing(_)
                 | Phase::Awaiting(_)

@@ -11,11 +11,11 @@
 //!                └─ refused with a body ─→ Lingering ─→ gone
 //! ```
 //!
-//! An origin, which this server connects to, is one too: Asking ─ 200 ─→ Source ─→ gone.
+//! A proxy's connection begins with an Introduction: whose it is. An origin, which this server connects to, is one too: Asking ─ 200 ─→ Source ─→ gone.
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::access::Entry;
 use super::api::Call;
@@ -32,8 +32,14 @@ use super::ConnectionId;
 
 /// A client.
 pub struct Connection {
-    /// Who it is, for the subnet check, the limits and the log; an IPv4-mapped address as IPv4.
+    /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address as IPv4.
     pub(super) peer: SocketAddr,
+    /// Who the connection is from: the peer, unless that is told by each request's fields.
+    pub(super) hop: SocketAddr,
+    /// A proxy said who the peer is.
+    pub(super) is_proxied: bool,
+    /// The host whose connections this is one of. None: it is not known yet whose it is, or this server called.
+    pub(super) counted_for: Option<IpAddr>,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     pub(super) input: Vec<u8>,
@@ -51,8 +57,6 @@ pub struct Connection {
     pub(super) access: Option<Box<Entry>>,
     /// It came when there was no more place: it gets the API, if it may call it, and a refusal else.
     pub(super) is_beyond_limit: Option<Beyond>,
-    /// This server called it, so it counts for no host.
-    pub(super) is_origin: bool,
 }
 
 /// Which limit a connection is beyond.
@@ -66,6 +70,8 @@ pub(super) enum Beyond {
 
 /// Where a client stands.
 pub(super) enum Phase {
+    /// It must begin with a PROXY protocol header.
+    Introduction,
     /// Between requests, or within the head of one.
     Head(HeadReader),
     /// The payload of a call is read and ignored.
@@ -184,6 +190,9 @@ impl Connection {
     ) -> Connection {
         Connection {
             peer,
+            hop: peer,
+            is_proxied: false,
+            counted_for: None,
             phase: Phase::Head(HeadReader::default()),
             input: Vec::new(),
             input_ended: false,
@@ -194,7 +203,6 @@ impl Connection {
             is_queued: false,
             access: None,
             is_beyond_limit,
-            is_origin: false,
         }
     }
 
@@ -203,7 +211,6 @@ impl Connection {
         Connection {
             phase: Phase::Asking(asking),
             is_blocked: true,
-            is_origin: true,
             ..Connection::new(address, None, now)
         }
     }
@@ -222,7 +229,7 @@ impl Connection {
     pub(super) fn is_within_request(&self) -> bool {
         match &self.phase {
             Phase::Head(reader) => reader.has_begun(),
-            Phase::Payload(_) => true,
+            Phase::Introduction | Phase::Payload(_) => true,
             Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)

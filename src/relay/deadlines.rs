@@ -33,7 +33,7 @@ impl Relay {
                 connection.progress + limits.keep_alive_time,
                 "no request came",
             )),
-            Phase::Payload(_) => Some((
+            Phase::Introduction | Phase::Payload(_) => Some((
                 connection.progress + limits.head_time,
                 "its request took too long",
             )),
@@ -123,9 +123,11 @@ impl Relay {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket, now);
             }
-            Phase::Head(_) | Phase::Listing(_) | Phase::Recording | Phase::Lingering(_) => {
-                self.close(id, now)
-            }
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Listing(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => self.close(id, now),
         }
     }
 }

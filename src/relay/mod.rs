@@ -29,6 +29,7 @@ mod metrics;
 mod origins;
 mod outlet;
 mod page;
+mod peer;
 mod pull;
 mod report;
 mod request;
@@ -50,7 +51,7 @@ use crate::moment::Moment;
 use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
-use connection::{Beyond, Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
+use connection::{Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
@@ -62,7 +63,6 @@ use origins::Origins;
 use pull::{Fault, Pull, Pulls};
 use report::Report;
 pub use report::{Level, ReportLimits};
-use route::is_in;
 pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
 use udp::Udp;
@@ -202,35 +202,6 @@ impl Relay {
 
     // ---- What happened ----------------------------------------------------------------------------------------------------
 
-    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be closed.
-    pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let limits = &self.settings.limits;
-        let of_host = self.hosts.get(&peer.ip()).copied().unwrap_or(0);
-        let beyond = if self.connections.len() >= limits.connections_max {
-            Some(Beyond::All)
-        } else if of_host >= limits.connections_per_host_max {
-            Some(Beyond::Host)
-        } else {
-            None
-        };
-        // Half of what lies beyond is kept for those who may call the API: strangers cannot keep the operator out.
-        let may_call = is_in(&self.settings.token_servers, peer.ip());
-        let beyond_max = if may_call {
-            CONNECTIONS_BEYOND_MAX
-        } else {
-            CONNECTIONS_BEYOND_MAX / 2
-        };
-        if self.is_closing || self.connections.len() >= limits.connections_max + beyond_max {
-            return None;
-        }
-        self.counts.connections += 1;
-        *self.hosts.entry(peer.ip()).or_insert(0) += 1;
-        let id = self.connections.insert(Connection::new(peer, beyond, now));
-        self.rearm(id);
-        Some(id)
-    }
-
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         let Some(connection) = self.connections.get_mut(id) else {
@@ -238,9 +209,11 @@ impl Relay {
         };
         match &connection.phase {
             Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
-            Phase::Head(_) | Phase::Payload(_) | Phase::Asking(_) | Phase::Lingering(_) => {
-                READ_BYTES_MAX
-            }
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Asking(_)
+            | Phase::Lingering(_) => READ_BYTES_MAX,
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
@@ -280,9 +253,11 @@ impl Relay {
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, now)
             }
-            Phase::Payload(_) | Phase::Viewer(_) | Phase::Waiting(_) | Phase::Asking(_) => {
-                self.close(id, now)
-            }
+            Phase::Introduction
+            | Phase::Payload(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Asking(_) => self.close(id, now),
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
             Phase::Head(_)
@@ -335,7 +310,9 @@ impl Relay {
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id, now),
                 Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
-                Phase::Payload(_) | Phase::Waiting(_) | Phase::Asking(_) => self.close(id, now),
+                Phase::Introduction | Phase::Payload(_) | Phase::Waiting(_) | Phase::Asking(_) => {
+                    self.close(id, now)
+                }
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -449,6 +426,7 @@ impl Relay {
                 connection.progress = now;
             }
             let goes_on = match &mut connection.phase {
+                Phase::Introduction => self.read_introduction(id, &mut input, now),
                 Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
                 Phase::Head(_) => self.read_head(id, &mut input, now),
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
@@ -512,6 +490,7 @@ impl Relay {
             }
             Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
             Phase::Lingering(_)
+            | Phase::Introduction
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
@@ -545,13 +524,8 @@ impl Relay {
         };
         self.timers
             .disarm(&mut connection.armed, Owner::Connection(id));
-        if let Some(count) = self.hosts.get_mut(&connection.peer.ip())
-            && !connection.is_origin
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&connection.peer.ip());
-            }
+        if let Some(host) = connection.counted_for {
+            self.uncount(host);
         }
         self.actions.push_back(Action::Close(id));
         if let Some(entry) = &connection.access {
@@ -565,7 +539,8 @@ impl Relay {
             Phase::Awaiting(ticket) => {
                 self.errands.remove(&ticket);
             }
-            Phase::Head(_)
+            Phase::Introduction
+            | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Listing(_)
             | Phase::Recording

@@ -59,6 +59,7 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: Head, now: Moment) {
+        let introduced = self.introduce(id, &head.forwarded);
         self.note_request(id, &head, self.date(now));
         let is_beyond_limit = self
             .connections
@@ -72,7 +73,7 @@ impl Relay {
             fields: self.fields_for(&head),
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
-        match self.route(id, &head, now) {
+        match introduced.and_then(|()| self.route(id, &head, now)) {
             Err(refusal) => {
                 let reply = Reply {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,

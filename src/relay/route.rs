@@ -124,11 +124,9 @@ impl Relay {
         if self.tokens.is_none() {
             return Err(api::framework_is_off());
         }
-        let peer = self
-            .connections
-            .get(id)
-            .map(|connection| connection.peer.ip());
-        if !peer.is_some_and(|peer| is_in(&self.settings.token_servers, peer)) {
+        let client = self.connections.get(id);
+        let is_proxied = client.is_some_and(|client| client.is_proxied);
+        if !client.is_some_and(|client| is_in(&self.settings.token_servers, client.peer.ip())) {
             return Err(Refusal::new(
                 Status::Forbidden,
                 "only the hosts of the token server's subnet may call the API",
@@ -142,10 +140,12 @@ impl Relay {
             ));
         }
         match &head.origin {
-            Some(origin) if !(is_known && is_origin_of(origin, &head.host)) => Err(Refusal::new(
-                Status::Forbidden,
-                "the Origin is another site's; the API is not for its pages",
-            )),
+            Some(origin) if !(is_known && is_origin_of(origin, &head.host, is_proxied)) => {
+                Err(Refusal::new(
+                    Status::Forbidden,
+                    "the Origin is another site's; the API is not for its pages",
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -273,10 +273,13 @@ fn is_own_name(host: &str, names: &[String]) -> bool {
         || names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-fn is_origin_of(origin: &str, host: &str) -> bool {
+/// Whether a page of this server's sent a request. A proxy may have brought it to the browser by TLS, of which nothing is known here.
+fn is_origin_of(origin: &str, host: &str, is_proxied: bool) -> bool {
     match origin.split_once("://") {
         Some((scheme, authority)) => {
-            scheme.eq_ignore_ascii_case("http") && authority.eq_ignore_ascii_case(host)
+            let is_scheme = scheme.eq_ignore_ascii_case("http")
+                || (is_proxied && scheme.eq_ignore_ascii_case("https"));
+            is_scheme && authority.eq_ignore_ascii_case(host)
         }
         None => false,
     }

@@ -12,6 +12,10 @@ use crate::{gate, http, stream};
 pub struct Settings {
     /// The subnets that may call the API. None: the token framework is off.
     pub token_servers: Vec<Subnet>,
+    /// Proxies whose connections begin with a PROXY protocol header.
+    pub proxies: Vec<Subnet>,
+    /// Proxies that say in each request's fields whose it is.
+    pub forwarders: Vec<Subnet>,
     /// Names under which the API may be called, besides the server's addresses.
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
@@ -89,6 +93,8 @@ impl Settings {
         let hostnames = config.gate.hostnames.iter();
         Settings {
             token_servers: config.gate.token_servers.clone(),
+            proxies: config.gate.proxies.clone(),
+            forwarders: config.gate.forwarders.clone(),
             hostnames: hostnames.map(|name| name.as_str().to_owned()).collect(),
             publish_from: config.gate.publish_from.clone(),
             rtp_to: config.gate.rtp_to.clone(),

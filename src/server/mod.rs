@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
-use mio::net::{TcpListener, UnixStream};
+use mio::net::UnixStream;
 use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
@@ -40,7 +40,7 @@ use crate::stream::Outcome;
 use blocking::Helper;
 use log::{AccessLog, Console};
 pub use start::{StartError, run};
-use tcp::{Incoming, Outgoing, Sockets};
+use tcp::{Incoming, Listener, Outgoing, Sockets};
 use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -79,7 +79,7 @@ struct Server {
 }
 
 struct Accepting {
-    listener: TcpListener,
+    listener: Listener,
     /// Somebody may be waiting.
     is_ready: bool,
 }

@@ -15,13 +15,13 @@ use mio::{Interest, Poll, Token};
 use super::blocking::Helper;
 use super::log::{AccessLog, Console};
 use super::systemd::{self, Inherited};
-use super::tcp::{self, Sockets};
+use super::tcp::{Listener, Sockets};
 use super::token_file::TokenFile;
 use super::udp::Udp;
 use super::{
     Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
 };
-use crate::config::{Bind, Config};
+use crate::config::{Bind, Config, Listen};
 use crate::gate::Tokens;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
 
@@ -165,32 +165,35 @@ impl Server {
     }
 
     /// Listens on the sockets that were passed, else where the options say.
-    fn listen(&mut self, binds: &[Bind], inherited: Vec<TcpListener>) -> Result<(), StartError> {
+    fn listen(&mut self, places: &[Listen], inherited: Vec<TcpListener>) -> Result<(), StartError> {
         if inherited.is_empty() {
-            for bind in binds {
-                let listener = bind_tcp(bind)?;
-                self.accept_from(listener)?;
+            for place in places {
+                self.accept_from(match place {
+                    Listen::Tcp(bind) => Listener::tcp(bind_tcp(bind)?),
+                    Listen::Unix(path) => Listener::unix(path).map_err(|error| {
+                        io::Error::other(format!("on '{}': {error}", path.display()))
+                    }),
+                })?;
             }
         }
         for listener in inherited {
-            self.accept_from(listener)?;
+            self.accept_from(Listener::tcp(listener))?;
         }
         Ok(())
     }
 
-    fn accept_from(&mut self, listener: TcpListener) -> Result<(), StartError> {
+    fn accept_from(&mut self, listener: io::Result<Listener>) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot listen: {error}"));
-        let (mut listener, bound) = tcp::listen(listener).map_err(failed)?;
+        let mut listener = listener.map_err(failed)?;
         let token = Token(LISTENERS_FROM + self.listeners.len());
-        self.poll
-            .registry()
-            .register(&mut listener, token, Interest::READABLE)
+        listener
+            .register(token, self.poll.registry())
             .map_err(failed)?;
+        self.console.tell(&format!("listening http {listener}"));
         self.listeners.push(Accepting {
             listener,
             is_ready: true,
         });
-        self.console.tell(&format!("listening http {bound}"));
         Ok(())
     }
 

@@ -1,13 +1,17 @@
-//! TCP: listeners, accepting and when not to, connecting to origins, and what is open on each socket.
+//! Stream sockets: listeners, accepting, connecting to origins, and what is open on each socket.
 //!
 //! A socket is registered once, for both directions, and events are edges: a direction is silent until it has said that it would
 //! block. So each socket remembers whether it may have something to read; whether it takes bytes, the core remembers.
 
+use std::fmt::{self, Display, Formatter};
+use std::fs;
 use std::io::{self, Read};
-use std::net::{self, Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::{self, Ipv4Addr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net as unix;
+use std::path::{Path, PathBuf};
 
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Interest, Registry, Token};
 
 use super::sys;
@@ -20,13 +24,83 @@ const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 /// Connections that may wait to be accepted. The kernel has a bound of its own (`net.core.somaxconn`).
 const BACKLOG: i32 = 65_535;
 
-/// Makes a bound listener ready, and says where it really is.
-pub(super) fn listen(listener: net::TcpListener) -> io::Result<(TcpListener, SocketAddr)> {
-    listener.set_nonblocking(true)?;
-    sys::set_backlog(listener.as_fd(), BACKLOG)?;
-    sys::set_for_accepted(listener.as_fd(), UNSENT_BYTES_MAX)?;
-    let bound = listener.local_addr()?;
-    Ok((TcpListener::from_std(listener), bound))
+/// A socket at which clients are waited for.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    /// And the file that names it, which goes with it.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Makes a bound listener ready.
+    pub fn tcp(listener: net::TcpListener) -> io::Result<Listener> {
+        listener.set_nonblocking(true)?;
+        sys::set_backlog(listener.as_fd(), BACKLOG)?;
+        sys::set_for_accepted(listener.as_fd(), UNSENT_BYTES_MAX)?;
+        Ok(Listener::Tcp(TcpListener::from_std(listener)))
+    }
+
+    /// Binds a path. A socket that a server left there when it was killed is taken away, one that somebody listens at is not.
+    pub fn unix(path: &Path) -> io::Result<Listener> {
+        let is_left = |error: &io::Error| {
+            error.kind() == io::ErrorKind::AddrInUse
+                && unix::UnixStream::connect(path)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        let listener = match unix::UnixListener::bind(path) {
+            Err(error) if is_left(&error) => {
+                fs::remove_file(path)?;
+                unix::UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        listener.set_nonblocking(true)?;
+        sys::set_backlog(listener.as_fd(), BACKLOG)?;
+        let listener = UnixListener::from_std(listener);
+        Ok(Listener::Unix(listener, path.to_owned()))
+    }
+
+    pub fn register(&mut self, token: Token, registry: &Registry) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Listener::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// The next client. One of a socket in the file system is on this host, and has no address.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Listener::Tcp(listener) => listener.accept(),
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                // Read, written and shut down like any stream socket; nothing else is asked of it.
+                let stream = net::TcpStream::from(OwnedFd::from(stream));
+                let this_host = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                Ok((TcpStream::from_std(stream), this_host))
+            }
+        }
+    }
+}
+
+impl Display for Listener {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(bound) => write!(formatter, "{bound}"),
+                Err(error) => write!(formatter, "somewhere: {error}"),
+            },
+            Listener::Unix(_, path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // Somebody may have taken it away already.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// The sockets of the clients, each under its connection's id.

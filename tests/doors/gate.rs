@@ -8,6 +8,7 @@ use tollgate::config::{self, BadArgument, Command};
 use tollgate::gate::journal::{self, Damage, End, Replay};
 use tollgate::gate::udp_clients::{self, UdpClient};
 use tollgate::gate::{Host, Limits, Record, Subnet, Tokens};
+use tollgate::proxy_header;
 
 /// What is said to people is one line of bounded length.
 fn assert_line(said: &str) {
@@ -20,6 +21,24 @@ fn assert_line(said: &str) {
 
 fn is_same(one: &UdpClient, other: &UdpClient) -> bool {
     one == other && one.host.as_str() == other.host.as_str()
+}
+
+/// What a proxy puts before a connection: however it is cut, it is the same header, and it never waits for more than a bound.
+pub fn proxy_header(data: &[u8]) {
+    const BYTES_MAX: usize = 16 + 4096;
+    let whole = proxy_header::read(data);
+    for end in 0..data.len().min(BYTES_MAX) {
+        let of_part = proxy_header::read(&data[..end]);
+        assert!(
+            of_part == whole || of_part == Ok(None),
+            "{of_part:?} of {end} bytes"
+        );
+    }
+    match whole {
+        Ok(None) => assert!(data.len() < BYTES_MAX, "it waits for ever"),
+        Ok(Some(header)) => assert!((1..=data.len()).contains(&header.bytes)),
+        Err(detail) => assert_line(detail),
+    }
 }
 
 /// A `udp-clients` value: what parses prints back and parses again to the same, and repeats add nothing.

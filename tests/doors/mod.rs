@@ -13,6 +13,7 @@ pub type Door = fn(&[u8]);
 pub const ALL: &[(&str, Door)] = &[
     ("http_request", http::request),
     ("answer", http::answer),
+    ("proxy_header", gate::proxy_header),
     ("udp_clients", gate::udp_clients),
     ("journal", gate::journal),
     ("subnet", gate::subnet),

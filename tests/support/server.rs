@@ -97,7 +97,7 @@ impl Server {
         };
         let listeners = options
             .iter()
-            .filter(|option| option.starts_with("--listen"))
+            .filter(|option| option.starts_with("--listen") && !option.contains("unix:"))
             .count()
             .max(1);
         let has_rtp = has("--token-server") && has("--rtp") && !has("--rtp=off");
@@ -112,6 +112,7 @@ impl Server {
             let listening = |kind: &str| -> Vec<SocketAddr> {
                 let addresses = lines.iter().filter_map(|line| line.strip_prefix(kind));
                 addresses
+                    .filter(|address| !address.starts_with("unix:"))
                     .map(|address| address.parse().expect("an address and a port"))
                     .collect()
             };

@@ -1,0 +1,238 @@
+//! The header that a proxy puts before a connection's first byte, to say whose connection it is: the PROXY protocol of HAProxy,
+//! versions 1 (a line of text) and 2 (binary), as in its `doc/proxy-protocol.txt`.
+//!
+//! Owns nothing, and believes whatever it is given: who may introduce others is decided elsewhere.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A whole header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyHeader {
+    /// Whose connection it is. `None`: the proxy's own (it looks whether the server is well), or of somebody without an address.
+    pub client: Option<SocketAddr>,
+    /// So many bytes it takes; the client's own come behind.
+    pub bytes: usize,
+}
+
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// The longest line of version 1, its CRLF included.
+const LINE_BYTES_MAX: usize = 107;
+/// Before the addresses of version 2: the signature, version and command, family, length.
+const FIXED_BYTES: usize = 16;
+/// What version 2 may hold behind that: addresses, and fields that nothing here looks at. Proxies send some dozens of bytes.
+const REST_BYTES_MAX: usize = 4096;
+
+/// Reads a header off the front of what has arrived. `None`: there must come more. It never waits for more than some 4 KiB.
+///
+/// The error says what is wrong.
+pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
+    let begins_like = |start: &[u8]| {
+        bytes.len().min(start.len()) > 0 && bytes.iter().zip(start).all(|(a, b)| a == b)
+    };
+    match bytes {
+        [] => Ok(None),
+        _ if begins_like(b"PROXY ") => read_line(bytes),
+        _ if begins_like(SIGNATURE) => read_binary(bytes),
+        _ => Err(
+            "this proxy's connections must begin with a PROXY protocol header, and this one does not",
+        ),
+    }
+}
+
+fn read_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
+    let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+        return match bytes.len() < LINE_BYTES_MAX {
+            true => Ok(None),
+            false => Err("the line of the PROXY protocol is too long"),
+        };
+    };
+    let line = bytes[..end].strip_suffix(b"\r");
+    let line = line.filter(|_| end < LINE_BYTES_MAX);
+    let line = line.and_then(|line| std::str::from_utf8(line).ok());
+    let client = line.and_then(line_client);
+    match client {
+        Some(client) => Ok(Some(ProxyHeader {
+            client,
+            bytes: end + 1,
+        })),
+        None => Err(
+            "the line of the PROXY protocol is malformed; it must be PROXY TCP4|TCP6 SOURCE DESTINATION PORT PORT, or PROXY UNKNOWN",
+        ),
+    }
+}
+
+/// Outer `None`: malformed.
+fn line_client(line: &str) -> Option<Option<SocketAddr>> {
+    let mut words = line.split(' ').skip(1);
+    let family = words.next()?;
+    if family == "UNKNOWN" {
+        return Some(None);
+    }
+    let (source, destination) = (words.next()?, words.next()?);
+    let (port, to_port) = (port(words.next()?)?, port(words.next()?)?);
+    let (source, _) = match family {
+        "TCP4" => (ipv4(source)?, ipv4(destination)?),
+        "TCP6" => (ipv6(source)?, ipv6(destination)?),
+        _ => return None,
+    };
+    let _ = to_port;
+    words
+        .next()
+        .is_none()
+        .then(|| Some(SocketAddr::new(source, port)))
+}
+
+fn ipv4(text: &str) -> Option<IpAddr> {
+    text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+fn ipv6(text: &str) -> Option<IpAddr> {
+    text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+}
+
+fn port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+fn read_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
+    let Some((fixed, rest)) = bytes.split_at_checked(FIXED_BYTES) else {
+        return Ok(None);
+    };
+    let (version_and_command, family) = (fixed[12], fixed[13]);
+    let rest_bytes = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
+    let is_proxied = match version_and_command {
+        0x20 => false,
+        0x21 => true,
+        _ => {
+            return Err("the PROXY protocol header is of no version or command that is known here");
+        }
+    };
+    if rest_bytes > REST_BYTES_MAX {
+        return Err("the PROXY protocol header is longer than 4096 bytes");
+    }
+    let Some(rest) = rest.get(..rest_bytes) else {
+        return Ok(None);
+    };
+    let client = match (is_proxied, family) {
+        // A check of the proxy's own; or a family without addresses, or with such as the server cannot compare with a subnet.
+        (false, _) | (true, 0x00 | 0x31) => None,
+        (true, 0x11) => Some(source::<4>(rest, 8).ok_or(SHORT)?),
+        (true, 0x21) => Some(source::<16>(rest, 32).ok_or(SHORT)?),
+        (true, _) => {
+            return Err(
+                "the PROXY protocol header is of another family than TCP over IPv4 or IPv6",
+            );
+        }
+    };
+    Ok(Some(ProxyHeader {
+        client,
+        bytes: FIXED_BYTES + rest_bytes,
+    }))
+}
+
+const SHORT: &str = "the PROXY protocol header is too short for its addresses";
+
+/// The source of a block of two addresses and two ports, which begin at `ports`.
+fn source<const N: usize>(block: &[u8], ports: usize) -> Option<SocketAddr>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let address: [u8; N] = *block.first_chunk()?;
+    let (port, _) = block.get(ports..ports + 4)?.split_first_chunk()?;
+    Some(SocketAddr::new(
+        IpAddr::from(address),
+        u16::from_be_bytes(*port),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        let length = (rest.len() as u16).to_be_bytes();
+        [SIGNATURE, &[command, family][..], &length, rest].concat()
+    }
+
+    /// Whole, with bytes behind it, and cut anywhere.
+    fn outcome(header: &[u8]) -> Result<Option<SocketAddr>, &'static str> {
+        for end in 0..header.len() {
+            match read(&header[..end]) {
+                Ok(None) => {}
+                Ok(Some(_)) => panic!("whole after {end} bytes"),
+                Err(error) => return Err(error),
+            }
+        }
+        let followed = [header, b"GET / HTTP/1.1\r\n"].concat();
+        let found = read(&followed)?.expect("it is whole");
+        assert_eq!(found.bytes, header.len());
+        Ok(found.client)
+    }
+
+    fn client(text: &str) -> Result<Option<SocketAddr>, &'static str> {
+        Ok(Some(text.parse().expect("an address")))
+    }
+
+    #[test]
+    fn headers_name_the_client() {
+        let line = |text: &str| outcome(text.as_bytes());
+        assert_eq!(
+            line("PROXY TCP4 192.0.2.7 198.51.100.1 4711 8000\r\n"),
+            client("192.0.2.7:4711")
+        );
+        assert_eq!(
+            line("PROXY TCP6 2001:db8::7 2001:db8::1 1 65535\r\n"),
+            client("[2001:db8::7]:1")
+        );
+        assert_eq!(line("PROXY UNKNOWN\r\n"), Ok(None));
+        assert_eq!(line("PROXY UNKNOWN ffff:f::f ffff::f 1 2\r\n"), Ok(None));
+        let v4 = [192, 0, 2, 7, 198, 51, 100, 1, 0x12, 0x67, 0x1f, 0x40];
+        assert_eq!(outcome(&binary(0x21, 0x11, &v4)), client("192.0.2.7:4711"));
+        let with_more = [&v4[..], &[0x04, 0, 1, 9]].concat();
+        assert_eq!(
+            outcome(&binary(0x21, 0x11, &with_more)),
+            client("192.0.2.7:4711")
+        );
+        let mut v6 = [0; 36];
+        v6[15] = 1;
+        v6[33] = 80;
+        assert_eq!(outcome(&binary(0x21, 0x21, &v6)), client("[::1]:80"));
+        assert_eq!(outcome(&binary(0x20, 0x00, &[])), Ok(None));
+        assert_eq!(outcome(&binary(0x20, 0x11, &v4)), Ok(None));
+        assert_eq!(outcome(&binary(0x21, 0x31, &[0; 216])), Ok(None));
+    }
+
+    #[test]
+    fn anything_else_is_wrong_as_soon_as_it_shows() {
+        for wrong in [
+            &b"G"[..],
+            b"PROXX",
+            b"\r\n\r\nG",
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 4711\r\n",
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 8000 9\r\n",
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 +80\r\n",
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 70000 80\r\n",
+            b"PROXY TCP4 ::1 ::1 4711 8000\r\n",
+            b"PROXY TCP6 192.0.2.7 198.51.100.1 1 2\r\n",
+            b"PROXY UDP4 192.0.2.7 198.51.100.1 1 2\r\n",
+            b"PROXY TCP4  192.0.2.7 198.51.100.1 1 2\r\n",
+            b"PROXY UNKNOWN\n",
+            b"PROXY \xff\r\n",
+        ] {
+            assert!(
+                outcome(wrong).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(wrong)
+            );
+        }
+        let endless = [b"PROXY UNKNOWN ", &[b'x'; 200][..]].concat();
+        assert!(outcome(&endless).is_err());
+        assert!(outcome(&binary(0x11, 0x11, &[0; 12])).is_err());
+        assert!(outcome(&binary(0x22, 0x11, &[0; 12])).is_err());
+        assert!(outcome(&binary(0x21, 0x12, &[0; 12])).is_err());
+        assert_eq!(outcome(&binary(0x21, 0x11, &[0; 11])), Err(SHORT));
+        assert_eq!(outcome(&binary(0x21, 0x21, &[0; 35])), Err(SHORT));
+        assert!(outcome(&binary(0x21, 0x11, &[0; 5000])).is_err());
+    }
+}
