@@ -90,28 +90,15 @@ impl Frame {
     }
 
     fn mpeg(head: &[u8; HEAD_BYTES]) -> Option<Frame> {
-        let first_version = head[1] & 0x18 == 0x18;
-        let shift = match head[1] >> 3 & 0x03 {
-            0 => 2,
-            2 => 1,
-            3 => 0,
-            _ => return None,
-        };
-        let sampling_rate =
-            *[44_100_u32, 48_000, 32_000].get(usize::from(head[2] >> 2 & 0x03))? >> shift;
-        // Never zero: that is ADTS.
-        let layer = 4 - (head[1] >> 1 & 0x03);
-        let kilobits = bit_rate(first_version, layer, head[2] >> 4)?;
-        let padding = u32::from(head[2] >> 1 & 0x01);
-        let reserved_emphasis = head[3] & 0x03 == 2;
-        let length = match (layer, first_version) {
-            (1, _) => (12_000 * kilobits / sampling_rate + padding) * 4,
-            (3, false) => 72_000 * kilobits / sampling_rate + padding,
-            _ => 144_000 * kilobits / sampling_rate + padding,
-        };
-        (!reserved_emphasis).then_some(Frame {
-            length,
-            constant: u32::from_be_bytes([head[0], head[1] & 0xFE, head[2] & 0x0C, 0]),
+        let [_, kind, rates, last, ..] = *head;
+        let of_kind = &SLOT_LENGTHS[usize::from(kind >> 1 & 0x0F)];
+        let length = of_kind[usize::from(rates >> 2)];
+        // One slot more, which is of four bytes in layer I.
+        let padding = u32::from(rates >> 1 & 0x01) << if kind & 0x06 == 0x06 { 2 } else { 0 };
+        let reserved_emphasis = last & 0x03 == 2;
+        (length > 0 && !reserved_emphasis).then_some(Frame {
+            length: u32::from(length) + padding,
+            constant: u32::from_be_bytes([head[0], kind & 0xFE, rates & 0x0C, 0]),
         })
     }
 
@@ -150,16 +137,49 @@ const BIT_RATES: [[u16; 14]; 5] = [
     [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 
-fn bit_rate(first_version: bool, layer: u8, index: u8) -> Option<u32> {
-    let row = match (first_version, layer) {
-        (true, 1) => 0,
-        (true, 2) => 1,
-        (true, _) => 2,
+/// Lengths of MPEG frames without padding, by version and layer (the four bits that name them) and by bit rate and sampling rate (the six
+/// that do); 0 where there is no such frame. Made by the compiler: a stream has thousands of heads a second, and divisions are slow.
+const SLOT_LENGTHS: [[u16; 64]; 16] = {
+    let mut lengths = [[0; 64]; 16];
+    let mut kind = 0;
+    while kind < 16 {
+        let mut rates = 0;
+        while rates < 64 {
+            lengths[kind][rates] = slot_length(kind, rates >> 2, rates & 0x03);
+            rates += 1;
+        }
+        kind += 1;
+    }
+    lengths
+};
+
+const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 {
+    let (version, layer) = (kind >> 2, 4 - (kind & 0x03));
+    let is_first = version == 3;
+    let shift = match version {
+        0 => 2,
+        2 => 1,
+        3 => 0,
+        _ => return 0,
+    };
+    // Layer 4 is ADTS, not of this kind.
+    if layer == 4 || sampling_rate == 3 || bit_rate == 0 || bit_rate == 15 {
+        return 0;
+    }
+    let row = match (is_first, layer) {
+        (true, _) => layer - 1,
         (false, 1) => 3,
         (false, _) => 4,
     };
-    let rate = BIT_RATES[row].get(usize::from(index).checked_sub(1)?)?;
-    Some(u32::from(*rate))
+    let hertz = [44_100, 48_000, 32_000][sampling_rate] >> shift;
+    let kilobits = BIT_RATES[row][bit_rate - 1] as u32;
+    let length = match (layer, is_first) {
+        (1, _) => 12_000 * kilobits / hertz * 4,
+        (3, false) => 72_000 * kilobits / hertz,
+        _ => 144_000 * kilobits / hertz,
+    };
+    // 2,304 bytes at the most.
+    length as u16
 }
 
 /// The first of so many frames in a row, of one codec if that is known.

@@ -121,6 +121,9 @@ pub struct Relay {
     freed_bytes: usize,
     /// Connections with something of their own to write.
     queue: VecDeque<ConnectionId>,
+    /// Connections with a piece of a long answer to write, and how many others have been written to since the last piece.
+    listing: VecDeque<ConnectionId>,
+    writes_since_piece: usize,
     /// Streams with something for their viewers, and how many viewers of the first have been served in a row.
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
@@ -141,6 +144,8 @@ pub struct Relay {
     is_closing: bool,
 }
 
+/// A long answer's next piece, which takes as long as several writes, is due after so many.
+const WRITES_PER_PIECE: usize = 32;
 /// Viewers of one stream that are served before the next stream has its turn.
 const SERVED_IN_ROW_MAX: usize = 32;
 
@@ -181,6 +186,8 @@ impl Relay {
                 bytes_left: settings.limits.buffers_bytes_max as isize,
             },
             queue: VecDeque::new(),
+            listing: VecDeque::new(),
+            writes_since_piece: 1,
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
@@ -327,15 +334,48 @@ impl Relay {
 
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
+        if self.writes_since_piece >= WRITES_PER_PIECE
+            && let Some(id) = self.next_listing()
+        {
+            return Some(id);
+        }
+        if let Some(id) = self.next_queued().or_else(|| self.next_viewer()) {
+            self.writes_since_piece = self.writes_since_piece.saturating_add(1);
+            return Some(id);
+        }
+        // After a piece the turn is over if there is nothing else, for who else has something may be known in the next one.
+        if self.writes_since_piece == 0 {
+            self.writes_since_piece = 1;
+            return None;
+        }
+        self.next_listing()
+    }
+
+    fn next_queued(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.queue.pop_front() {
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.is_queued = false;
-                if !connection.is_blocked {
-                    return Some(id);
-                }
+            if self.leaves_queue(id) {
+                return Some(id);
             }
         }
-        self.next_viewer()
+        None
+    }
+
+    fn next_listing(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.listing.pop_front() {
+            if self.leaves_queue(id) {
+                self.writes_since_piece = 0;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Whether a connection that stood in a queue is to be written to.
+    fn leaves_queue(&mut self, id: ConnectionId) -> bool {
+        self.connections.get_mut(id).is_some_and(|connection| {
+            connection.is_queued = false;
+            !connection.is_blocked
+        })
     }
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
@@ -390,7 +430,10 @@ impl Relay {
 
     /// Whether there is anything to write at once.
     pub fn has_writes(&self) -> bool {
-        !self.queue.is_empty() || !self.flowing.is_empty() || !self.posting.is_empty()
+        !self.queue.is_empty()
+            || !self.listing.is_empty()
+            || !self.flowing.is_empty()
+            || !self.posting.is_empty()
     }
 
     /// Whether nobody is connected any more.
@@ -456,7 +499,10 @@ impl Relay {
             && !connection.is_queued
         {
             connection.is_queued = true;
-            self.queue.push_back(id);
+            match connection.phase {
+                Phase::Listing(_) => self.listing.push_back(id),
+                _ => self.queue.push_back(id),
+            }
         }
     }
 
