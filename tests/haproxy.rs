@@ -30,8 +30,15 @@ impl Drop for Proxy {
 }
 
 fn relays() -> Vec<Server> {
-    let relay = |_| Server::start(&[LOOPBACK, "--proxy-protocol=127.0.0.2"]);
-    (0..PROCESSES).map(relay).collect()
+    let usual = [LOOPBACK, "--proxy-protocol=127.0.0.2"];
+    let mut relays: Vec<Server> = (1..PROCESSES).map(|_| Server::start(&usual)).collect();
+    let peers = relays
+        .iter()
+        .map(|relay| format!("--peer=http://{}", relay.address()));
+    let options: Vec<String> = peers.chain(usual.map(str::to_owned)).collect();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    relays.insert(0, Server::start(&options));
+    relays
 }
 
 fn front(relays: &[Server]) -> Proxy {
@@ -127,7 +134,9 @@ fn sessions_are_spread_over_processes_behind_one_address() {
     let mut running: Vec<Running> = (0..SESSIONS)
         .map(|number| start(&front, &relays, number))
         .collect();
-    let places: Vec<usize> = relays.iter().map(|relay| relay.streams().len()).collect();
+    // The first tells of all.
+    let mut places: Vec<usize> = relays.iter().map(|relay| relay.streams().len()).collect();
+    places[0] -= places[1..].iter().sum::<usize>();
     assert_eq!(places.iter().sum::<usize>(), SESSIONS);
     assert!(
         places.iter().all(|&streams| streams > SESSIONS / 10),
@@ -169,7 +178,10 @@ fn sessions_are_spread_over_processes_behind_one_address() {
     assert_eq!(String::from_utf8_lossy(&outside.stdout), "403");
     let revoked = front.request("DELETE", &format!("/api/revoke-token?sessionid={encoded}"));
     assert_eq!(revoked.status(), 200, "{}", revoked.text());
-    let told: Vec<_> = relays.iter().flat_map(Server::streams).collect();
+    let told = front.request("GET", "/api/list-streams");
+    assert_eq!(told.head.field("Tollgate-Missing"), None);
+    let told = told.json();
+    let told = told.as_array().expect("an array");
     assert_eq!(told.len(), SESSIONS - 1);
     for stream in told {
         let source = stream["source"]["address"].as_str().expect("an address");
@@ -185,24 +197,25 @@ fn a_process_that_stops_takes_its_own_sessions_only() {
     let mut running: Vec<Running> = (0..40)
         .map(|number| start(&front, &relays, number))
         .collect();
-    let is_of_first = |relay: &Server, number: usize| {
+    // The last tells of its own only.
+    let is_of_last = |relay: &Server, number: usize| {
         let name = format!("s/ü{number}");
         relay.stream(&name).is_some()
     };
-    let first: Vec<bool> = (0..running.len())
-        .map(|number| is_of_first(&relays[0], number))
+    let last: Vec<bool> = (0..running.len())
+        .map(|number| is_of_last(&relays[PROCESSES - 1], number))
         .collect();
-    assert!(first.contains(&true) && first.contains(&false));
-    // Pieces go out all the time; in the midst of it the first process is killed.
+    assert!(last.contains(&true) && last.contains(&false));
+    // Pieces go out all the time; in the midst of it the last process is killed.
     let is_killed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (number, running) in running.iter_mut().enumerate() {
-            let (is_of_first, is_killed) = (first[number], &is_killed);
+            let (is_of_last, is_killed) = (last[number], &is_killed);
             scope.spawn(move || {
                 for count in 1..=PIECES {
                     let next = piece(number, count);
-                    if !running.source.try_send(&next) || (is_of_first && count == PIECES / 2) {
-                        return assert!(is_of_first, "session {number} was hurt");
+                    if !running.source.try_send(&next) || (is_of_last && count == PIECES / 2) {
+                        return assert!(is_of_last, "session {number} was hurt");
                     }
                     while count == PIECES / 2 && !is_killed.load(Ordering::Relaxed) {
                         std::thread::yield_now();
@@ -214,7 +227,7 @@ fn a_process_that_stops_takes_its_own_sessions_only() {
                 }
             });
         }
-        let stopped = relays.remove(0);
+        let stopped = relays.remove(PROCESSES - 1);
         stopped.signal("KILL");
         stopped.forget();
         is_killed.store(true, Ordering::Relaxed);

@@ -137,6 +137,8 @@ pub struct OperationConfig {
     pub icecast: bool,
     /// Empty: streams come from this server's own sources only.
     pub origins: Vec<OriginUrl>,
+    /// Relays whose lists are this one's, too; each has an address.
+    pub peers: Vec<OriginUrl>,
     /// Whether a viewer may have what comes from an origin is the origin's to say; only with an origin.
     pub origin_tokens: bool,
 }

@@ -485,6 +485,18 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "Otherwise it gets 409.",
     },
     Row {
+        name: "peer",
+        takes: Takes::Many("URL", |config, text| {
+            push(&mut config.operation.peers, values::peer(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Shown("none"),
+        help: "list what the relay there has, too",
+        more: "`http://ADDR:PORT`. `list-tokens` and `list-streams` of this server then give the whole, \
+               asked of all peers at the same time. One that does not answer within 2 s is named in \
+               the field `Tollgate-Missing`. This host must be in its token subnet.",
+    },
+    Row {
         name: "origin",
         takes: Takes::Many("URL", |config, text| {
             push(&mut config.operation.origins, values::origin(text))

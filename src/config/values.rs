@@ -194,6 +194,14 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
     }
 }
 
+/// Another relay: `http://ADDR:PORT`, perhaps with a path.
+pub(super) fn peer(text: &str) -> Read<OriginUrl> {
+    match origin(text).ok().filter(|url| url.address().is_some()) {
+        Some(url) => Ok(url),
+        None => wrong(text, "http://ADDR:PORT, such as http://127.0.0.1:8002"),
+    }
+}
+
 /// Another relay: `http://HOST:PORT`, perhaps with a path.
 pub(super) fn origin(text: &str) -> Read<OriginUrl> {
     let right = "http://HOST:PORT or http://HOST:PORT/PATH, such as http://origin.example:8000";

@@ -29,6 +29,8 @@ pub(super) enum Call {
         aborts: bool,
     },
     List(Rows),
+    /// What the peers have, too.
+    Gather(Rows),
     AbortStream {
         session: SessionId,
         /// For so long nobody is admitted to the session afterwards.
@@ -82,6 +84,8 @@ pub(super) enum Name {
 pub(super) enum Answer {
     Json(Status, Vec<u8>),
     List(Rows),
+    /// It comes when the peers have told theirs.
+    Gather(Rows),
     Options(&'static str),
     Page(Page),
     /// A media type and a body of it.
@@ -336,6 +340,7 @@ impl Relay {
                 self.change(Change { record, aborts }, now)
             }
             Call::List(rows) => Ok(Answer::List(rows)),
+            Call::Gather(rows) => Ok(Answer::Gather(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.random))),
             Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into())),

@@ -42,6 +42,10 @@ impl Relay {
                     !self.running.contains_key(&waiting.session),
                     "somebody waits for what runs: {id:?}"
                 ),
+                Phase::Telling(telling) => assert!(
+                    self.gatherings.contains_key(&telling.gathering),
+                    "a peer tells nobody: {id:?}"
+                ),
                 Phase::Introduction
                 | Phase::Head(_)
                 | Phase::Payload(_)

@@ -11,7 +11,8 @@
 //!                └─ refused with a body ─→ Lingering ─→ gone
 //! ```
 //!
-//! A proxy's connection begins with an Introduction: whose it is. An origin, which this server connects to, is one too: Asking ─ 200 ─→ Source ─→ gone.
+//! A proxy's connection begins with an Introduction: whose it is. Those that this server connects to are some too: an origin, Asking ─ 200 ─→ Source
+//! ─→ gone, and a peer, Telling ─→ gone.
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
@@ -20,6 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
+use super::peers::Telling;
 use super::pull::Fault;
 use super::timers::Armed;
 use super::waiting::Waiting;
@@ -88,6 +90,8 @@ pub(super) enum Phase {
     Awaiting(Ticket),
     /// It is an origin, which is asked for a stream.
     Asking(Asking),
+    /// It is a peer, which is asked for its part of a list.
+    Telling(Telling),
     /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
     Recording,
     /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
@@ -206,10 +210,10 @@ impl Connection {
         }
     }
 
-    /// The connection to an origin, which takes bytes as soon as it is there.
-    pub(super) fn to_origin(address: SocketAddr, asking: Asking, now: Moment) -> Connection {
+    /// A connection that this server makes, which takes bytes as soon as it is there.
+    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Moment) -> Connection {
         Connection {
-            phase: Phase::Asking(asking),
+            phase,
             is_blocked: true,
             ..Connection::new(address, None, now)
         }
@@ -236,6 +240,7 @@ impl Connection {
             | Phase::Listing(_)
             | Phase::Awaiting(_)
             | Phase::Asking(_)
+            | Phase::Telling(_)
             | Phase::Recording
             | Phase::Lingering(_) => false,
         }

@@ -18,6 +18,9 @@ impl Relay {
         if let Phase::Asking(asking) = &connection.phase {
             return Some((asking.until, "its origin did not answer in time"));
         }
+        if let Phase::Telling(telling) = &connection.phase {
+            return Some((telling.until, "it did not tell in time"));
+        }
         if connection.is_blocked && !connection.output_is_over() {
             return Some((
                 connection.progress + limits.viewer_stall_time,
@@ -50,6 +53,7 @@ impl Relay {
             | Phase::Viewer(_)
             | Phase::Listing(_)
             | Phase::Asking(_)
+            | Phase::Telling(_)
             | Phase::Recording => None,
         }
     }
@@ -125,6 +129,7 @@ impl Relay {
             }
             Phase::Introduction
             | Phase::Head(_)
+            | Phase::Telling(_)
             | Phase::Listing(_)
             | Phase::Recording
             | Phase::Lingering(_) => self.close(id, now),

@@ -194,7 +194,7 @@ impl Relay {
             until,
             fault: Fault::Broken("it cannot be reached"),
         };
-        let mut connection = Connection::to_origin(to, asking, now);
+        let mut connection = Connection::outgoing(to, Phase::Asking(asking), now);
         connection.output.push(request.as_bytes());
         let connection = self.connections.insert(connection);
         self.actions.push_back(Action::Connect(connection, to));

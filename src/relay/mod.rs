@@ -30,6 +30,7 @@ mod origins;
 mod outlet;
 mod page;
 mod peer;
+mod peers;
 mod pull;
 mod report;
 mod request;
@@ -60,6 +61,8 @@ pub use live::Live;
 use metrics::Counts;
 pub use metrics::Files;
 use origins::Origins;
+use peers::Gathering;
+pub use peers::Peer;
 use pull::{Fault, Pull, Pulls};
 use report::Report;
 pub use report::{Level, ReportLimits};
@@ -135,6 +138,8 @@ pub struct Relay {
     actions: VecDeque<Action>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
+    /// Lists that wait for the peers.
+    gatherings: HashMap<Ticket, Gathering>,
     ledger: Option<Ledger>,
     waiting: WaitingRoom,
     ticket_next: u64,
@@ -196,6 +201,7 @@ impl Relay {
             random,
             actions: VecDeque::new(),
             errands: HashMap::new(),
+            gatherings: HashMap::new(),
             ledger: None,
             waiting: WaitingRoom::default(),
             ticket_next: 1,
@@ -220,6 +226,7 @@ impl Relay {
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Asking(_)
+            | Phase::Telling(_)
             | Phase::Lingering(_) => READ_BYTES_MAX,
             Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -264,7 +271,8 @@ impl Relay {
             | Phase::Payload(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Asking(_) => self.close(id, now),
+            | Phase::Asking(_)
+            | Phase::Telling(_) => self.close(id, now),
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
             Phase::Head(_)
@@ -317,9 +325,11 @@ impl Relay {
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id, now),
                 Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
-                Phase::Introduction | Phase::Payload(_) | Phase::Waiting(_) | Phase::Asking(_) => {
-                    self.close(id, now)
-                }
+                Phase::Introduction
+                | Phase::Payload(_)
+                | Phase::Waiting(_)
+                | Phase::Asking(_)
+                | Phase::Telling(_) => self.close(id, now),
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -475,6 +485,7 @@ impl Relay {
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
                 Phase::Asking(_) => self.read_answer(id, &mut input, now),
+                Phase::Telling(_) => self.read_telling(id, &mut input, now),
                 Phase::Viewer(_)
                 | Phase::Waiting(_)
                 | Phase::Listing(_)
@@ -537,6 +548,7 @@ impl Relay {
             Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
             Phase::Lingering(_)
             | Phase::Introduction
+            | Phase::Telling(_)
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
@@ -584,7 +596,9 @@ impl Relay {
             Phase::Asking(asking) => self.asking_ended(id, &asking, now),
             Phase::Awaiting(ticket) => {
                 self.errands.remove(&ticket);
+                self.drop_gathering(ticket, now);
             }
+            Phase::Telling(telling) => self.telling_ended(&telling, now),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)

@@ -1,5 +1,7 @@
 //! What becomes of a request: its head is read, its wish is granted or refused, the answer goes out.
 
+use std::collections::VecDeque;
+
 use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
 use super::listing::{Listing, Rows};
@@ -278,7 +280,8 @@ impl Relay {
                 let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
                 self.respond(id, Some(Status::NoContent), bytes, reply.keep_alive, now);
             }
-            Ok(Answer::List(rows)) => self.list(id, rows, reply, now),
+            Ok(Answer::List(rows)) => self.list(id, rows, Default::default(), reply, now),
+            Ok(Answer::Gather(rows)) => self.gather(id, rows, reply, now),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply, now),
             Ok(Answer::Record(change)) => self.record(id, change, reply, now),
         }
@@ -332,7 +335,15 @@ impl Relay {
         self.queue(id);
     }
 
-    fn list(&mut self, id: ConnectionId, rows: Rows, reply: Reply, now: Moment) {
+    /// A list, with what other relays have of it and the names of those that did not say.
+    pub(super) fn list(
+        &mut self,
+        id: ConnectionId,
+        rows: Rows,
+        (others, missing): (VecDeque<Vec<u8>>, &str),
+        reply: Reply,
+        now: Moment,
+    ) {
         let reply = Reply {
             keep_alive: reply.keep_alive && reply.version == Version::Http11,
             ..reply
@@ -340,6 +351,10 @@ impl Relay {
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")
             .field("Cache-Control", "no-store");
+        let head = match missing {
+            "" => head,
+            missing => head.field("Tollgate-Missing", missing),
+        };
         let head = match reply.version {
             Version::Http11 => head.field("Transfer-Encoding", "chunked"),
             Version::Http10 => head,
@@ -356,7 +371,7 @@ impl Relay {
             entry.status = Some(Status::Ok);
             entry.bytes = head.len() as u64;
         }
-        connection.phase = Phase::Listing(Listing::new(rows, reply));
+        connection.phase = Phase::Listing(Listing::new(rows, others, reply));
         self.queue(id);
     }
 

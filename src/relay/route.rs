@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use super::api::{self, Call, Name};
 use super::connection::Beyond;
 use super::icecast;
+use super::peers;
 use super::{ConnectionId, Relay};
 use crate::gate::{SessionId, Subnet};
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -83,12 +84,16 @@ impl Relay {
             return Err(Refusal::method(name.allow()));
         }
         self.check_caller(id, head)?;
-        Call::parse(
+        let call = Call::parse(
             name,
             &head.target,
             self.settings.limits.tokens.udp_clients_per_session_max,
-        )
-        .map(Wish::Call)
+        )?;
+        let is_of_all = !self.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        Ok(Wish::Call(match call {
+            Call::List(rows) if is_of_all => Call::Gather(rows),
+            call => call,
+        }))
     }
 
     /// The page is for those who may call the API, and for everyone where nothing is kept from anyone; for others there is none.

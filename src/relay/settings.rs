@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Level, ReportLimits};
+use super::{Level, Peer, ReportLimits};
 use crate::config::{Config, CorsOrigin, LogLevel, OriginUrl};
 use crate::gate::Subnet;
 use crate::{gate, http, stream};
@@ -34,6 +34,8 @@ pub struct Settings {
     pub takes_over: bool,
     /// The relays from which streams are fetched that do not run here.
     pub origins: Vec<OriginUrl>,
+    /// Relays whose lists are this one's, too.
+    pub peers: Vec<Peer>,
     /// Who may watch what is fetched, they say.
     pub asks_origin: bool,
     /// The bounds.
@@ -104,6 +106,12 @@ impl Settings {
             has_access_log: config.operation.access_log.is_some(),
             takes_over: config.operation.takeover,
             origins: config.operation.origins.clone(),
+            peers: config
+                .operation
+                .peers
+                .iter()
+                .filter_map(Peer::new)
+                .collect(),
             asks_origin: config.operation.origin_tokens,
             limits: Limits::from_config(config, connections_room),
             random_seed,

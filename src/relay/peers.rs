@@ -1,0 +1,310 @@
+//! Peers: other relays behind the same address, whose lists are this one's, too.
+//!
+//! Who asks this server for a list is given what all of them have, as one array: the peers are asked at the same time, each over a
+//! connection of its own, and their rows follow this server's. Nothing of it is kept. A peer that does not answer in time, or not
+//! with a list, is left out, and a field names it. A peer that asks is answered with this server's rows alone, or two that are each
+//! other's peers would ask for ever.
+//!
+//! Bounds: [`GATHERINGS_MAX`] at a time, [`PEER_TIME`] and [`PEER_BYTES_MAX`] for each peer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+
+use super::api::RETRY_AFTER_SECONDS;
+use super::connection::{Connection, Phase};
+use super::errand::Ticket;
+use super::listing::Rows;
+use super::{Action, ConnectionId, Relay};
+use crate::config::OriginUrl;
+use crate::http::{self, AnswerReader, Body, HeadReader, Part, Refusal, Reply, Status};
+use crate::moment::Moment;
+
+/// More lists of the whole are not put together at a time.
+const GATHERINGS_MAX: usize = 8;
+/// So long a peer may take.
+const PEER_TIME: Duration = Duration::from_secs(2);
+/// A peer's list may be so long: some 300,000 tokens.
+const PEER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The heads of peers.
+const HEAD_LIMITS: http::Limits = http::Limits {
+    head_bytes_max: 16 * 1024,
+    head_fields_max: 64,
+};
+/// How a peer that asks is known.
+const VIA: &str = "1.1 tollgate-peer";
+
+/// Another relay whose lists are this one's, too: where it is, and its URL.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    address: SocketAddr,
+    url: OriginUrl,
+}
+
+/// A list that is being put together.
+pub(super) struct Gathering {
+    client: ConnectionId,
+    reply: Reply,
+    rows: Rows,
+    shares: Vec<Share>,
+}
+
+/// What has become of one peer's part.
+enum Share {
+    /// It is being asked over this connection.
+    Awaited(ConnectionId),
+    Missing,
+    /// Its rows, without the brackets.
+    Rows(Vec<u8>),
+}
+
+/// A peer that is being asked.
+pub(super) struct Telling {
+    pub gathering: Ticket,
+    peer: usize,
+    pub until: Moment,
+    reader: AnswerReader,
+    /// Its head has come.
+    body: Option<Body>,
+    content: Vec<u8>,
+}
+
+impl Peer {
+    /// `None`: its host is a name, and would have to be looked up.
+    pub fn new(url: &OriginUrl) -> Option<Peer> {
+        Some(Peer {
+            address: url.address()?,
+            url: url.clone(),
+        })
+    }
+
+    fn request(&self, rows: Rows) -> String {
+        let OriginUrl { host, port, path } = &self.url;
+        let list = match rows {
+            Rows::Tokens => "list-tokens",
+            Rows::Streams => "list-streams",
+        };
+        format!(
+            "GET {path}/api/{list} HTTP/1.1\r\nHost: {host}:{port}\r\nVia: {VIA}\r\nConnection: close\r\n\r\n"
+        )
+    }
+}
+
+/// Whether a request is a peer's.
+pub(super) fn is_of_peer(via: Option<&str>) -> bool {
+    via.is_some_and(|via| via.split(',').any(|hop| hop.trim() == VIA))
+}
+
+impl Relay {
+    /// A list of the whole: its answer waits until the peers have told theirs.
+    pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply, now: Moment) {
+        if self.gatherings.len() >= GATHERINGS_MAX {
+            let refusal = Refusal::busy(
+                Status::ServiceUnavailable,
+                "too many lists are being put together",
+                RETRY_AFTER_SECONDS,
+            );
+            return self.refuse(id, &refusal, reply, now);
+        }
+        let ticket = Ticket(self.ticket_next);
+        self.ticket_next += 1;
+        let peers = self.settings.peers.clone();
+        let shares = peers
+            .iter()
+            .enumerate()
+            .map(|(index, peer)| self.ask_peer((ticket, index), peer, rows, now))
+            .collect();
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.phase = Phase::Awaiting(ticket);
+        connection.progress = now;
+        self.gatherings.insert(
+            ticket,
+            Gathering {
+                client: id,
+                reply,
+                rows,
+                shares,
+            },
+        );
+        self.rearm(id);
+        self.finish_gathering(ticket, now);
+    }
+
+    fn ask_peer(
+        &mut self,
+        (gathering, index): (Ticket, usize),
+        peer: &Peer,
+        rows: Rows,
+        now: Moment,
+    ) -> Share {
+        if self.connections.len() >= self.settings.limits.connections_max {
+            return Share::Missing;
+        }
+        let telling = Telling {
+            gathering,
+            peer: index,
+            until: now + PEER_TIME,
+            reader: AnswerReader::default(),
+            body: None,
+            content: Vec::new(),
+        };
+        let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
+        connection.output.push(peer.request(rows).as_bytes());
+        let id = self.connections.insert(connection);
+        self.actions.push_back(Action::Connect(id, peer.address));
+        self.rearm(id);
+        Share::Awaited(id)
+    }
+
+    /// Reads on in what a peer tells. Says whether the connection can be read on.
+    pub(super) fn read_telling(
+        &mut self,
+        id: ConnectionId,
+        input: &mut &[u8],
+        now: Moment,
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Telling(telling) = &mut connection.phase else {
+            return false;
+        };
+        let goes_on = match &mut telling.body {
+            None => match telling.reader.read(input, &HEAD_LIMITS) {
+                Ok(None) => return false,
+                Ok(Some((answer, length))) => {
+                    *input = &input[length..];
+                    telling.body = Some(Body::new(answer.framing));
+                    answer.status == 200
+                }
+                Err(_) => false,
+            },
+            Some(body) => match body.read(input) {
+                Ok(Part::More) => return false,
+                Ok(Part::Content(content)) => {
+                    telling.content.extend_from_slice(content);
+                    telling.content.len() <= PEER_BYTES_MAX
+                }
+                Ok(Part::End) => {
+                    let (ticket, peer) = (telling.gathering, telling.peer);
+                    let share = match rows_of(std::mem::take(&mut telling.content)) {
+                        Some(rows) => Share::Rows(rows),
+                        None => Share::Missing,
+                    };
+                    self.told(ticket, peer, share);
+                    false
+                }
+                Err(_) => false,
+            },
+        };
+        if !goes_on {
+            self.close(id, now);
+        }
+        goes_on
+    }
+
+    /// The connection to a peer is over.
+    pub(super) fn telling_ended(&mut self, telling: &Telling, now: Moment) {
+        let share = self
+            .gatherings
+            .get(&telling.gathering)
+            .and_then(|gathering| gathering.shares.get(telling.peer));
+        if let Some(Share::Awaited(_)) = share {
+            self.told(telling.gathering, telling.peer, Share::Missing);
+        }
+        self.finish_gathering(telling.gathering, now);
+    }
+
+    fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
+        if let Some(gathering) = self.gatherings.get_mut(&ticket)
+            && let Some(place) = gathering.shares.get_mut(peer)
+        {
+            *place = share;
+        }
+    }
+
+    /// Once no peer is awaited any more, the list is answered.
+    fn finish_gathering(&mut self, ticket: Ticket, now: Moment) {
+        let is_whole = |gathering: &Gathering| {
+            let mut shares = gathering.shares.iter();
+            !shares.any(|share| matches!(share, Share::Awaited(_)))
+        };
+        if !self.gatherings.get(&ticket).is_some_and(is_whole) {
+            return;
+        }
+        let Some(gathering) = self.gatherings.remove(&ticket) else {
+            return;
+        };
+        let peers = self.settings.peers.iter().zip(&gathering.shares);
+        let missing: Vec<String> = peers
+            .filter(|(_, share)| !matches!(share, Share::Rows(_)))
+            .map(|(peer, _)| peer.address.to_string())
+            .collect();
+        let others = gathering.shares.into_iter();
+        let others = others.filter_map(|share| match share {
+            Share::Rows(rows) if !rows.is_empty() => Some(rows),
+            Share::Rows(_) | Share::Missing | Share::Awaited(_) => None,
+        });
+        let others = others.collect();
+        if let Some(connection) = self.connections.get_mut(gathering.client) {
+            connection.phase = Phase::Head(HeadReader::default());
+            self.list(
+                gathering.client,
+                gathering.rows,
+                (others, &missing.join(", ")),
+                gathering.reply,
+                now,
+            );
+        }
+    }
+
+    /// Whoever asked for a list is gone, or has waited for too long. Says whether it was one.
+    pub(super) fn drop_gathering(&mut self, ticket: Ticket, now: Moment) -> bool {
+        let Some(gathering) = self.gatherings.remove(&ticket) else {
+            return false;
+        };
+        for share in gathering.shares {
+            if let Share::Awaited(id) = share {
+                self.close(id, now);
+            }
+        }
+        true
+    }
+}
+
+/// The rows of a JSON array, without its brackets.
+fn rows_of(mut array: Vec<u8>) -> Option<Vec<u8>> {
+    let _: Vec<IgnoredAny> = serde_json::from_slice(&array).ok()?;
+    let end = array.iter().rposition(|&byte| byte == b']')?;
+    let begin = array.iter().position(|&byte| byte == b'[')?;
+    array.truncate(end);
+    array.drain(..=begin);
+    Some(array.trim_ascii().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_out_of_arrays_and_nothing_else() {
+        let rows = |text: &str| rows_of(text.as_bytes().to_vec());
+        assert_eq!(rows("[]"), Some(b"".to_vec()));
+        assert_eq!(rows(" [ ]\n"), Some(b"".to_vec()));
+        assert_eq!(rows("[{\"a\":[1]},2]"), Some(b"{\"a\":[1]},2".to_vec()));
+        for wrong in ["", "{}", "[", "[1,]", "[1][2]", "null", "\"[]\""] {
+            assert_eq!(rows(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_known_by_its_via() {
+        assert!(is_of_peer(Some("1.1 tollgate-peer")));
+        assert!(is_of_peer(Some("1.1 proxy, 1.1 tollgate-peer")));
+        assert!(!is_of_peer(Some("1.1 tollgate-0123")));
+        assert!(!is_of_peer(None));
+    }
+}
