@@ -29,15 +29,22 @@ def text(x, y, what, **more):
     return f'<text x="{x}" y="{y}"{attributes}>{escape(what)}</text>'
 
 
+def value(cells, column, place):
+    """`None` where a load was too much."""
+    figures = cells[column].split(",")
+    return float(figures[place]) if len(figures) > place and figures[place].strip()[:1].isdigit() else None
+
+
 def panel(loads, title, column, place, left):
-    value = lambda cells: float(cells[column].split(",")[place])
-    most = max(value(cells) for rows in loads.values() for _, cells in rows)
+    values = [value(cells, column, place) for rows in loads.values() for _, cells in rows]
+    most = max(figure for figure in values if figure is not None)
     parts, y = [text(left, HEAD - 14, title, font_weight="600")], HEAD
     for rows in loads.values():
         for who, cells in rows:
-            length = max(1, value(cells) / most * (WIDTH - 60))
+            figure = value(cells, column, place)
+            length = max(1, (figure or 0) / most * (WIDTH - 60))
             parts.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{BAR - 2}" rx="2" fill="{COLOURS[who]}"/>')
-            parts.append(text(f"{left + length + 5:.1f}", y + BAR - 4, f"{value(cells):g}", font_size="11"))
+            parts.append(text(f"{left + length + 5:.1f}", y + BAR - 4, cells[column] if figure is None else f"{figure:g}", font_size="11"))
             y += BAR
         y += GAP
     return parts, y

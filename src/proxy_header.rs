@@ -40,14 +40,14 @@ pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
 }
 
 fn read_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
-    let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+    let mut looked_at = bytes.iter().take(LINE_BYTES_MAX);
+    let Some(end) = looked_at.position(|&byte| byte == b'\n') else {
         return match bytes.len() < LINE_BYTES_MAX {
             true => Ok(None),
             false => Err("the line of the PROXY protocol is too long"),
         };
     };
     let line = bytes[..end].strip_suffix(b"\r");
-    let line = line.filter(|_| end < LINE_BYTES_MAX);
     let line = line.and_then(|line| std::str::from_utf8(line).ok());
     let client = line.and_then(line_client);
     match client {

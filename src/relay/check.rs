@@ -11,7 +11,7 @@ impl Relay {
         assert_eq!(
             counted,
             clients
-                .filter(|(_, connection)| connection.counted_for.is_some())
+                .filter(|(_, connection)| connection.is_counted)
                 .count(),
             "connections by host are counted wrong"
         );

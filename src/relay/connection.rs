@@ -16,7 +16,7 @@
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::access::Entry;
 use super::api::Call;
@@ -36,12 +36,12 @@ use super::ConnectionId;
 pub struct Connection {
     /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address as IPv4.
     pub(super) peer: SocketAddr,
-    /// Who the connection is from: the peer, unless that is told by each request's fields.
-    pub(super) hop: SocketAddr,
+    /// Who the connection is from, if that is a proxy whose requests tell in their fields whose they are.
+    pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy said who the peer is.
     pub(super) is_proxied: bool,
-    /// The host whose connections this is one of. None: it is not known yet whose it is, or this server called.
-    pub(super) counted_for: Option<IpAddr>,
+    /// It is one of its peer's host's connections. Not before it is known whose it is, and not where this server called.
+    pub(super) is_counted: bool,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     pub(super) input: Vec<u8>,
@@ -194,9 +194,9 @@ impl Connection {
     ) -> Connection {
         Connection {
             peer,
-            hop: peer,
+            forwarder: None,
             is_proxied: false,
-            counted_for: None,
+            is_counted: false,
             phase: Phase::Head(HeadReader::default()),
             input: Vec::new(),
             input_ended: false,

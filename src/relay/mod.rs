@@ -582,8 +582,8 @@ impl Relay {
         };
         self.timers
             .disarm(&mut connection.armed, Owner::Connection(id));
-        if let Some(host) = connection.counted_for {
-            self.uncount(host);
+        if connection.is_counted {
+            self.uncount(connection.peer.ip());
         }
         self.actions.push_back(Action::Close(id));
         if let Some(entry) = &connection.access {

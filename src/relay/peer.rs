@@ -29,6 +29,8 @@ impl Relay {
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), now);
         if is_proxy {
             connection.phase = Phase::Introduction;
+        } else if is_forwarder {
+            connection.forwarder = Some(Box::new(peer));
         }
         self.counts.connections += 1;
         let id = self.connections.insert(connection);
@@ -64,16 +66,16 @@ impl Relay {
                 connection.phase = Phase::Head(HeadReader::default());
                 connection.progress = now;
                 if let Some(client) = header.client {
-                    connection.hop = canonical(client);
-                    connection.peer = connection.hop;
+                    connection.peer = canonical(client);
                     connection.is_proxied = true;
                 }
-                let hop = connection.hop.ip();
-                if is_in(&self.settings.forwarders, hop) {
+                let peer = connection.peer;
+                if is_in(&self.settings.forwarders, peer.ip()) {
+                    connection.forwarder = Some(Box::new(peer));
                     return true;
                 }
                 self.count(id);
-                let has_place = self.has_place_for(hop);
+                let has_place = self.has_place_for(peer.ip());
                 if !has_place {
                     self.close(id, now);
                 }
@@ -105,19 +107,15 @@ impl Relay {
         let Some(connection) = self.connections.get_mut(id) else {
             return Ok(());
         };
-        let hop = connection.hop;
-        if !is_in(forwarders, hop.ip()) {
+        let Some(forwarder) = &connection.forwarder else {
             return Ok(());
-        }
+        };
         let client = forwarded.client(|address| is_in(forwarders, address))?;
-        connection.peer = client.unwrap_or(hop);
+        let peer = client.unwrap_or(**forwarder);
+        let before = std::mem::replace(&mut connection.peer, peer);
         connection.is_proxied |= client.is_some();
-        let host = connection.peer.ip();
-        if connection.counted_for == Some(host) {
-            return Ok(());
-        }
-        if let Some(before) = connection.counted_for.take() {
-            self.uncount(before);
+        if std::mem::replace(&mut connection.is_counted, false) {
+            self.uncount(before.ip());
         }
         self.count(id);
         Ok(())
@@ -135,7 +133,7 @@ impl Relay {
             connection.is_beyond_limit = is_beyond.then_some(Beyond::Host);
         }
         *count += 1;
-        connection.counted_for = Some(host);
+        connection.is_counted = true;
     }
 
     pub(super) fn uncount(&mut self, host: IpAddr) {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
-//!    ▲      (edges are noted)   ≤ 64    once each                 ≤ 128 viewers      │
+//!    ▲      (edges are noted)   ≤ 64    once each                 ≤ 256 viewers      │
 //!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
 //! ```
 //!
@@ -44,7 +44,7 @@ use tcp::{Incoming, Listener, Outgoing, Sockets};
 use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
-const WRITES_PER_TURN_MAX: usize = 128;
+const WRITES_PER_TURN_MAX: usize = 256;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;

@@ -170,12 +170,7 @@ impl Edge {
         assert!(self.relay.running.is_empty());
         assert!(self.relay.waiting.len() == 0);
         let origins = self.relay.connections.iter();
-        assert_eq!(
-            origins
-                .filter(|(_, each)| each.counted_for.is_none())
-                .count(),
-            0
-        );
+        assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
     }
 }
 
