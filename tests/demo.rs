@@ -3,7 +3,6 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use support::client::request;
@@ -22,9 +21,7 @@ impl Drop for Demo {
 
 #[test]
 fn the_demo_streams_and_says_where() {
-    let address = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port");
+    let address = support::free_address();
     // As a newcomer starts it; cargo becomes the program that it runs.
     let mut demo = Demo(
         Command::new(env!("CARGO"))

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,10 +42,7 @@ fn relays() -> Vec<Server> {
 }
 
 fn front(relays: &[Server]) -> Proxy {
-    // Free a moment ago; who takes it meanwhile makes the test fail, and not pass.
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let address = support::free_address();
     let mut command = Command::new("haproxy");
     command
         .args([

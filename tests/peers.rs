@@ -65,10 +65,8 @@ fn lists_are_of_all_peers_and_say_who_is_missing() {
 
 #[test]
 fn peers_of_each_other_do_not_ask_for_ever() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
+    let address = support::free_address();
     let other = Server::gated(&[&format!("--peer=http://{address}")]);
-    drop(free);
     let server = Server::gated(&[&format!("--listen={address}"), &peer_of(&other)]);
     server.admit("a");
     other.admit("b");

@@ -14,6 +14,8 @@ pub mod server;
 pub mod streaming;
 pub mod vectors;
 
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long to wait for what must happen. It ends a test that would fail; it never makes one pass.
@@ -32,6 +34,19 @@ pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// An address that is free, for a program that must be told where to listen. It is none of those that the kernel gives to whoever
+/// connects somewhere, so it stays free until it is used.
+pub fn free_address() -> SocketAddr {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;
+    let addresses = std::iter::repeat_with(|| {
+        let port = begin + TAKEN.fetch_add(1, Ordering::Relaxed);
+        SocketAddr::from(([127, 0, 0, 1], port))
+    });
+    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    addresses.take(2_000).find(is_free).expect("a free port")
 }
 
 /// Whether this machine has the address `::1`; what needs a second host beside 127.0.0.1 uses it.
