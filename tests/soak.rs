@@ -38,7 +38,11 @@ impl State {
     fn of(server: &Server) -> State {
         State {
             resident_kib: resident_kib(server.pid()),
-            descriptors: descriptors(server.pid()),
+            // Whoever asked last may be on the way out.
+            descriptors: (0..100)
+                .map(|_| descriptors(server.pid()))
+                .min()
+                .expect("a number"),
             deadlines: gauge(server, "tollgate_deadlines"),
             streams: gauge(server, "tollgate_streams"),
             tokens: gauge(server, "tollgate_tokens"),
@@ -132,7 +136,7 @@ fn what_comes_and_goes_leaves_nothing() {
     }
     let end = settled();
     end.print(begun.elapsed().as_secs_f64() / 60.0, rounds);
-    assert_eq!(end.descriptors, begin.descriptors);
+    assert!(end.descriptors <= begin.descriptors, "{begin:?} {end:?}");
     assert!(
         end.resident_kib <= begin.resident_kib + 2 * 1024,
         "{begin:?} {end:?}"
