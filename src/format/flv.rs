@@ -21,11 +21,11 @@ pub(super) struct Flv {
     last_join: Option<u64>,
 }
 
-const HEAD_BYTES: usize = 13;
-const TAG_HEAD_BYTES: usize = 11;
+pub(super) const HEAD_BYTES: usize = 13;
+pub(super) const TAG_HEAD_BYTES: usize = 11;
 /// Of a tag's body, what says what it is.
 const KIND_BYTES: usize = 2;
-const PREVIOUS_SIZE_BYTES: usize = 4;
+pub(super) const PREVIOUS_SIZE_BYTES: usize = 4;
 /// Metadata and sequence headers are kept; larger ones are let go.
 const KEPT_TAG_BYTES_MAX: usize = 256 * 1024;
 /// Metadata may promise video and never send any: after so long sound counts.
@@ -34,7 +34,7 @@ const SOUND_SPACING: u64 = 1024;
 
 const AUDIO: u8 = 8;
 const VIDEO: u8 = 9;
-const SCRIPT: u8 = 18;
+pub(super) const SCRIPT: u8 = 18;
 
 /// What a tag is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ enum Kind {
 }
 
 impl Walker for Flv {
+    type Yield = Finding;
+
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         if self.head.is_empty() {
             return match seen.first_chunk::<HEAD_BYTES>() {

@@ -295,6 +295,8 @@ impl Walk {
 }
 
 impl Walker for Walk {
+    type Yield = Finding;
+
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         if let Place::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);

@@ -8,22 +8,22 @@ use super::ebml::{self, Head, Read};
 use super::window::{Step, Walker};
 use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Prelude, Start, UNIT_SPACING};
 
-const EBML: u32 = 0x1a45_dfa3;
-const SEGMENT: u32 = 0x1853_8067;
+pub(super) const EBML: u32 = 0x1a45_dfa3;
+pub(super) const SEGMENT: u32 = 0x1853_8067;
 const SEEK_HEAD: u32 = 0x114d_9b74;
 const CUES: u32 = 0x1c53_bb6b;
-const CLUSTER: u32 = 0x1f43_b675;
-const TRACKS: u32 = 0x1654_ae6b;
+pub(super) const CLUSTER: u32 = 0x1f43_b675;
+pub(super) const TRACKS: u32 = 0x1654_ae6b;
 const VOID: u32 = 0xec;
 const CRC_32: u32 = 0xbf;
-const TIMESTAMP: u32 = 0xe7;
-const SIMPLE_BLOCK: u32 = 0xa3;
-const BLOCK_GROUP: u32 = 0xa0;
-const BLOCK: u32 = 0xa1;
+pub(super) const TIMESTAMP: u32 = 0xe7;
+pub(super) const SIMPLE_BLOCK: u32 = 0xa3;
+pub(super) const BLOCK_GROUP: u32 = 0xa0;
+pub(super) const BLOCK: u32 = 0xa1;
 const REFERENCE_BLOCK: u32 = 0xfb;
 
 /// A Cluster of unknown size.
-const CLUSTER_HEAD: [u8; 12] = [
+pub(super) const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
 const KEY_FRAME: u8 = 0x80;
@@ -105,6 +105,8 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
 }
 
 impl Walker for Matroska {
+    type Yield = Finding;
+
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::Hold(seen.len() + 1)),
@@ -301,7 +303,7 @@ impl Matroska {
 }
 
 /// Of the whole element.
-fn length(head: Head) -> Result<u64, LetGo> {
+pub(super) fn length(head: Head) -> Result<u64, LetGo> {
     let size = head.size.ok_or(LetGo)?;
     Ok(head.bytes() as u64 + size)
 }

@@ -12,6 +12,7 @@ mod matroska;
 mod mp4;
 pub mod mpegts;
 mod ogg;
+pub mod splice;
 mod window;
 
 use detect::{Detection, detect};

@@ -3,7 +3,9 @@
 //!
 //! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is counted.
 
-use super::window::{Step, Walker};
+use std::ops::Range;
+
+use super::window::{Look, Step, Walker};
 use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
@@ -33,26 +35,19 @@ const MOOF_BYTES_MAX: usize = 256 * 1024;
 const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker for Mp4 {
+    type Yield = Finding;
+
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
-        let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied()
-        else {
-            return Ok(Step::Hold(BOX_HEAD_BYTES));
+        let BoxHead {
+            kind,
+            bytes: head_bytes,
+            length,
+        } = match box_head(seen) {
+            Look::Found(head) => head,
+            Look::Needs(length) => return Ok(Step::Hold(length)),
+            Look::Nothing => return Err(LetGo),
         };
-        let (head_bytes, length) = match u32::from_be_bytes([s0, s1, s2, s3]) {
-            // To the end of the file: there is none.
-            0 => return Err(LetGo),
-            1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
-                None => return Ok(Step::Hold(LARGE_BOX_HEAD_BYTES)),
-                Some(head) => (
-                    LARGE_BOX_HEAD_BYTES,
-                    head[8..]
-                        .iter()
-                        .fold(0, |size, byte| size << 8 | u64::from(*byte)),
-                ),
-            },
-            size => (BOX_HEAD_BYTES, u64::from(size)),
-        };
-        if length < head_bytes as u64 || at.checked_add(length).is_none() {
+        if at.checked_add(length).is_none() {
             return Err(LetGo);
         }
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
@@ -193,25 +188,70 @@ impl Tracks {
     }
 }
 
+/// The head of a box.
+pub(super) struct BoxHead {
+    pub kind: [u8; 4],
+    /// Of the head: 8 or 16.
+    pub bytes: usize,
+    /// Of the box, with its head.
+    pub length: u64,
+}
+
+/// Reads the head at the front of `seen`.
+pub(super) fn box_head(seen: &[u8]) -> Look<BoxHead> {
+    let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied() else {
+        return Look::Needs(BOX_HEAD_BYTES);
+    };
+    let (bytes, length) = match u32::from_be_bytes([s0, s1, s2, s3]) {
+        // To the end of the file: there is none.
+        0 => return Look::Nothing,
+        1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
+            None => return Look::Needs(LARGE_BOX_HEAD_BYTES),
+            Some(head) => (
+                LARGE_BOX_HEAD_BYTES,
+                head[8..]
+                    .iter()
+                    .fold(0, |size, byte| size << 8 | u64::from(*byte)),
+            ),
+        },
+        size => (BOX_HEAD_BYTES, u64::from(size)),
+    };
+    if length < bytes as u64 {
+        return Look::Nothing;
+    }
+    Look::Found(BoxHead {
+        kind,
+        bytes,
+        length,
+    })
+}
+
 /// The track, the flags and the content of a fragment's header.
-fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
+pub(super) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
     let tfhd = boxes(traf).find(|(kind, _)| kind == b"tfhd")?.1;
     Some((number(tfhd, 4)?, number(tfhd, 0)? & 0xff_ffff, tfhd))
 }
 
 /// The boxes in a box that is whole, as far as they are well-formed.
-fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
-    let mut rest = content;
+pub(super) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+    places(content).map(|(kind, place)| (kind, &content[place]))
+}
+
+/// Where the content of each of them stands.
+pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> {
+    let mut at = 0;
     std::iter::from_fn(move || {
+        let rest = content.get(at..)?;
         let size = usize::try_from(number(rest, 0)?).ok()?;
         let kind = *rest.get(4..8)?.first_chunk::<4>()?;
-        let content = rest.get(BOX_HEAD_BYTES..size)?;
-        rest = &rest[size..];
-        Some((kind, content))
+        rest.get(BOX_HEAD_BYTES..size)?;
+        let place = at + BOX_HEAD_BYTES..at + size;
+        at += size;
+        Some((kind, place))
     })
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
         .first_chunk::<4>()

@@ -20,7 +20,7 @@ const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
 
 /// A page, of whose payload some may have to come yet.
 #[derive(Clone, Copy)]
-struct Page<'a> {
+pub(super) struct Page<'a> {
     flags: u8,
     granule_position: i64,
     serial: u32,
@@ -32,7 +32,7 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
+    pub fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
         if !bytes
             .iter()
             .zip(CAPTURE)
@@ -87,7 +87,7 @@ impl<'a> Page<'a> {
     }
 
     /// Head and payload.
-    fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.payload_from() + self.payload_length
     }
 
@@ -245,6 +245,8 @@ impl Default for Ogg {
 }
 
 impl Walker for Ogg {
+    type Yield = Finding;
+
     fn look(
         &mut self,
         bytes: &[u8],

@@ -4,7 +4,7 @@
 //! Mostly it sees them where they arrived; what is held is the front of something whose rest has yet to come, as long as the longest
 //! [`Step::Hold`]. What is passed before it has arrived is counted and never held.
 
-use super::{Finding, LetGo};
+use super::LetGo;
 
 /// What looking at the first bytes gives.
 pub(super) enum Look<T> {
@@ -25,9 +25,12 @@ pub(super) enum Step {
 
 /// Goes through a container from place to place.
 pub(super) trait Walker {
+    /// What it makes of what it sees: findings, or the bytes that are to go out instead.
+    type Yield;
+
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
     /// more than it asked for can be seen: so it asks for no more than the next byte that may tell.
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo>;
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Vec<Self::Yield>) -> Result<Step, LetGo>;
 }
 
 /// Bytes that were passed are dropped when there are so many of them: dropping moves the rest.
@@ -43,16 +46,18 @@ pub(super) struct Window {
     skip: u64,
     /// So many must be seen.
     wanted: usize,
+    /// So many of the bytes shown last stood behind what is held when the walker let go.
+    unread: usize,
 }
 
 impl Window {
     /// Shows a walker the next bytes, of which the first is at `offset`.
-    pub(super) fn walk(
+    pub(super) fn walk<W: Walker>(
         &mut self,
-        walker: &mut impl Walker,
+        walker: &mut W,
         bytes: &[u8],
         offset: u64,
-        findings: &mut Vec<Finding>,
+        out: &mut Vec<W::Yield>,
     ) -> Result<(), LetGo> {
         let end = offset + bytes.len() as u64;
         let mut rest = bytes;
@@ -80,11 +85,17 @@ impl Window {
             let behind = if held == 0 { 0 } else { rest.len() };
             let at = end - (seen.len() + behind) as u64;
             let seen_bytes = seen.len();
-            match walker.look(seen, at, findings)? {
-                Step::Hold(length) => {
+            let out_before = out.len();
+            match walker.look(seen, at, out) {
+                Err(LetGo) => {
+                    out.truncate(out_before);
+                    self.unread = rest.len();
+                    return Err(LetGo);
+                }
+                Ok(Step::Hold(length)) => {
                     self.wanted = length.max(seen_bytes + 1);
                 }
-                Step::Pass(length) => {
+                Ok(Step::Pass(length)) => {
                     self.wanted = 0;
                     if held == 0 {
                         self.skip = length;
@@ -94,6 +105,15 @@ impl Window {
                 }
             }
         }
+    }
+
+    /// What no walker has passed: of what is held, and once one has let go, of the bytes that it was shown last.
+    pub(super) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.held);
+        rest.drain(..self.passed);
+        rest.extend_from_slice(&last[last.len() - self.unread.min(last.len())..]);
+        *self = Window::default();
+        rest
     }
 
     fn pass_held(&mut self, length: u64) {

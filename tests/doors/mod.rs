@@ -5,6 +5,7 @@ mod format;
 mod gate;
 mod http;
 mod rtp;
+mod splice;
 
 /// A door: it panics where something that must hold does not.
 pub type Door = fn(&[u8]);
@@ -26,6 +27,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("flv", format::flv),
     ("mp3", format::mp3),
     ("aac", format::aac),
+    ("splice", splice::sources),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];

@@ -60,7 +60,7 @@ fn every_join_point_of_every_container_decodes() {
     }
 }
 
-fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
+pub fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
     assert_tracks(path, tracks, has_video);
     let path = path.to_str().expect("a path in UTF-8");
     let decoded = run(

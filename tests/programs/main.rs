@@ -13,5 +13,6 @@ mod gstreamer;
 mod icecast;
 mod joining;
 mod rtp;
+mod splicing;
 mod tools;
 mod vlc;

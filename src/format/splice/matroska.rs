@@ -1,0 +1,261 @@
+//! WebM and Matroska (RFC 9559), cut into blocks.
+//!
+//! Clusters go out as ones of unknown size, each before its first block: so the stream may stop behind any block, and another Cluster
+//! may follow. What else stands in a Cluster (checksums, positions) is wrong then, and left out.
+
+use super::super::LetGo;
+use super::super::ebml::{self, Head, Read};
+use super::super::matroska::{
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, EBML, SEGMENT, SIMPLE_BLOCK, TIMESTAMP, TRACKS,
+    length,
+};
+use super::super::window::{Step, Walker};
+use super::timeline::Timeline;
+
+const INFO: u32 = 0x1549_a966;
+const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
+const BLOCK_DURATION: u32 = 0x9b;
+const TRACK_ENTRY: u32 = 0xae;
+/// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays, picture, sound, encodings.
+const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
+/// Nanoseconds.
+const USUAL_SCALE: u64 = 1_000_000;
+
+/// Cuts and moves.
+pub(in super::super) struct Blocks {
+    unit_bytes_max: usize,
+    level: Level,
+    /// The source is not the first: its headers are left out.
+    is_later: bool,
+    /// The Cluster's own time.
+    cluster_time: Option<i64>,
+    /// The time of the Cluster that has been begun for viewers.
+    written_time: Option<i64>,
+    timeline: Timeline,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Top,
+    Segment,
+    Cluster,
+}
+
+/// Where a block says what it is.
+struct Place {
+    track: u64,
+    relative_time: i16,
+    /// Where that time stands in the element.
+    time_at: usize,
+    duration: Option<i64>,
+}
+
+impl Blocks {
+    pub fn new(unit_bytes_max: usize) -> Blocks {
+        Blocks {
+            unit_bytes_max,
+            level: Level::Top,
+            is_later: false,
+            cluster_time: None,
+            written_time: None,
+            timeline: Timeline::new(1000),
+        }
+    }
+
+    /// Another source comes, from a Cluster on.
+    pub fn seam(&mut self) {
+        self.level = Level::Segment;
+        self.is_later = true;
+        (self.cluster_time, self.written_time) = (None, None);
+        self.timeline.seam();
+    }
+
+    /// An element as it came, which may be no longer than a unit.
+    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<Result<&'a [u8], Step>, LetGo> {
+        let length = usize::try_from(length(head)?).map_err(|_| LetGo)?;
+        if length > self.unit_bytes_max {
+            return Err(LetGo);
+        }
+        Ok(seen.get(..length).ok_or(Step::Hold(length)))
+    }
+
+    fn block(&mut self, element: &[u8], head: Head, out: &mut Vec<u8>) -> Result<(), LetGo> {
+        let place = if head.id == SIMPLE_BLOCK {
+            Place::of_block(element, head.bytes(), element.len())
+        } else {
+            Place::of_group(element, head.bytes())
+        };
+        let (place, cluster_time) = place.zip(self.cluster_time).ok_or(LetGo)?;
+        let time = cluster_time.saturating_add(i64::from(place.relative_time));
+        let Some(moved) = self.timeline.place(place.track, time) else {
+            return Ok(());
+        };
+        self.timeline.note(place.track, moved, place.duration)?;
+        let written = match self.written_time {
+            Some(written) => written,
+            None => {
+                let shift = self.timeline.shift(time);
+                self.begin_cluster(cluster_time.saturating_add(shift).max(0), out)
+            }
+        };
+        let relative = |written: i64| i16::try_from(moved.saturating_sub(written));
+        let relative = match relative(written) {
+            Ok(relative) => relative,
+            Err(_) => relative(self.begin_cluster(moved.max(0), out)).map_err(|_| LetGo)?,
+        };
+        let (before, rest) = element.split_at_checked(place.time_at).ok_or(LetGo)?;
+        out.extend_from_slice(before);
+        out.extend_from_slice(&relative.to_be_bytes());
+        out.extend_from_slice(rest.get(2..).ok_or(LetGo)?);
+        Ok(())
+    }
+
+    fn begin_cluster(&mut self, time: i64, out: &mut Vec<u8>) -> i64 {
+        out.extend_from_slice(&CLUSTER_HEAD);
+        out.extend_from_slice(&[0xe7, 0x88]);
+        out.extend_from_slice(&time.to_be_bytes());
+        self.written_time = Some(time);
+        time
+    }
+}
+
+impl Walker for Blocks {
+    type Yield = u8;
+
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        let head = match ebml::head(seen) {
+            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::Malformed => return Err(LetGo),
+            Read::Whole(head) => head,
+        };
+        // Identifiers of four bytes stand in a Segment or at the top only.
+        if self.level == Level::Cluster && head.id >= 0x1000_0000 {
+            self.level = Level::Segment;
+        }
+        match (self.level, head.id) {
+            (Level::Top | Level::Segment, SEGMENT) if !self.is_later => {
+                out.extend_from_slice(&seen[..head.id_bytes]);
+                // Unknown, in as many bytes: another source's Clusters may follow.
+                out.push(0xff >> (head.size_bytes - 1));
+                out.extend(std::iter::repeat_n(0xff, head.size_bytes - 1));
+                self.level = Level::Segment;
+                Ok(Step::Pass(head.bytes() as u64))
+            }
+            (Level::Segment, CLUSTER) => {
+                (self.cluster_time, self.written_time) = (None, None);
+                self.level = Level::Cluster;
+                Ok(Step::Pass(head.bytes() as u64))
+            }
+            (Level::Cluster, TIMESTAMP) => match self.whole(seen, head)? {
+                Err(step) => Ok(step),
+                Ok(element) => {
+                    let time = ebml::unsigned(&element[head.bytes()..]);
+                    self.cluster_time = Some(i64::try_from(time).map_err(|_| LetGo)?);
+                    Ok(Step::Pass(element.len() as u64))
+                }
+            },
+            (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => match self.whole(seen, head)? {
+                Err(step) => Ok(step),
+                Ok(element) => {
+                    self.block(element, head, out)?;
+                    Ok(Step::Pass(element.len() as u64))
+                }
+            },
+            (Level::Cluster, _) => length(head).map(Step::Pass),
+            // Another stream begins behind this one: what viewers have of it does not go on.
+            (_, EBML | SEGMENT) if self.is_later => Err(LetGo),
+            (_, _) if self.is_later => length(head).map(Step::Pass),
+            (_, _) => match self.whole(seen, head)? {
+                Err(step) => Ok(step),
+                Ok(element) => {
+                    match head.id {
+                        EBML => *self = Blocks::new(self.unit_bytes_max),
+                        INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
+                        _ => {}
+                    }
+                    out.extend_from_slice(element);
+                    Ok(Step::Pass(element.len() as u64))
+                }
+            },
+        }
+    }
+}
+
+impl Place {
+    /// Of a block's element, whose body goes from one place to another.
+    fn of_block(element: &[u8], from: usize, to: usize) -> Option<Place> {
+        let body = element.get(from..to)?;
+        let track_bytes = body.first()?.leading_zeros() as usize + 1;
+        let track = ebml::number(body.get(..track_bytes).filter(|track| track.len() <= 8)?)?;
+        let time = body.get(track_bytes..)?.first_chunk::<2>()?;
+        Some(Place {
+            track,
+            relative_time: i16::from_be_bytes(*time),
+            time_at: from + track_bytes,
+            duration: None,
+        })
+    }
+
+    /// Of the block in a group.
+    fn of_group(element: &[u8], from: usize) -> Option<Place> {
+        let (mut at, mut place, mut duration) = (from, None, None);
+        while let Read::Whole(head) = ebml::head(element.get(at..)?) {
+            let body = at + head.bytes();
+            let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
+            match head.id {
+                BLOCK => place = Place::of_block(element, body, end),
+                BLOCK_DURATION => {
+                    duration = i64::try_from(ebml::unsigned(element.get(body..end)?)).ok();
+                }
+                _ => {}
+            }
+            at = end;
+        }
+        place.map(|place| Place { duration, ..place })
+    }
+}
+
+fn ticks_per_second(info: &[u8], head: Head) -> Result<i64, LetGo> {
+    match scale(&info[head.bytes()..]) {
+        0 => Err(LetGo),
+        scale => Ok((1_000_000_000 / scale).max(1) as i64),
+    }
+}
+
+fn scale(info: &[u8]) -> u64 {
+    let scale = ebml::elements(info).find(|(id, _)| *id == TIMESTAMP_SCALE);
+    scale.map_or(USUAL_SCALE, |(_, body)| ebml::unsigned(body))
+}
+
+/// Whether two headers, as late viewers get them, set decoders up alike.
+pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
+    let (one, other) = (described(one), described(other));
+    one.is_some() && one == other
+}
+
+/// What decides: the unit of time, and each track's elements.
+type Description<'a> = (u64, Vec<Vec<(u32, &'a [u8])>>);
+
+fn described(header: &[u8]) -> Option<Description<'_>> {
+    let Read::Whole(head) = ebml::head(header) else {
+        return None;
+    };
+    let segment = header.get(head.bytes() + usize::try_from(head.size?).ok()?..)?;
+    let Read::Whole(head) = ebml::head(segment) else {
+        return None;
+    };
+    let body = segment.get(head.bytes()..).filter(|_| head.id == SEGMENT)?;
+    let info = ebml::elements(body).find(|(id, _)| *id == INFO);
+    let tracks = ebml::elements(body).find(|(id, _)| *id == TRACKS)?.1;
+    let entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
+    let decisive = |entry| {
+        let fields = ebml::elements(entry);
+        fields
+            .filter(|(id, _)| DECISIVE.contains(id))
+            .collect::<Vec<_>>()
+    };
+    Some((
+        info.map_or(USUAL_SCALE, |(_, info)| scale(info)),
+        entries.map(|(_, entry)| decisive(entry)).collect(),
+    ))
+}

@@ -1,0 +1,340 @@
+//! Splicing: what viewers get of a stream whose source may break off, so that another source can go on with it.
+//!
+//! ```text
+//!   first source ─→ Opening ─→ Running ── it breaks ─→ Joining ── decoding can begin ─→ Running …
+//!                      └─→ Through (unknown: nothing can go on with it)  └─→ Unlike (other tracks)
+//! ```
+//!
+//! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4 fragments. So what they have had is sound
+//! wherever the source breaks off; MPEG audio and ADTS need no such care. The next source goes on at its first join point: MPEG-TS and
+//! Ogg with its own header first, MPEG audio and ADTS as it comes; of the others the header must describe the same tracks, is left out,
+//! and the times are moved on, so that a player sees one stream.
+//!
+//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a join point: both are bounded.
+
+mod flv;
+mod matroska;
+mod mp4;
+mod timeline;
+
+use super::mpegts::Aligner;
+use super::ogg::Page;
+use super::window::{Look, Step, Walker, Window};
+use super::{Finding, Format, LetGo, Scanner, Start};
+
+/// Cuts one stream's sources into units, and joins them.
+pub struct Splicer {
+    unit_bytes_max: usize,
+    stage: Stage,
+}
+
+/// A source that does not go on with what viewers have had. These are its bytes: another stream begins with them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unlike(pub Vec<u8>);
+
+enum Stage {
+    /// Too few of the first source's bytes have come to tell what it is.
+    Opening(Opening),
+    Running(Running),
+    /// A source broke off; the next has not come yet, or not to where it goes on.
+    Joining(Box<Joining>),
+    /// Bytes as they come.
+    Through,
+}
+
+#[derive(Default)]
+struct Opening {
+    scanner: Scanner,
+    bytes: Vec<u8>,
+}
+
+struct Running {
+    cutter: Cutter,
+    window: Window,
+    /// Of the next byte, from where the window was new.
+    offset: u64,
+    is_later: bool,
+}
+
+struct Joining {
+    running: Running,
+    /// What viewers have.
+    format: Format,
+    header: Vec<u8>,
+    /// What the source shows, of which these are the bytes.
+    scanner: Scanner,
+    bytes: Vec<u8>,
+    shown: Option<Format>,
+    shown_header: Vec<u8>,
+}
+
+/// What cuts a container.
+enum Cutter {
+    /// MPEG audio, ADTS
+    Frames,
+    Packets(Aligner),
+    Pages(Pages),
+    Blocks(Box<matroska::Blocks>),
+    Tags(Box<flv::Tags>),
+    Fragments(Box<mp4::Fragments>),
+}
+
+impl Splicer {
+    /// Before the first source. A unit longer than `unit_bytes_max` makes the stream one that nobody can go on with, and a source
+    /// that shows no join point within so many is none that goes on.
+    pub fn new(unit_bytes_max: usize) -> Splicer {
+        Splicer {
+            unit_bytes_max,
+            stage: Stage::Opening(Opening::default()),
+        }
+    }
+
+    /// Takes the source's next bytes, and puts what viewers get behind `out`.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+        match &mut self.stage {
+            Stage::Through => out.extend_from_slice(bytes),
+            Stage::Running(_) => return self.cut(bytes, out),
+            Stage::Opening(opening) => {
+                opening.bytes.extend_from_slice(bytes);
+                let Some(format) = opening.tell(bytes) else {
+                    return Ok(());
+                };
+                let bytes = std::mem::take(&mut opening.bytes);
+                self.stage = match format {
+                    None => Stage::Through,
+                    Some(format) => Stage::Running(Running::new(format, self.unit_bytes_max)),
+                };
+                return self.feed(&bytes, out);
+            }
+            Stage::Joining(joining) => {
+                joining.bytes.extend_from_slice(bytes);
+                let verdict = joining.look(bytes);
+                let is_too_long = joining.bytes.len() > self.unit_bytes_max;
+                match verdict {
+                    Ok(Some(join)) => return self.go_on(join, out),
+                    Ok(None) if !is_too_long => {}
+                    Ok(None) | Err(LetGo) => return Err(self.begin_anew()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The source is over, and none follows: what was held back goes out.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        match std::mem::replace(&mut self.stage, Stage::Through) {
+            Stage::Opening(opening) => out.extend_from_slice(&opening.bytes),
+            Stage::Running(mut running) if !running.is_later => {
+                out.append(&mut running.window.take_rest(&[]));
+            }
+            Stage::Running(_) | Stage::Joining(_) | Stage::Through => {}
+        }
+    }
+
+    /// The source broke off. What viewers have had is of this format, with this header. Says whether another source can go on with it;
+    /// then the next bytes are that one's.
+    pub fn break_off(&mut self, format: Format, header: &[u8]) -> bool {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
+            Stage::Running(mut running) if running.cutter.can_go_on(header) => {
+                running.cutter.seam();
+                (running.window, running.offset) = (Window::default(), 0);
+                running.is_later = true;
+                Stage::Joining(Box::new(Joining::new(running, format, header.to_vec())))
+            }
+            Stage::Joining(joining) => {
+                let Joining {
+                    running,
+                    format,
+                    header,
+                    ..
+                } = *joining;
+                Stage::Joining(Box::new(Joining::new(running, format, header)))
+            }
+            other => other,
+        };
+        matches!(self.stage, Stage::Joining(_))
+    }
+
+    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+        let Stage::Running(running) = &mut self.stage else {
+            return Ok(());
+        };
+        let Err(LetGo) = running.cut(bytes, out) else {
+            return Ok(());
+        };
+        let is_later = running.is_later;
+        let mut rest = running.window.take_rest(bytes);
+        if is_later {
+            self.stage = Stage::Through;
+            return Err(Unlike(rest));
+        }
+        out.append(&mut rest);
+        self.stage = Stage::Through;
+        Ok(())
+    }
+
+    fn go_on(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Unlike> {
+        let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
+            return Ok(());
+        };
+        let out_before = out.len();
+        let header = joining.running.cutter.needs_header();
+        let header: &[u8] = if header { &joining.shown_header } else { &[] };
+        let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
+        let media = joining.bytes.get(from..).unwrap_or_default();
+        let bytes = [header, join.prelude.as_slice(), media].concat();
+        let joining = *joining;
+        self.stage = Stage::Running(joining.running);
+        let cut = self.cut(&bytes, out);
+        cut.map_err(|_| {
+            out.truncate(out_before);
+            Unlike(joining.bytes)
+        })
+    }
+
+    fn begin_anew(&mut self) -> Unlike {
+        match std::mem::replace(&mut self.stage, Stage::Through) {
+            Stage::Joining(joining) => Unlike(joining.bytes),
+            Stage::Opening(_) | Stage::Running(_) | Stage::Through => Unlike(Vec::new()),
+        }
+    }
+}
+
+impl Opening {
+    /// What the source is, once that is clear: `Some(None)` if nothing known.
+    fn tell(&mut self, bytes: &[u8]) -> Option<Option<Format>> {
+        let mut findings = Vec::new();
+        self.scanner.feed(bytes, &mut findings);
+        findings.first().map(|finding| match finding {
+            Finding::Format(format) => Some(*format),
+            _ => None,
+        })
+    }
+}
+
+impl Running {
+    fn new(format: Format, unit_bytes_max: usize) -> Running {
+        Running {
+            cutter: Cutter::new(format, unit_bytes_max),
+            window: Window::default(),
+            offset: 0,
+            is_later: false,
+        }
+    }
+
+    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
+        let (window, offset) = (&mut self.window, self.offset);
+        self.offset += bytes.len() as u64;
+        match &mut self.cutter {
+            Cutter::Frames => out.extend_from_slice(bytes),
+            Cutter::Packets(aligner) => {
+                aligner.feed(bytes, |_, packet| out.extend_from_slice(packet.bytes()));
+            }
+            Cutter::Pages(pages) => return window.walk(pages, bytes, offset, out),
+            Cutter::Blocks(blocks) => return window.walk(&mut **blocks, bytes, offset, out),
+            Cutter::Tags(tags) => return window.walk(&mut **tags, bytes, offset, out),
+            Cutter::Fragments(cutter) => return window.walk(&mut **cutter, bytes, offset, out),
+        }
+        Ok(())
+    }
+}
+
+impl Joining {
+    fn new(running: Running, format: Format, header: Vec<u8>) -> Joining {
+        Joining {
+            running,
+            format,
+            header,
+            scanner: Scanner::new(),
+            bytes: Vec::new(),
+            shown: None,
+            shown_header: Vec::new(),
+        }
+    }
+
+    /// Where the source goes on, once it shows that.
+    fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, LetGo> {
+        let mut findings = Vec::new();
+        self.scanner.feed(bytes, &mut findings);
+        for finding in findings {
+            match finding {
+                Finding::Format(format) => self.shown = Some(format),
+                Finding::Unknown => return Err(LetGo),
+                Finding::Header(header) => self.shown_header = header,
+                Finding::Join(start) if self.is_alike() => return Ok(Some(start)),
+                Finding::Join(_) => return Err(LetGo),
+                Finding::Unit(_) | Finding::Entry(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_alike(&self) -> bool {
+        let (had, has) = (&self.header, &self.shown_header);
+        self.shown == Some(self.format)
+            && match &self.running.cutter {
+                Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
+                Cutter::Blocks(_) => matroska::are_alike(had, has),
+                Cutter::Tags(_) => flv::are_alike(had, has),
+                Cutter::Fragments(_) => mp4::are_alike(had, has),
+            }
+    }
+}
+
+impl Cutter {
+    fn new(format: Format, unit_bytes_max: usize) -> Cutter {
+        match format {
+            Format::Mp3 | Format::Aac => Cutter::Frames,
+            Format::MpegTs => Cutter::Packets(Aligner::default()),
+            Format::Ogg => Cutter::Pages(Pages),
+            Format::WebM | Format::Matroska => {
+                Cutter::Blocks(Box::new(matroska::Blocks::new(unit_bytes_max)))
+            }
+            Format::Flv => Cutter::Tags(Box::new(flv::Tags::new(unit_bytes_max))),
+            Format::Mp4 => Cutter::Fragments(Box::new(mp4::Fragments::new(unit_bytes_max))),
+        }
+    }
+
+    /// Whether a source is let in with its own header first.
+    fn needs_header(&self) -> bool {
+        matches!(self, Cutter::Packets(_) | Cutter::Pages(_))
+    }
+
+    /// Whether there is what a next source is compared with: this is the header that viewers have.
+    fn can_go_on(&self, header: &[u8]) -> bool {
+        match self {
+            Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
+            Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => !header.is_empty(),
+        }
+    }
+
+    fn seam(&mut self) {
+        match self {
+            Cutter::Frames | Cutter::Pages(_) => {}
+            Cutter::Packets(aligner) => *aligner = Aligner::default(),
+            Cutter::Blocks(blocks) => blocks.seam(),
+            Cutter::Tags(tags) => tags.seam(),
+            Cutter::Fragments(fragments) => fragments.seam(),
+        }
+    }
+}
+
+/// Cuts Ogg into pages. What stands between pages passes as it comes.
+struct Pages;
+
+impl Walker for Pages {
+    type Yield = u8;
+
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        let length = match Page::read(seen) {
+            Look::Found(page) => page.length(),
+            Look::Needs(length) => return Ok(Step::Hold(length)),
+            Look::Nothing => 1,
+        };
+        let Some(page) = seen.get(..length) else {
+            return Ok(Step::Hold(length));
+        };
+        out.extend_from_slice(page);
+        Ok(Step::Pass(length as u64))
+    }
+}

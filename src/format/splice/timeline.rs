@@ -1,0 +1,135 @@
+//! The times of a stream whose sources follow each other: each goes on where the one before has ended, whatever its own clock says.
+//!
+//! Times are ticks of the container's, or nanoseconds where its tracks have clocks of their own.
+
+use super::super::LetGo;
+
+/// Where the tracks of a stream stand, and by how much the times of the source that runs now are moved.
+pub(super) struct Timeline {
+    tracks: Vec<Track>,
+    /// `None` behind a seam: the next unit's time decides.
+    shift: Option<i64>,
+    ticks_per_second: i64,
+}
+
+struct Track {
+    number: u64,
+    /// The latest unit's time, and how far it lies behind the one before.
+    newest: i64,
+    gap: Option<i64>,
+    /// Where what comes next may begin.
+    end: i64,
+    /// Where it was at the seam: nothing is moved to before that.
+    seam: i64,
+}
+
+/// More tracks are no live stream.
+const TRACKS_MAX: usize = 64;
+
+impl Timeline {
+    pub fn new(ticks_per_second: i64) -> Timeline {
+        Timeline {
+            tracks: Vec::new(),
+            shift: Some(0),
+            ticks_per_second,
+        }
+    }
+
+    /// Another source begins: its first unit stands where the track that goes furthest has ended.
+    pub fn seam(&mut self) {
+        self.shift = None;
+        for track in &mut self.tracks {
+            track.seam = track.end;
+        }
+    }
+
+    /// Whether all times are the source's own still.
+    pub fn is_unmoved(&self) -> bool {
+        self.shift == Some(0)
+    }
+
+    /// By how much times are moved, now that a unit of this time is at hand.
+    pub fn shift(&mut self, time: i64) -> i64 {
+        let ends = self.tracks.iter().map(|track| track.end);
+        let end = ends.max().unwrap_or(0);
+        *self.shift.get_or_insert(end.saturating_sub(time))
+    }
+
+    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from before the first picture.
+    pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
+        let moved = time.checked_add(self.shift(time))?;
+        let track = self.tracks.iter().find(|track| track.number == number);
+        let is_past = track.is_some_and(|track| moved < track.seam);
+        (!is_past).then_some(moved)
+    }
+
+    /// A unit has gone out for this time. Where its length is not known, it is taken to be as long as the one before.
+    pub fn note(&mut self, number: u64, moved: i64, length: Option<i64>) -> Result<(), LetGo> {
+        let index = match self.tracks.iter().position(|track| track.number == number) {
+            Some(index) => index,
+            None if self.tracks.len() >= TRACKS_MAX => return Err(LetGo),
+            None => {
+                self.tracks.push(Track {
+                    number,
+                    newest: moved,
+                    gap: None,
+                    end: i64::MIN,
+                    seam: i64::MIN,
+                });
+                self.tracks.len() - 1
+            }
+        };
+        let (longest, usual) = (self.ticks_per_second / 10, self.ticks_per_second / 50);
+        let Some(track) = self.tracks.get_mut(index) else {
+            return Ok(());
+        };
+        if moved > track.newest {
+            let gap = moved.saturating_sub(track.newest);
+            track.gap = Some(gap).filter(|gap| *gap <= longest).or(track.gap);
+            track.newest = moved;
+        }
+        let length = length.or(track.gap).unwrap_or(usual).max(1);
+        track.end = track.end.max(moved.saturating_add(length));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_goes_on_where_the_longest_track_has_ended() {
+        let mut timeline = Timeline::new(1000);
+        for (track, time) in [(1, 0), (2, 5), (1, 40), (2, 25), (1, 80), (2, 45)] {
+            assert_eq!(timeline.place(track, time), Some(time));
+            timeline.note(track, time, None).unwrap();
+        }
+        assert!(timeline.is_unmoved());
+        timeline.seam();
+        // Its first picture comes at 7000, some of its sound before that.
+        assert_eq!(timeline.place(1, 7000), Some(120));
+        timeline.note(1, 120, None).unwrap();
+        assert_eq!(timeline.place(2, 6950), Some(70));
+        assert_eq!(timeline.place(2, 6940), None);
+        // Pictures that are shown before those they follow are no such thing as being past.
+        timeline.note(1, 240, Some(40)).unwrap();
+        assert_eq!(timeline.place(1, 7080), Some(200));
+    }
+
+    #[test]
+    fn times_at_the_ends_of_what_there_is_overflow_nothing() {
+        for time in [i64::MIN, -1, 0, i64::MAX] {
+            for next in [i64::MIN, 0, i64::MAX] {
+                let mut timeline = Timeline::new(1);
+                let moved = timeline.place(1, time);
+                if let Some(moved) = moved {
+                    timeline.note(1, moved, Some(i64::MAX)).unwrap();
+                }
+                timeline.seam();
+                let _ = timeline.place(1, next);
+                let _ = timeline.place(2, time);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Sources that follow each other, as players see them.
+
+use std::path::Path;
+
+use super::tools::*;
+use tollgate::format::splice::Splicer;
+use tollgate::format::{Finding, Scanner};
+
+/// The small real files whose times are moved on.
+const MEDIA: &[(&str, &[&str])] = &[
+    ("vp8.webm", &["vp8", "vorbis"]),
+    ("vp9.webm", &["vp9", "opus"]),
+    ("h264.mkv", &["h264", "aac"]),
+    ("h264.mp4", &["h264", "aac"]),
+    ("h264.flv", &["h264", "aac"]),
+];
+
+/// What viewers get of a file that breaks off twice, and then comes whole.
+fn spliced(file: &[u8]) -> Vec<u8> {
+    let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+    let mut header = Vec::new();
+    for source in [
+        &file[..file.len() * 2 / 5],
+        &file[..file.len() * 7 / 10],
+        file,
+    ] {
+        splicer
+            .feed(source, &mut out)
+            .expect("the same tracks again");
+        let (mut findings, mut format) = (Vec::new(), None);
+        Scanner::new().feed(&out, &mut findings);
+        for finding in findings {
+            match finding {
+                Finding::Format(told) => format = Some(told),
+                Finding::Header(told) => header = told,
+                _ => {}
+            }
+        }
+        if source.len() < file.len() {
+            assert!(splicer.break_off(format.expect("a format"), &header));
+        }
+    }
+    splicer.finish(&mut out);
+    out
+}
+
+/// When the packets of a stream are decoded, in seconds; in order where the container says only when they are shown.
+fn times(path: &str, stream: &str) -> Vec<f64> {
+    let packets = [
+        "-v",
+        "error",
+        "-select_streams",
+        stream,
+        "-show_entries",
+        "packet=dts_time,pts_time",
+        "-of",
+        "json",
+        path,
+    ];
+    let packets = run("ffprobe", &packets);
+    assert!(packets.stderr.is_empty(), "{path}: {packets:?}");
+    let packets: serde_json::Value = serde_json::from_slice(&packets.stdout).expect("JSON");
+    let packets = packets["packets"].as_array().expect("packets");
+    let is_matroska = path.ends_with(".mkv");
+    let field = if is_matroska { "pts_time" } else { "dts_time" };
+    let time = |packet: &serde_json::Value| packet[field].as_str()?.parse().ok();
+    let times: Option<Vec<f64>> = packets.iter().map(time).collect();
+    let mut times = times.expect("each packet has a time");
+    if is_matroska {
+        times.sort_by(f64::total_cmp);
+    }
+    times
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn sources_that_follow_each_other_are_one_stream_to_a_player() {
+    let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
+    let folder = folder("splices");
+    for (name, tracks) in MEDIA {
+        let file = std::fs::read(media.join(name)).expect("a file of the corpus");
+        let path = folder.join(name);
+        std::fs::write(&path, spliced(&file)).expect("written");
+        super::decoding::assert_decodes(&path, tracks, true);
+        let path = path.to_str().expect("a path in UTF-8");
+        for stream in ["v:0", "a:0"] {
+            let alone = times(media.join(name).to_str().expect("a path in UTF-8"), stream);
+            let times = times(path, stream);
+            assert!(
+                times.len() > alone.len() * 13 / 10,
+                "{name} {stream}: {} of {}",
+                times.len(),
+                alone.len()
+            );
+            let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
+            let usual = alone
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .fold(0.0, f64::max);
+            for step in steps {
+                assert!(
+                    step > 0.0 && step < usual + 0.15,
+                    "{name} {stream}: a step of {step} s, {usual} s in the file"
+                );
+            }
+        }
+    }
+}
