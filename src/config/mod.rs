@@ -110,6 +110,8 @@ pub struct TimesConfig {
     pub keep_alive_time_max: Duration,
     /// For a session to begin.
     pub wait_time: Duration,
+    /// For another source to come when one broke.
+    pub hold_time: Duration,
     /// For an origin to be found, connected to and heard.
     pub origin_time_max: Duration,
     /// For which a pull outlives its last viewer.

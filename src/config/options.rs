@@ -346,6 +346,16 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "If its session may stream and does not yet. Then it gets its 404.",
     },
     Row {
+        name: "hold",
+        takes: Takes::One("TIME", |config, text| {
+            put(&mut config.times.hold_time, values::time(text, 0.0..=HOUR))
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("0"),
+        help: "viewers outlive a source that broke by",
+        more: "A source that comes back meanwhile goes on at its first join point.",
+    },
+    Row {
         name: "origin-time",
         takes: Takes::One("TIME", |config, text| {
             put(

@@ -63,6 +63,10 @@ impl Relay {
                 .expect("a running session has its stream");
             assert!(live.session == *session, "a session names another's stream");
             assert!(live.stream.end().is_none(), "a running stream has ended");
+            assert!(
+                !live.is_held() || live.stream.viewer_count() > 0,
+                "a stream is held for nobody"
+            );
         }
         let mut held_bytes = 0;
         for (_, live) in self.lives.iter() {

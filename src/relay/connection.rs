@@ -119,6 +119,8 @@ pub(super) struct Asking {
 pub(super) struct Source {
     pub live: LiveId,
     pub body: Body,
+    /// What has come of it.
+    pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,
     /// Bytes since the beginning of the window over which the slowest rate is judged.

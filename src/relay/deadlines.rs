@@ -4,7 +4,7 @@
 //! off costs nothing.
 
 use super::connection::{Connection, Phase};
-use super::live::Cut;
+use super::live::{Cut, Origin};
 use super::pull::Fault;
 use super::timers::Owner;
 use super::{ConnectionId, ERRAND_TIME, Relay};
@@ -113,7 +113,7 @@ impl Relay {
             Phase::Source(source) => {
                 let (live, reply) = (source.live, source.reply);
                 if self.source_is_at_fault(id, reason, now) {
-                    self.source_lost(live, reason, now);
+                    self.source_lost(live, Origin::Http(id), reason, now);
                     let refusal = Refusal::new(Status::RequestTimeout, reason);
                     self.dismiss_source(id, &refusal, reply, now);
                 } else {

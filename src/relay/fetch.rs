@@ -60,7 +60,9 @@ impl Relay {
     /// Whether this session may run, one stream more. Those that are being fetched have their places, it among them.
     pub(super) fn has_room_for_stream(&self, session: &SessionId) -> bool {
         let places = self.running.len() + self.pulls.without_stream();
-        places < self.settings.limits.streams_max || self.pulls.of(session).is_some()
+        places < self.settings.limits.streams_max
+            || self.pulls.of(session).is_some()
+            || self.running.contains_key(session)
     }
 
     /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer waits already.
@@ -277,6 +279,7 @@ impl Relay {
             connection.phase = Phase::Source(Source {
                 live: live_id,
                 body: Body::new(answer.framing),
+                bytes: 0,
                 reply: None,
                 window_bytes: 0,
                 window_began: now,
@@ -397,8 +400,9 @@ impl Relay {
         if now.since(since) >= PAUSE_MAX {
             pull.failures = 0;
         }
-        pull.unwatched_since = Some(now);
+        let session = pull.session.clone();
         self.pause_pull(id, now);
+        self.tend_pull(&session, now);
     }
 
     /// The session has another source now, or is not to be fetched any more. Whoever waits waits on.
@@ -443,15 +447,10 @@ impl Relay {
             return;
         };
         let is_awaited = self.waiting.is_awaited(session);
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        let is_watched = live.is_some_and(|live| live.stream.viewer_count() > 0);
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
-        };
-        let is_watched = match pull.stage {
-            Stage::Running { live, .. } => self
-                .lives
-                .get(live)
-                .is_some_and(|live| live.stream.viewer_count() > 0),
-            Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => false,
         };
         if is_awaited || is_watched {
             pull.unwatched_since = None;

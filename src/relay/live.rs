@@ -9,6 +9,7 @@ use super::timers::Armed;
 use super::udp::RtpInput;
 use super::{ConnectionId, PullId};
 use crate::format::Format;
+use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::moment::Moment;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
@@ -27,7 +28,11 @@ pub struct Live {
     pub(super) pull: Option<PullId>,
     /// `Via` of what goes out, if its source is an origin.
     pub(super) via: Option<String>,
-    /// What is known of its source, if that is RTP.
+    /// Makes one stream of sources that follow each other, where streams are held.
+    pub(super) splicer: Option<Box<Splicer>>,
+    /// The media type that a source gave which came for a held stream.
+    pub(super) source_type: Option<String>,
+    /// What is known of its source, or of the last it had, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
@@ -47,6 +52,8 @@ pub(super) enum Origin {
     Http(ConnectionId),
     /// The datagrams of this address.
     Rtp(SocketAddr),
+    /// Nowhere for now: another source may come until then.
+    Awaited { until: Moment },
     /// Nowhere any more.
     Gone,
 }
@@ -90,6 +97,7 @@ impl Cuts {
 pub(super) struct Row<'a> {
     sessionid: &'a SessionId,
     source: RowSource,
+    held: bool,
     started_at: u64,
     format: Option<&'static str>,
     content_type: Option<&'a str>,
@@ -110,6 +118,11 @@ struct RowSource {
 }
 
 impl Live {
+    /// Whether it waits for a source.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.source, Origin::Awaited { .. })
+    }
+
     /// Why it cannot go out by RTP, if it cannot.
     pub(super) fn rtp_fault(&self) -> Option<&'static str> {
         match self.stream.told() {
@@ -144,6 +157,7 @@ impl Live {
                 },
                 address: self.source_address.to_string(),
             },
+            held: self.is_held(),
             started_at: self.started_unix_seconds,
             format: match self.stream.told() {
                 Told::Known(format) => Some(format.name()),

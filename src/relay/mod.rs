@@ -21,6 +21,7 @@ mod deadlines;
 mod errand;
 mod fetch;
 mod frame;
+mod hold;
 mod icecast;
 mod ledger;
 mod listing;
@@ -58,6 +59,7 @@ pub use errand::{Done, Job, Ticket};
 use frame::Frame;
 use ledger::Ledger;
 pub use live::Live;
+use live::Origin;
 use metrics::Counts;
 pub use metrics::Files;
 use origins::Origins;
@@ -131,6 +133,8 @@ pub struct Relay {
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     frame: Frame,
+    /// What goes out of the bytes that a source sent just now, where streams are held.
+    spliced: Vec<u8>,
     udp: Udp,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
@@ -196,6 +200,7 @@ impl Relay {
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
+            spliced: Vec::new(),
             udp: Udp::default(),
             posting: VecDeque::new(),
             random,
@@ -317,6 +322,7 @@ impl Relay {
     pub fn shut_down(&mut self, now: Moment) {
         self.is_closing = true;
         self.end_fetching(now);
+        self.end_without_connection(now);
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(connection) = self.connections.get_mut(id) else {
@@ -590,7 +596,9 @@ impl Relay {
             self.end_access(entry);
         }
         match connection.phase {
-            Phase::Source(source) => self.source_lost(source.live, "the connection broke", now),
+            Phase::Source(source) => {
+                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
+            }
             Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
             Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
             Phase::Asking(asking) => self.asking_ended(id, &asking, now),

@@ -71,6 +71,8 @@ pub struct Limits {
     pub origin_time: Duration,
     /// How long a pull outlives its last viewer.
     pub origin_idle_time: Duration,
+    /// How long a stream that has lost its source waits for another.
+    pub hold_time: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub viewer_stall_time: Duration,
     /// Request heads.
@@ -154,6 +156,7 @@ impl Limits {
             wait_time: times.wait_time,
             origin_time: times.origin_time_max,
             origin_idle_time: times.origin_idle_time,
+            hold_time: times.hold_time,
             viewer_stall_time: times.viewer_stall_time_max,
             http: http::Limits {
                 head_bytes_max: limits.head_bytes_max,

@@ -46,7 +46,7 @@ impl Relay {
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
         }
-        if self.running.contains_key(session) && !self.settings.takes_over {
+        if self.has_source(session) && !self.settings.takes_over {
             return Err(Refusal::new(
                 Status::Conflict,
                 "this session has a source already; it can have one",
@@ -89,7 +89,7 @@ impl Relay {
         reply: Reply,
         now: Moment,
     ) {
-        if self.running.contains_key(&session) {
+        if self.has_source(&session) {
             self.end_for_takeover(&session, now);
         }
         self.drop_pull(&session, now);
@@ -114,6 +114,7 @@ impl Relay {
         connection.phase = Phase::Source(Source {
             live,
             body: Body::new(framing),
+            bytes: 0,
             reply: Some(reply),
             window_bytes: 0,
             window_began: now,
@@ -127,13 +128,16 @@ impl Relay {
         let Some(&id) = self.running.get(session) else {
             return;
         };
-        let source = self.lives.get(id).map(|live| live.source);
-        self.end_live(id, End::Lost, "another source took over", now);
-        if let Some(Origin::Http(connection)) = source {
+        let Some(source) = self.lives.get(id).map(|live| live.source) else {
+            return;
+        };
+        self.source_lost(id, source, "another source took over", now);
+        if let Origin::Http(connection) = source {
             self.close(connection, now);
         }
     }
 
+    /// The session has a source: its stream begins, or goes on if it waits for one.
     pub(super) fn begin_live(
         &mut self,
         session: SessionId,
@@ -142,6 +146,10 @@ impl Relay {
         source_address: SocketAddr,
         now: Moment,
     ) -> LiveId {
+        if let Some(id) = self.held(&session) {
+            self.go_on(id, content_type, source, source_address, now);
+            return id;
+        }
         self.counts.streams += 1;
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
@@ -162,6 +170,8 @@ impl Relay {
             stream: Stream::new(self.settings.limits.stream, content_type, now),
             pull: None,
             via: None,
+            splicer: self.new_splicer(),
+            source_type: None,
             input: None,
             outlet: Outlet::default(),
             cuts: Cuts::default(),
@@ -201,30 +211,49 @@ impl Relay {
         let Phase::Source(source) = &mut connection.phase else {
             return false;
         };
-        let (live, reply) = (source.live, source.reply);
+        let (live, reply, bytes) = (source.live, source.reply, source.bytes);
         match source.body.read(input) {
             Ok(Part::More) => false,
             Ok(Part::Content(content)) => {
                 source.window_bytes += content.len() as u64;
+                source.bytes += content.len() as u64;
                 self.append(live, content, now);
                 true
             }
             Ok(Part::End) => {
-                self.source_complete(id, live, reply, now);
+                self.source_complete(id, live, bytes, reply, now);
                 true
             }
             Err(refusal) => {
                 connection.phase = Phase::Head(HeadReader::default());
-                self.source_lost(live, "its chunks are malformed", now);
+                self.source_lost(live, Origin::Http(id), "its chunks are malformed", now);
                 self.dismiss_source(id, &refusal, reply, now);
                 true
             }
         }
     }
 
-    /// Media of a stream has arrived.
+    /// Media has arrived from a stream's source.
     pub(super) fn append(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
         let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        let Some(splicer) = &mut live.splicer else {
+            return self.pass_on(id, bytes, now);
+        };
+        let mut spliced = std::mem::take(&mut self.spliced);
+        let fed = splicer.feed(bytes, &mut spliced);
+        self.pass_on(id, &spliced, now);
+        spliced.clear();
+        self.spliced = spliced;
+        if let Err(unlike) = fed {
+            self.begin_anew(id, unlike, now);
+        }
+    }
+
+    /// What has become of it goes on to all who want it.
+    fn pass_on(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+        let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
         let was_undecided = live.stream.told() == Told::Undecided;
@@ -253,6 +282,7 @@ impl Relay {
         &mut self,
         id: ConnectionId,
         live: LiveId,
+        bytes_received: u64,
         reply: Option<Reply>,
         now: Moment,
     ) {
@@ -261,7 +291,7 @@ impl Relay {
         };
         let body = Received {
             sessionid: &entry.session,
-            bytes_received: entry.stream.figures().bytes_received,
+            bytes_received,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         self.end_live(live, End::Complete, "its source is complete", now);
@@ -301,16 +331,35 @@ impl Relay {
             return;
         };
         if source.body.ends_with_connection() {
+            let (live, bytes) = (source.live, source.bytes);
             let reply = source.reply.map(Reply::closing);
-            self.source_complete(id, source.live, reply, now);
+            self.source_complete(id, live, bytes, reply, now);
         } else {
             self.close(id, now);
         }
     }
 
-    /// A stream's source is gone before its time.
-    pub(super) fn source_lost(&mut self, live: LiveId, reason: &'static str, now: Moment) {
-        self.end_live(live, End::Lost, reason, now);
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream waits for another, or ends.
+    pub(super) fn source_lost(
+        &mut self,
+        id: LiveId,
+        source: Origin,
+        reason: &'static str,
+        now: Moment,
+    ) {
+        let is_its = self.lives.get(id).is_some_and(|live| live.source == source);
+        if is_its && !self.hold(id, reason, now) {
+            self.end_live(id, End::Lost, reason, now);
+        }
+    }
+
+    /// The server shuts down: streams end whose source is no connection that could be ended.
+    pub(super) fn end_without_connection(&mut self, now: Moment) {
+        let lives = self.lives.iter();
+        let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
+        for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.end_live(id, End::Complete, SHUT_DOWN, now);
+        }
     }
 
     pub(super) fn end_source_for_shutdown(&mut self, id: ConnectionId, now: Moment) {
@@ -325,7 +374,7 @@ impl Relay {
             "the server is shutting down",
             RETRY_AFTER_SECONDS,
         );
-        self.end_live(live, End::Complete, "the server shuts down", now);
+        self.end_live(live, End::Complete, SHUT_DOWN, now);
         self.dismiss_source(id, &refusal, reply, now);
     }
 
@@ -337,6 +386,14 @@ impl Relay {
         if live.stream.end().is_some() {
             return;
         }
+        if let Some(splicer) = &mut live.splicer {
+            let mut rest = Vec::new();
+            splicer.finish(&mut rest);
+            self.pass_on(id, &rest, now);
+        }
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
         let source = std::mem::replace(&mut live.source, Origin::Gone);
         if let Some(transport) = &mut live.outlet.transport {
             transport.pacing.finish();
@@ -388,7 +445,7 @@ impl Relay {
         self.end_live(id, End::Lost, "it was aborted", now);
         match source {
             Origin::Http(connection) => self.close(connection, now),
-            Origin::Rtp(_) | Origin::Gone => {}
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => {}
         }
         self.drop_pull(session, now);
         self.end_rest(id);
@@ -493,7 +550,8 @@ impl Relay {
     }
 }
 
-const SILENT: &str = "its source was silent for too long";
+pub(super) const SILENT: &str = "its source was silent for too long";
+const SHUT_DOWN: &str = "the server shuts down";
 const TOO_SLOW: &str = "its source was too slow";
 
 /// 403 for who has no token; the same whether the session exists or not.

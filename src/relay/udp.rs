@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::live::{Live, Origin};
 use super::outlet::Transport;
+use super::source::SILENT;
 use super::timers::Owner;
 use super::{Level, LiveId, Relay};
 use crate::format::Format;
@@ -150,7 +151,7 @@ impl Relay {
         }) {
             Some(first) => {
                 if let Some(old) = running {
-                    self.end_live(old, End::Lost, "its source has started anew", now);
+                    self.source_lost(old, Origin::Rtp(from), "its source has started anew", now);
                 }
                 self.begin_rtp(from, session, &first.datagram, now);
                 self.datagram(from, UdpPort::Rtp, bytes, now);
@@ -172,9 +173,7 @@ impl Relay {
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
         let mut sessions = self.tokens.as_ref()?.sessions_from(from);
-        sessions
-            .find(|session| !self.running.contains_key(*session))
-            .cloned()
+        sessions.find(|session| !self.has_source(session)).cloned()
     }
 
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, first: &[u8], now: Moment) {
@@ -199,13 +198,19 @@ impl Relay {
             payload_type: packet.payload_type,
             heard: now,
         }));
-        // What comes as RTP goes out as it came.
-        live.outlet.transport = None;
-        self.udp.sources.insert(from, id);
-        self.refresh_clients(id, now);
+        self.begin_input(id, from, now);
         self.admit_waiting(&session, now);
         self.media_datagram(id, &packet, first, now);
         self.rearm_live(id, now);
+    }
+
+    /// A stream's source is this address from now on. What comes as RTP goes out as it came.
+    pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr, now: Moment) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.outlet.transport = None;
+        }
+        self.udp.sources.insert(from, id);
+        self.refresh_clients(id, now);
     }
 
     /// A packet of a stream's source.
@@ -351,7 +356,7 @@ impl Relay {
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
         );
-        let is_body = !matches!(source, Origin::Rtp(_));
+        let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
         if live.outlet.clients.is_empty() && live.stream.end().is_none() {
             live.outlet.transport = None;
             self.resume(id);
@@ -468,8 +473,13 @@ impl Relay {
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.reorder.deadline());
-        let silent = input.map(|input| input.heard + self.settings.limits.source_idle_time);
-        [paced, reordered, silent].into_iter().flatten().min()
+        let idle_time = self.settings.limits.source_idle_time;
+        let gone = match live.source {
+            Origin::Awaited { until } => Some(until),
+            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
+            Origin::Http(_) | Origin::Gone => None,
+        };
+        [paced, reordered, gone].into_iter().flatten().min()
     }
 
     pub(super) fn rearm_live(&mut self, id: LiveId, now: Moment) {
@@ -489,14 +499,20 @@ impl Relay {
             return;
         };
         live.armed.fired();
+        let source = live.source;
         let idle_time = self.settings.limits.source_idle_time;
         let is_silent = live
             .input
             .as_ref()
             .is_some_and(|input| input.heard + idle_time <= now);
-        if is_silent {
-            return self.end_live(id, End::Lost, "its source was silent for too long", now);
+        match source {
+            Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT, now),
+            Origin::Awaited { .. } => self.hold_due(id, now),
+            Origin::Rtp(_) | Origin::Http(_) | Origin::Gone => {}
         }
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
         if live.input.is_some() {
             self.drain_reorder(id, now);
         } else {

@@ -340,11 +340,12 @@ impl Relay {
     ) {
         if let Some(live) = self.lives.get_mut(live_id) {
             live.stream.leave(viewer);
-            if live.pull.is_some() {
+            if self.pulls.len() > 0 {
                 let session = live.session.clone();
                 self.tend_pull(&session, now);
             }
         }
+        self.tend_held(live_id, now);
         self.resume_if_served(live_id);
         self.forget_if_over(live_id);
     }

@@ -151,6 +151,11 @@ impl<C: Copy> Stream<C> {
         self.points.told
     }
 
+    /// What a late viewer gets first; nothing before that is known.
+    pub fn header(&self) -> &[u8] {
+        self.points.header()
+    }
+
     /// The media type: the source's own, else what the bytes show; `None` until that is known.
     pub fn media_type(&self) -> Option<&str> {
         match (&self.given_type, self.points.told) {

@@ -99,6 +99,11 @@ impl Points {
         }
     }
 
+    /// The container's header; empty before it is known.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
     fn add_join(&mut self, start: Start, now: Moment) {
         self.header_end.get_or_insert(start.offset);
         let before_last = self

@@ -1,0 +1,159 @@
+//! Viewers that outlive their source: with `--hold` a stream whose source broke waits for another, which goes on with it.
+//!
+//! ```text
+//!   source lost ─→ Awaited ── a source, over HTTP, RTP or from an origin ─→ it goes on at its first join point
+//!                     ├─ nobody watches any more, or too long ─→ ended
+//!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
+//! ```
+//!
+//! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`] makes one stream of the sources' bytes.
+
+use std::net::SocketAddr;
+
+use super::connection::Phase;
+use super::live::Origin;
+use super::pull::Stage;
+use super::{Level, LiveId, Relay};
+use crate::format::splice::{Splicer, Unlike};
+use crate::gate::SessionId;
+use crate::moment::Moment;
+use crate::stream::{End, Told};
+
+impl Relay {
+    /// What cuts and joins a new stream's sources, where streams are held at all.
+    pub(super) fn new_splicer(&self) -> Option<Box<Splicer>> {
+        let limits = &self.settings.limits;
+        // As much as is read at once: what goes out in one go then drives no viewer out of the buffer.
+        let unit_bytes_max = limits.stream.buffer_bytes / 2;
+        (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
+    }
+
+    /// Whether the session has a source, and not only viewers who wait for one.
+    pub(super) fn has_source(&self, session: &SessionId) -> bool {
+        self.running.contains_key(session) && self.held(session).is_none()
+    }
+
+    /// The session's stream, if that waits for a source.
+    pub(super) fn held(&self, session: &SessionId) -> Option<LiveId> {
+        let id = *self.running.get(session)?;
+        let live = self.lives.get(id)?;
+        live.is_held().then_some(id)
+    }
+
+    /// Lets a stream that has lost its source wait for another. Says whether it does.
+    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str, now: Moment) -> bool {
+        let until = now + self.settings.limits.hold_time;
+        let Some(live) = self.lives.get_mut(id) else {
+            return false;
+        };
+        let Told::Known(format) = live.stream.told() else {
+            return false;
+        };
+        let Some(splicer) = &mut live.splicer else {
+            return false;
+        };
+        let is_watched = live.stream.viewer_count() > 0;
+        if !is_watched || self.is_closing || !splicer.break_off(format, live.stream.header()) {
+            return false;
+        }
+        let source = std::mem::replace(&mut live.source, Origin::Awaited { until });
+        let pull = live.pull.take();
+        let digest = live.session.digest();
+        let viewers = live.stream.viewer_count();
+        self.log(
+            Level::Info,
+            now,
+            format_args!(
+                "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
+            ),
+        );
+        if let Origin::Rtp(address) = source {
+            self.forget_rtp_source(address, id);
+        }
+        if let Some(pull) = pull {
+            self.pulled_stream_ended(pull, End::Lost, now);
+        }
+        self.rearm_live(id, now);
+        true
+    }
+
+    /// Another source has come for a stream that waits for one.
+    pub(super) fn go_on(
+        &mut self,
+        id: LiveId,
+        content_type: Option<String>,
+        source: Origin,
+        source_address: SocketAddr,
+        now: Moment,
+    ) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.source = source;
+        live.source_address = source_address;
+        live.source_type = content_type;
+        live.is_paused = false;
+        (live.input, live.via) = (None, None);
+        let digest = live.session.digest();
+        self.log(
+            Level::Info,
+            now,
+            format_args!("event=stream-goes-on session={digest} source={source_address}"),
+        );
+        self.refresh_clients(id, now);
+    }
+
+    /// The source that came for a stream is not like the one before: its viewers are let go, and the source's stream begins anew.
+    pub(super) fn begin_anew(&mut self, old: LiveId, Unlike(bytes): Unlike, now: Moment) {
+        let Some(live) = self.lives.get_mut(old) else {
+            return;
+        };
+        let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
+        let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
+        let (session, address) = (live.session.clone(), live.source_address);
+        let content_type = live.source_type.take();
+        self.end_live(old, End::Lost, "its next source has other tracks", now);
+        let id = self.begin_live(session, content_type, source, address, now);
+        if let Some(live) = self.lives.get_mut(id) {
+            (live.pull, live.input, live.via) = (pull, input, via);
+        }
+        match source {
+            Origin::Http(connection) => {
+                if let Some(connection) = self.connections.get_mut(connection)
+                    && let Phase::Source(source) = &mut connection.phase
+                {
+                    source.live = id;
+                }
+            }
+            Origin::Rtp(address) => self.begin_input(id, address, now),
+            Origin::Awaited { .. } | Origin::Gone => {}
+        }
+        if let Some(pull) = pull {
+            self.pulls.enter(
+                pull,
+                Stage::Running {
+                    live: id,
+                    since: now,
+                },
+            );
+        }
+        self.append(id, &bytes, now);
+    }
+
+    /// A stream's time to wait is over.
+    pub(super) fn hold_due(&mut self, id: LiveId, now: Moment) {
+        let is_over =
+            |live: &super::Live| matches!(live.source, Origin::Awaited { until } if until <= now);
+        if self.lives.get(id).is_some_and(is_over) {
+            self.end_live(id, End::Lost, "its source did not come back", now);
+        }
+    }
+
+    /// Somebody has left a stream: nobody may be left for whom it waits.
+    pub(super) fn tend_held(&mut self, id: LiveId, now: Moment) {
+        let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;
+        if self.lives.get(id).is_some_and(is_over) {
+            self.end_live(id, End::Lost, "nobody waits for its source", now);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! `--hold`: viewers that outlive their source, through the real binary.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::Path;
+
+use support::response::End;
+use support::server::Server;
+use support::streaming::{Source, Viewer};
+use support::until;
+use tollgate::format::{Finding, Scanner};
+use tollgate::rtp::Packet;
+
+/// The real files, and whether a later source's header is left out.
+const MEDIA: [(&str, bool); 9] = [
+    ("vp8.webm", true),
+    ("vp9.webm", true),
+    ("h264.mkv", true),
+    ("h264.mp4", true),
+    ("h264.flv", true),
+    ("h264.ts", false),
+    ("theora.ogg", false),
+    ("sound.mp3", false),
+    ("sound.aac", false),
+];
+
+fn media(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/media")
+        .join(name);
+    std::fs::read(path).expect("a file of the corpus")
+}
+
+fn findings(bytes: &[u8]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    Scanner::new().feed(bytes, &mut findings);
+    findings
+}
+
+fn headers(bytes: &[u8]) -> usize {
+    let findings = findings(bytes).into_iter();
+    findings
+        .filter(|finding| matches!(finding, Finding::Header(_)))
+        .count()
+}
+
+fn await_held(server: &Server, session: &str) {
+    until("the stream is held", || {
+        server.stream(session)?["held"].as_bool()?.then_some(())
+    });
+}
+
+/// A source that sends a part of a file to a viewer, and breaks off.
+fn broken(server: &Server, session: &str, part: &[u8]) -> Viewer {
+    let target = format!("/stream/{session}");
+    let mut source = Source::open(server.address(), &target);
+    let viewer = Viewer::ask(server.address(), &target);
+    server.await_viewers(session, 1);
+    source.send(part);
+    drop(source);
+    await_held(server, session);
+    viewer
+}
+
+#[test]
+fn a_source_that_comes_back_goes_on_for_its_viewers() {
+    let server = Server::gated(&["--hold=60"]);
+    for (name, leaves_header_out) in MEDIA {
+        server.admit(name);
+        let file = media(name);
+        let target = format!("/stream/{name}");
+        let mut viewer = broken(&server, name, &file[..file.len() * 3 / 5]);
+        // Who comes meanwhile waits with the others, for the same.
+        let mut late = Viewer::ask(server.address(), &target);
+        server.await_viewers(name, 2);
+        let mut source = Source::open(server.address(), &target);
+        let stream = server.stream(name).expect("it runs");
+        assert_eq!(stream["held"], false, "{name}");
+        source.send(&file);
+        let answer = source.finish();
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.json()["bytes_received"], file.len(), "{name}");
+        for viewer in [&mut viewer, &mut late] {
+            let (got, end) = viewer.read_to_end();
+            assert_eq!(end, End::Complete, "{name}");
+            assert!(!findings(&got).contains(&Finding::Unknown), "{name}");
+            if leaves_header_out {
+                assert_eq!(headers(&got), 1, "{name}");
+            }
+            // An index at the end of a file speaks of that file's bytes, and is left out.
+            let index = file.windows(4).position(|bytes| bytes == b"mfra");
+            let media_end = index.map_or(file.len(), |at| at - 4);
+            // Of the last unit all but its time.
+            assert!(
+                got.ends_with(&file[media_end - 9..media_end]) && got.len() > file.len() * 9 / 10,
+                "{name}: much of the second source is missing"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_source_with_other_tracks_begins_anew() {
+    let server = Server::gated(&["--hold=60"]);
+    server.admit("demo");
+    let (first, second) = (media("vp8.webm"), media("vp9.webm"));
+    let mut viewer = broken(&server, "demo", &first[..first.len() / 2]);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&second);
+    server.await_line(&["event=stream-ends", "its next source has other tracks"]);
+    assert_eq!(viewer.read_to_end().1, End::CutShort);
+    let mut next = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    assert_eq!(source.finish().json()["bytes_received"], second.len());
+    let (got, end) = next.read_to_end();
+    assert_eq!(end, End::Complete);
+    assert!(got.starts_with(&second[..40]) && headers(&got) == 1);
+}
+
+#[test]
+fn viewers_are_let_go_when_nobody_comes_back() {
+    let server = Server::gated(&["--hold=0.3"]);
+    server.admit("demo");
+    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    assert_eq!(viewer.read_to_end().1, End::CutShort);
+    server.await_line(&["event=stream-ends", "its source did not come back"]);
+    assert_eq!(server.request("GET", "/stream/demo").status(), 404);
+}
+
+#[test]
+fn nothing_is_held_for_nobody() {
+    let server = Server::gated(&["--hold=60"]);
+    server.admit("demo");
+    let viewer = broken(&server, "demo", &media("h264.ts"));
+    drop(viewer);
+    server.await_end_of_stream("demo");
+    server.await_line(&["event=stream-ends", "nobody waits for its source"]);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&media("h264.ts"));
+    drop(source);
+    server.await_end_of_stream("demo");
+    server.await_line(&["event=stream-ends", "the connection broke"]);
+}
+
+#[test]
+fn what_is_not_known_is_not_held() {
+    let server = Server::gated(&["--hold=60"]);
+    server.admit("demo");
+    let text = b"Just some text, which is no container at all. ".repeat(50);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    source.send(&text);
+    assert!(viewer.read(text.len()) == text);
+    drop(source);
+    viewer.assert_lost(b"");
+}
+
+#[test]
+fn the_token_server_ends_a_held_stream() {
+    let server = Server::gated(&["--hold=60"]);
+    server.admit("demo");
+    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    let aborted = server.request("DELETE", "/api/abort-stream?sessionid=demo");
+    assert_eq!(aborted.json()["viewers"], 1);
+    assert_eq!(viewer.read_to_end().1, End::CutShort);
+    assert!(server.streams().is_empty());
+}
+
+#[test]
+fn a_second_source_takes_over_without_a_viewer_noticing() {
+    let server = Server::gated(&["--hold=60", "--takeover"]);
+    server.admit("demo");
+    let file = media("h264.mp4");
+    let mut first = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    first.send(&file);
+    let mut second = Source::open(server.address(), "/stream/demo");
+    second.send(&file);
+    assert_eq!(second.finish().status(), 200);
+    let (got, end) = viewer.read_to_end();
+    assert_eq!(end, End::Complete);
+    assert!(got.len() > file.len() * 3 / 2 && headers(&got) == 1);
+}
+
+#[test]
+fn a_second_source_gets_409_until_the_first_is_gone() {
+    let server = Server::gated(&["--hold=60", "--streams=1"]);
+    server.admit("demo");
+    let file = media("h264.ts");
+    let mut first = Source::open(server.address(), "/stream/demo");
+    let _viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    first.send(&file);
+    let (_, head) = Source::ask(server.address(), "PUT", "/stream/demo", &[]);
+    assert_eq!(head.status, 409);
+    drop(first);
+    await_held(&server, "demo");
+    // Its place among the streams is kept.
+    let mut second = Source::open(server.address(), "/stream/demo");
+    second.send(&file);
+    assert_eq!(second.finish().status(), 200);
+}
+
+#[test]
+fn a_stream_is_held_for_rtp_and_over_to_http() {
+    let server = Server::gated(&["--hold=60", "--source-idle-time=1", "--rtp=127.0.0.1:0"]);
+    let rtp = server.rtp.expect("it says where RTP is");
+    let encoder = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let target = format!(
+        "/api/add-token?type=http,rtp-udp&sessionid=demo&udp-clients={}",
+        encoder.local_addr().expect("its address")
+    );
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let file = media("h264.ts");
+    let send = |ssrc: u32| {
+        for (number, payload) in file.chunks(7 * 188).enumerate() {
+            let header = Packet::header(33, number as u16, 9, ssrc);
+            let datagram = [&header[..], payload].concat();
+            encoder.send_to(&datagram, rtp).expect("sent");
+        }
+    };
+    send(1);
+    until("it runs", || server.stream("demo"));
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    // It starts anew: another synchronisation source from the same address.
+    send(2);
+    server.await_line(&["event=stream-goes-on"]);
+    await_held(&server, "demo");
+    let stream = server.stream("demo").expect("it is held");
+    assert_eq!(stream["source"]["protocol"], "rtp-udp");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&file);
+    assert_eq!(source.finish().status(), 200);
+    let (got, end) = viewer.read_to_end();
+    assert_eq!(end, End::Complete);
+    assert!(got.len() > 2 * file.len() && got.len().is_multiple_of(188));
+    assert!(got.ends_with(&file[file.len() - 188..]));
+    assert!(!findings(&got).contains(&Finding::Unknown));
+}
+
+#[test]
+fn a_server_that_shuts_down_ends_held_streams_cleanly() {
+    let mut server = Server::gated(&["--hold=60"]);
+    server.admit("demo");
+    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    server.signal("TERM");
+    assert_eq!(viewer.read_to_end().1, End::Complete);
+    assert!(server.exit_status().success());
+}
