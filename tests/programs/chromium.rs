@@ -2,6 +2,7 @@
 
 use super::devtools::Browser;
 use super::support::server::Server;
+use super::support::until;
 use super::tools::*;
 
 const VP8: &[&str] = &[
@@ -40,6 +41,38 @@ fn a_video_joins_late_and_plays_on() {
         )),
         true
     );
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_video_plays_through_when_its_source_is_killed_and_comes_back() {
+    let server = Server::gated(&["--hold=60"]);
+    let fragments = &[H264, &["-c:a", "aac"]].concat();
+    let pieces = ["-movflags", "frag_keyframe+empty_moov+default_base_moof"];
+    let ways: [(&str, &[&str], &[&str]); 2] = [
+        ("webm", VP8, &["-f", "webm"]),
+        ("mp4", fragments, &[&["-f", "mp4"], &pieces[..]].concat()),
+    ];
+    for (session, codecs, output) in ways {
+        server.admit(session);
+        let url = format!("http://{}/stream/{session}", server.address());
+        let encoder = publish(&url, codecs, output);
+        await_media(&server, session, 30_000);
+        let mut browser = Browser::open(&format!("hold-{session}"), &url);
+        browser.await_true(&format!("({VIDEO}?.currentTime ?? 0) > 2"));
+        drop(encoder);
+        until("the stream is held", || {
+            server.stream(session)?["held"].as_bool()?.then_some(())
+        });
+        browser.evaluate(&format!("window.held = {VIDEO}.currentTime; true"));
+        let _encoder = publish(&url, codecs, output);
+        // Far more than the browser had kept of the first.
+        browser.await_true(&format!("{VIDEO}.currentTime >= window.held + 10"));
+        let plays = format!("{VIDEO}.error === null && !{VIDEO}.paused && !{VIDEO}.ended");
+        assert_eq!(browser.evaluate(&plays), true, "{session}");
+        let stream = server.stream(session).expect("it runs");
+        assert_eq!(stream["viewers"], 1, "{session}: it is the same viewer");
+    }
 }
 
 #[test]
