@@ -177,19 +177,13 @@ impl Splicer {
         let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
             return Ok(());
         };
-        let out_before = out.len();
         let header = joining.running.cutter.needs_header();
         let header: &[u8] = if header { &joining.shown_header } else { &[] };
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let media = joining.bytes.get(from..).unwrap_or_default();
         let bytes = [header, join.prelude.as_slice(), media].concat();
-        let joining = *joining;
         self.stage = Stage::Running(joining.running);
-        let cut = self.cut(&bytes, out);
-        cut.map_err(|_| {
-            out.truncate(out_before);
-            Unlike(joining.bytes)
-        })
+        self.cut(&bytes, out)
     }
 
     fn begin_anew(&mut self) -> Unlike {
