@@ -1,16 +1,19 @@
-//! Four processes behind HAProxy, as in `examples/haproxy.cfg`.
+//! Relays behind HAProxy: four processes, as in `examples/haproxy.cfg`; an origin and its edges, as in `examples/edges.cfg`.
 
 mod support;
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::client::Client;
-use support::response::Response;
+use support::crowd::Crowd;
+use support::response::{End, Response};
 use support::server::{LOOPBACK, Server};
 use support::streaming::{Source, Viewer};
-use support::until;
+use support::{process, until};
+use tollgate::format::{Finding, Scanner};
 
 const PROCESSES: usize = 4;
 const SESSIONS: usize = 200;
@@ -42,19 +45,24 @@ fn relays() -> Vec<Server> {
 }
 
 fn front(relays: &[Server]) -> Proxy {
+    let names = ["RELAY_1", "RELAY_2", "RELAY_3", "RELAY_4"];
+    let relays = names.iter().zip(relays);
+    start_proxy(
+        "haproxy.cfg",
+        relays.map(|(name, relay)| (*name, relay.address())),
+    )
+}
+
+/// HAProxy with one of the examples, and where its relays are.
+fn start_proxy(example: &str, relays: impl Iterator<Item = (&'static str, SocketAddr)>) -> Proxy {
     let address = support::free_address();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut command = Command::new("haproxy");
     command
-        .args([
-            "-db",
-            "-f",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/examples/haproxy.cfg"),
-        ])
+        .args(["-db", "-f", &format!("{folder}/{example}")])
         .env("FRONT", address.to_string())
+        .envs(relays.map(|(name, relay)| (name, relay.to_string())))
         .stdout(Stdio::null());
-    for (index, relay) in relays.iter().enumerate() {
-        command.env(format!("RELAY_{}", index + 1), relay.address().to_string());
-    }
     let child = command.spawn().expect("haproxy is installed");
     let proxy = Proxy { child, address };
     until("the proxy answers", || {
@@ -243,4 +251,156 @@ fn a_process_that_stops_takes_its_own_sessions_only() {
         });
         (added.status() < 300 && again.into_iter().all(|status| status < 300)).then_some(())
     });
+}
+
+const VIEWERS: usize = 1_000;
+
+fn figure(server: &Server, name: &str) -> usize {
+    let metrics = server.request("GET", "/metrics").text();
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.expect(name).parse().expect("a number")
+}
+
+/// Admits the session at an origin that may just have started, and streams to it, all through the front.
+fn publish(front: &Proxy) -> Source {
+    until("the origin takes a token", || {
+        let added = front.request("POST", "/api/add-token?type=http&sessionid=tv");
+        (added.status() < 300).then_some(())
+    });
+    Source::open(front.address, "/stream/tv")
+}
+
+/// What a late viewer gets of a transport stream first, and from where on it gets the stream's bytes.
+fn header_and_join(file: &[u8]) -> (Vec<u8>, usize) {
+    let (mut findings, mut header) = (Vec::new(), Vec::new());
+    Scanner::new().feed(file, &mut findings);
+    for finding in findings {
+        match finding {
+            Finding::Header(told) => header = told,
+            Finding::Join(start) => return (header, start.offset as usize),
+            _ => {}
+        }
+    }
+    panic!("no join point");
+}
+
+fn assert_decodes(recording: &[u8]) {
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/late.ts");
+    std::fs::write(path, recording).expect("written");
+    let decode = ["-v", "error", "-xerror", "-i", path, "-f", "null", "-"];
+    let decoded = Command::new("ffmpeg").args(decode).output();
+    let decoded = decoded.expect("ffmpeg is installed");
+    let complaints = String::from_utf8_lossy(&decoded.stderr).into_owned();
+    assert!(
+        decoded.status.success() && complaints.is_empty(),
+        "{complaints}"
+    );
+}
+
+#[test]
+#[ignore = "needs haproxy and ffmpeg"]
+fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() {
+    let gate = [LOOPBACK, "--proxy-protocol=127.0.0.2"];
+    let origin = Server::start(&gate);
+    let place = origin.address();
+    let fetch = format!("--origin=http://{place}");
+    let edges: Vec<Server> = (0..2)
+        .map(|_| Server::start(&[&gate[..], &[&fetch, "--origin-tokens", "--hold=60"]].concat()))
+        .collect();
+    let before: Vec<_> = edges
+        .iter()
+        .map(|edge| process::descriptors(edge.pid()))
+        .collect();
+    let names = ["ORIGIN", "EDGE_1", "EDGE_2"];
+    let relays = [place, edges[0].address(), edges[1].address()];
+    let front = start_proxy("edges.cfg", names.into_iter().zip(relays));
+    until("the proxy finds the edges well", || {
+        (front.request("GET", "/stream/nobody").status() == 403).then_some(())
+    });
+
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.ts"));
+    let file = file.expect("a file of the corpus");
+    let half = &file[..file.len() / 188 / 4 * 3 * 188];
+    let (header, join) = header_and_join(&file);
+    // What comes of the second source goes on at its first join point, with its tables first.
+    let whole = Arc::new([half, &header, &file[join..]].concat());
+    let mut source = publish(&front);
+    let mut crowd = Crowd::default();
+    for _ in 0..VIEWERS {
+        crowd.join(front.address, "/stream/tv", &whole);
+    }
+    until("all wait", || {
+        let waiting = edges
+            .iter()
+            .map(|edge| figure(edge, "tollgate_waiting_viewers"));
+        (waiting.sum::<usize>() == VIEWERS).then_some(())
+    });
+    origin.await_viewers("tv", edges.len());
+    source.send(half);
+    let watched = || -> Vec<usize> {
+        let viewers = edges.iter().map(|edge| figure(edge, "tollgate_viewers"));
+        viewers.collect()
+    };
+    until("all watch", || {
+        let viewers = watched();
+        (viewers.iter().sum::<usize>() == VIEWERS).then_some(())
+    });
+    assert!(watched().iter().all(|&viewers| viewers == VIEWERS / 2));
+    // However many watch, the origin has a viewer for each edge.
+    assert_eq!(
+        origin.stream("tv").expect("it runs")["viewers"],
+        edges.len()
+    );
+    origin.signal("KILL");
+    origin.forget();
+    drop(source);
+    for edge in &edges {
+        until("the edge holds the stream", || {
+            edge.stream("tv")?["held"].as_bool()?.then_some(())
+        });
+    }
+    let listen = format!("--listen={place}");
+    let origin = Server::start(&[&gate[..], &[&listen]].concat());
+    let mut source = publish(&front);
+    // The edges come back by themselves, and nobody else has to.
+    origin.await_viewers("tv", edges.len());
+    source.send(&file);
+    for edge in &edges {
+        until("the edge has all of it", || {
+            (edge.stream("tv")?["bytes_received"] == whole.len()).then_some(())
+        });
+    }
+    let late = [(); 4].map(|()| Viewer::ask(front.address, "/stream/tv"));
+    until("the late ones watch", || {
+        (watched().iter().sum::<usize>() == VIEWERS + late.len()).then_some(())
+    });
+    assert_eq!(source.finish().status(), 200);
+    crowd.assert_exact();
+    for mut viewer in late {
+        let (got, end) = viewer.read_to_end();
+        assert_eq!(end, End::Complete);
+        assert!(got.len() < file.len() && got.starts_with(&header));
+        assert_decodes(&got);
+    }
+
+    // Nothing is left of it.
+    drop(crowd);
+    drop(front);
+    for (edge, before) in edges.iter().zip(before) {
+        edge.await_end_of_stream("tv");
+        until("the edge has let everything go", || {
+            let pulls = figure(edge, "tollgate_pulls");
+            let is_clean = pulls == 0 && process::descriptors(edge.pid()) <= before;
+            is_clean.then_some(())
+        });
+    }
+    // An edge of an edge of itself is refused.
+    let back = format!("--origin=http://{}", edges[0].address());
+    drop(origin);
+    let ring = Server::start(&[&gate[..], &[&listen, &back, "--origin-tokens"]].concat());
+    for relay in [&ring, &edges[0]] {
+        let refused = relay.request("GET", "/stream/tv");
+        refused.assert_problem(508, &["loop"]);
+    }
 }
