@@ -37,11 +37,19 @@ pub enum Role {
     Viewer,
     Caller,
     Other,
+    /// Another relay, which the server calls.
+    Relay,
 }
 
 pub struct Client {
     pub role: Role,
     pub peer: SocketAddr,
+    /// Through whom it comes, if it does not come itself.
+    pub proxy: Option<SocketAddr>,
+    /// What a relay has been asked, so far.
+    pub heard: Vec<u8>,
+    /// The stream that a relay brings.
+    brings: Option<StreamNumber>,
     pub connects_at: usize,
     pub wire: Wire,
     pub socket: Option<Socket>,
@@ -100,6 +108,9 @@ impl Client {
         Client {
             role,
             peer,
+            proxy: None,
+            heard: Vec::new(),
+            brings: None,
             connects_at,
             wire: Wire::new(64 * 1024, manner.down_capacity),
             socket: None,
@@ -150,6 +161,22 @@ impl Client {
             self.wire.unread(),
             self.requests.front().map(|asking| &asking.request)
         )
+    }
+
+    /// It comes through a proxy, which says so first.
+    pub fn come_through(&mut self, proxy: SocketAddr, introduction: &[u8]) {
+        self.proxy = Some(proxy);
+        self.script.extend_from_slice(introduction);
+    }
+
+    /// A relay is about to say this.
+    pub fn say(&mut self, bytes: &[u8], brings: Option<StreamNumber>, ends: bool) {
+        self.heard.clear();
+        self.script.extend_from_slice(bytes);
+        self.brings = brings;
+        if ends {
+            self.finale = Finale::Shut;
+        }
     }
 
     /// Where what it is about to send begins, for those who say where in it something lies.
@@ -272,12 +299,19 @@ impl Client {
             }
         };
         let bytes = self.wire.receive(bytes_max);
-        self.understand(&bytes, knowledge);
+        if self.role == Role::Relay {
+            self.heard.extend_from_slice(&bytes);
+        } else {
+            self.understand(&bytes, knowledge);
+        }
     }
 
     /// So many more of its bytes have been handed to the server.
     pub fn handed(&mut self, bytes: usize, knowledge: &mut Knowledge) {
         self.handed += bytes;
+        if let Some(stream) = self.brings {
+            knowledge.handed(stream, self.handed);
+        }
         for (index, asking) in self.requests.iter_mut().enumerate() {
             match asking.request.asked {
                 Asked::Publish { stream, .. } => knowledge.handed(stream, self.handed),
@@ -347,7 +381,7 @@ impl Client {
             "{} to a request that has not been made yet: {request:?}",
             head.status
         );
-        self.check_status(request, head.status);
+        self.check_status(request, head.status, knowledge);
         let body = Body::new(request.method, &head);
         self.reading = Reading::Body {
             head,
@@ -357,12 +391,15 @@ impl Client {
         self.content(knowledge);
     }
 
-    fn check_status(&self, request: &Request, status: u16) {
+    fn check_status(&self, request: &Request, status: u16, knowledge: &Knowledge) {
         // A limit, a time-out or the end of the server may refuse anything.
         let always = [408, 429, 503];
         let is_fine = match &request.asked {
             Asked::Publish { .. } => [200, 400, 403, 409, 411].contains(&status),
-            Asked::Watch { .. } => [200, 403, 404, 406].contains(&status),
+            Asked::Watch { .. } => {
+                let of_origins = knowledge.has_origins && [502, 504, 508].contains(&status);
+                of_origins || [200, 403, 404, 406].contains(&status)
+            }
             Asked::Call(statuses) => statuses.contains(&status) || [413, 431].contains(&status),
             Asked::Wrong => (400..600).contains(&status),
             Asked::Garbage => (200..600).contains(&status),
@@ -515,8 +552,10 @@ impl Client {
             && asking.request.end <= self.handed
         {
             // A change may wait for the disk still when the server goes.
+            // Where there is no place for it, one that comes through a proxy is turned away when it has said who it is.
             let is_owed = matches!(asking.request.asked, Asked::Call(_) | Asked::Wrong)
-                && !knowledge.is_closing;
+                && !knowledge.is_closing
+                && self.proxy.is_none();
             assert!(
                 !is_owed,
                 "{:?}: no answer to {:?}",

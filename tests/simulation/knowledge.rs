@@ -16,6 +16,8 @@ pub struct Knowledge {
     pub streams_max: usize,
     /// The clock jumps.
     pub has_jumps: bool,
+    /// Streams are fetched.
+    pub has_origins: bool,
     /// The server has been told to end.
     pub is_closing: bool,
     /// What has happened how often, so that it can be seen that a run is worth something.
@@ -83,6 +85,7 @@ impl Knowledge {
             running: BTreeMap::new(),
             streams_max,
             has_jumps: false,
+            has_origins: false,
             is_closing: false,
             tally: Tally::new(),
         }
@@ -223,7 +226,7 @@ impl Knowledge {
                 let ended = Ended {
                     is_clean: matches!(
                         reason.as_str(),
-                        "its source is complete" | "the server shuts down"
+                        "its source is complete" | "the server shuts down" | "nobody watches it"
                     ),
                     bytes: number("bytes_received"),
                     skips: number("skips"),
@@ -244,7 +247,8 @@ impl Knowledge {
     }
 
     fn begins(&mut self, session: usize, source: SocketAddr) {
-        let begun = self.streams.iter().position(|known| {
+        // The newest: an origin may have announced one before that did not come to begin.
+        let begun = self.streams.iter().rposition(|known| {
             known.source == source && known.session == session && known.state == State::Announced
         });
         let begun = begun.unwrap_or_else(|| panic!("a stream of nobody begins: {source}"));

@@ -81,9 +81,28 @@ impl Track {
         self.place
     }
 
-    /// Whether every byte has been understood.
-    pub fn is_settled(&self) -> bool {
-        self.pending.is_empty()
+    /// For who looks into a failure.
+    pub fn state(&self, knowledge: &Knowledge) -> String {
+        let arrived = self.place.map(|place| knowledge.newest(place.stream));
+        format!(
+            "{} bytes behind {:?} of {arrived:?}, {}",
+            self.pending.len(),
+            self.place,
+            self.whereabouts(knowledge)
+        )
+    }
+
+    /// Whether every byte has been understood, but for so few behind a gap that only more would show where they are from.
+    pub fn is_settled(&self, knowledge: &Knowledge) -> bool {
+        let is_tail = |place: Place| knowledge.arrived(place.stream).ends_with(&self.pending);
+        self.pending.len() < WINDOW && self.place.is_none_or(is_tail)
+    }
+
+    /// Whether all that has come has been given to it.
+    pub fn is_at_end(&self, knowledge: &Knowledge) -> bool {
+        self.place.is_none_or(|place| {
+            !self.pending.is_empty() || place.at == knowledge.newest(place.stream)
+        })
     }
 
     /// What streams it may be that a viewer without a byte is waiting for: none has sent anything since it asked.

@@ -134,15 +134,7 @@ impl Script {
         let (stretches, is_whole) = if is_chunked {
             self.chunks(&content, chance)
         } else {
-            let stretch = (self.bytes.len(), 0, content.len());
-            let is_whole = !chance.percent(25);
-            let sent = if is_whole {
-                content.len()
-            } else {
-                chance.within(0..=content.len().saturating_sub(1))
-            };
-            self.bytes.extend_from_slice(&content[..sent]);
-            (vec![stretch], is_whole || sent == content.len())
+            self.plainly(&content, chance)
         };
         let stretches = stretches
             .into_iter()
@@ -158,6 +150,55 @@ impl Script {
                 expects_continue,
             },
         });
+    }
+
+    /// An origin's answer with a stream, behind what its head begins with: in chunks or with its length, or up to the connection's end.
+    pub fn origin_stream(
+        &mut self,
+        head: &str,
+        (session, from): (usize, SocketAddr),
+        is_chunked: Option<bool>,
+        knowledge: &mut Knowledge,
+        chance: &mut Chance,
+    ) -> StreamNumber {
+        let kind = *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]);
+        let content_bytes = chance.magnitude(0..=400_000);
+        let content = media::content(kind, content_bytes, chance);
+        let framing = match is_chunked {
+            Some(true) => "Transfer-Encoding: chunked\r\n".to_owned(),
+            Some(false) => format!("Content-Length: {content_bytes}\r\n"),
+            None => String::new(),
+        };
+        self.bytes
+            .extend_from_slice(format!("{head}{framing}\r\n").as_bytes());
+        let (stretches, _) = match is_chunked {
+            Some(true) => self.chunks(&content, chance),
+            Some(false) => self.plainly(&content, chance),
+            // Where the end of the connection is the content's, all of it comes.
+            None => {
+                let stretch = (self.bytes.len(), 0, content.len());
+                self.bytes.extend_from_slice(&content);
+                (vec![stretch], true)
+            }
+        };
+        knowledge.announce(session, kind, content, stretches, from)
+    }
+
+    /// The content as it is, perhaps not to the end.
+    fn plainly(
+        &mut self,
+        content: &[u8],
+        chance: &mut Chance,
+    ) -> (Vec<(usize, usize, usize)>, bool) {
+        let stretch = (self.bytes.len(), 0, content.len());
+        let is_whole = !chance.percent(25);
+        let sent = if is_whole {
+            content.len()
+        } else {
+            chance.within(0..=content.len().saturating_sub(1))
+        };
+        self.bytes.extend_from_slice(&content[..sent]);
+        (vec![stretch], is_whole || sent == content.len())
     }
 
     /// The content in chunks of any size, perhaps not to the end, perhaps with a fault. Says where its stretches lie.

@@ -70,6 +70,14 @@ impl Wire {
         }
     }
 
+    /// One that the server makes: nothing has come over it.
+    pub fn outgoing(up_capacity: usize, down_capacity: usize) -> Wire {
+        Wire {
+            readable_edge: false,
+            ..Wire::new(up_capacity, down_capacity)
+        }
+    }
+
     // ---- The client's end -----------------------------------------------------------------------------------------------
 
     /// The client writes: says how much of it was taken.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate::config::{AccessLog, Config};
+use tollgate::config::{AccessLog, Config, OriginUrl};
 use tollgate::gate::Tokens;
+use tollgate::gate::host::host_and_port;
 use tollgate::moment::Moment;
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, Relay, Settings, Ticket,
@@ -15,8 +16,9 @@ use tollgate::stream::Outcome;
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};
 use super::knowledge::{Knowledge, Session, State, Tally};
+use super::relays::{self, Question};
 use super::script::{Asked, Script};
-use super::wire::{Edge, Incoming, Outgoing, Socket};
+use super::wire::{Edge, Incoming, Outgoing, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -35,6 +37,8 @@ pub struct World {
     to_read: VecDeque<ConnectionId>,
     knowledge: Knowledge,
     errands: Vec<(usize, Ticket, Done)>,
+    /// Calls that the server makes, when they come to something, and whether somebody is there.
+    calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
     jumps_percent: usize,
     is_calm: bool,
@@ -47,6 +51,9 @@ fn config(chance: &mut Chance) -> Config {
     let subnet = |text: &str| text.parse().expect("a subnet");
     if chance.percent(70) {
         config.gate.token_servers = vec![subnet("10.9.0.0/16")];
+    }
+    if chance.percent(25) {
+        config.gate.proxies = vec![subnet("10.6.0.0/16")];
     }
     if chance.percent(10) {
         config.gate.publish_from = vec![subnet("10.0.0.0/9")];
@@ -68,14 +75,42 @@ fn config(chance: &mut Chance) -> Config {
     if chance.percent(30) {
         times.wait_time = chance.millis(1..=3_000);
     }
+    times.origin_time_max = chance.millis(50..=1_000);
+    times.origin_idle_time = chance.millis(1..=5_000);
+    if chance.percent(20) {
+        times.hold_time = chance.millis(1..=10_000);
+    }
     let buffers = &mut config.buffers;
     buffers.stream_bytes_max = *chance.pick(&[64 * 1024, 64 * 1024, 100_000, 256 * 1024]);
     buffers.total_bytes_max = buffers.stream_bytes_max * chance.within(1..=6);
     buffers.join_back_bytes = *chance.pick(&[0, 0, 20_000]);
+    if chance.percent(40) {
+        config.operation.origins = match chance.within(0..=3) {
+            0 => vec![relay_at(relays::ORIGIN_NAME)],
+            1 => vec![
+                relay_at(relays::ORIGIN_NAME),
+                relay_at(&relays::ORIGIN.to_string()),
+            ],
+            _ => vec![relay_at(&relays::ORIGIN.to_string())],
+        };
+        config.operation.origin_tokens = chance.percent(30);
+    }
+    if chance.percent(20) {
+        config.operation.peers = vec![relay_at(&relays::PEER.to_string())];
+    }
     config.operation.close_delimited = chance.percent(8);
     config.operation.takeover = chance.percent(30);
     config.operation.access_log = chance.percent(20).then_some(AccessLog::Stdout);
     config
+}
+
+fn relay_at(place: &str) -> OriginUrl {
+    let (host, port) = host_and_port(place).expect("a place");
+    OriginUrl {
+        host,
+        port,
+        path: String::new(),
+    }
 }
 
 impl World {
@@ -105,6 +140,7 @@ impl World {
         let mut knowledge = Knowledge::new(sessions, config.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
         knowledge.has_jumps = jumps_percent > 0;
+        knowledge.has_origins = !config.operation.origins.is_empty();
         let mut world = World {
             chance,
             config,
@@ -116,6 +152,7 @@ impl World {
             to_read: VecDeque::new(),
             knowledge,
             errands: Vec::new(),
+            calls: Vec::new(),
             jumps_percent,
             is_calm: false,
             ends_at: None,
@@ -134,6 +171,7 @@ impl World {
             Role::Source => [10, *self.chance.pick(&[0, 0, 0, 200]), 1, host],
             Role::Viewer => [10, 0, 2, host],
             Role::Other => [10, 0, 3, host],
+            Role::Relay => unreachable!("it is called"),
         };
         SocketAddr::from((net, port))
     }
@@ -201,6 +239,10 @@ impl World {
         };
         let connects_at = self.turns + chance.magnitude(0..=20);
         let mut client = Client::new(role, peer, connects_at, manner);
+        if !self.config.gate.proxies.is_empty() && chance.percent(50) {
+            let proxy = SocketAddr::from(([10, 6, 0, 1], peer.port()));
+            client.come_through(proxy, &relays::introduction(peer, chance));
+        }
         client.rounds = chance.within(0..=4);
         self.request(&mut client);
         if self.chance.percent(15) {
@@ -249,6 +291,7 @@ impl World {
                     _ => script.wrong(&mut self.chance),
                 }
             }
+            Role::Relay => return,
         }
         client.add(script);
         if client.role == Role::Source {
@@ -264,7 +307,7 @@ impl World {
                 script.watch(session, &self.knowledge, &mut self.chance)
             }
             Role::Viewer | Role::Caller => script.call(&self.knowledge, &mut self.chance),
-            Role::Source | Role::Other => return,
+            Role::Source | Role::Other | Role::Relay => return,
         }
         client.add(script);
     }
@@ -316,6 +359,10 @@ impl World {
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
             client.act(&mut self.knowledge, &mut self.chance);
+            if client.role == Role::Relay {
+                self.answer_as_relay(index);
+                continue;
+            }
             if client.is_open() && client.is_at_rest() && client.rounds > 0 && !self.is_calm {
                 client.rounds -= 1;
                 let peer = client.peer;
@@ -347,6 +394,9 @@ impl World {
         for index in (first..self.clients.len()).chain(0..first) {
             let client = &mut self.clients[index];
             let is_spurious = !self.is_calm && self.chance.percent(1);
+            if client.connects_at > self.turns {
+                continue;
+            }
             let Some(socket) = &mut client.socket else {
                 continue;
             };
@@ -371,8 +421,17 @@ impl World {
                 self.relay.check();
             }
         }
-        let mut due = Vec::new();
         let turns = self.turns;
+        for (_, id, is_there) in self.calls.extract_if(.., |(turn, ..)| *turn <= turns) {
+            // Whoever has given up meanwhile has a stale id.
+            if is_there {
+                self.relay.unblocked(id);
+            } else {
+                self.relay.lost(id, self.now);
+            }
+            self.relay.check();
+        }
+        let mut due = Vec::new();
         self.errands.retain(|(turn, ticket, done)| {
             if *turn <= turns {
                 due.push((*ticket, done.clone()));
@@ -413,7 +472,10 @@ impl World {
                 continue;
             }
             client.has_come = true;
-            match self.relay.accepted(client.peer, self.now) {
+            match self
+                .relay
+                .accepted(client.proxy.unwrap_or(client.peer), self.now)
+            {
                 None => client.wire.close_by_server(&mut self.chance),
                 Some(id) => {
                     let before = self.by_id.insert(id, index);
@@ -531,7 +593,7 @@ impl World {
     fn act(&mut self) {
         while let Some(action) = self.relay.next_action() {
             match action {
-                Action::Connect(..) => unreachable!("it has no origin"),
+                Action::Connect(id, to) => self.connect(id, to),
                 Action::Close(id) => {
                     let chance = &mut self.chance;
                     let index = *self.by_id.get(&id).expect("closed is who is known");
@@ -557,6 +619,73 @@ impl World {
             }
         }
         self.relay.check();
+    }
+
+    /// The server calls another relay, which may be there or not, or never say.
+    fn connect(&mut self, id: ConnectionId, to: SocketAddr) {
+        let chance = &mut self.chance;
+        let (is_there, is_heard) = match chance.within(0..=9) {
+            _ if self.is_calm => (true, true),
+            0 => (false, true),
+            1 => (false, false),
+            _ => (true, true),
+        };
+        let turn = if is_heard {
+            self.turns + chance.magnitude(1..=10)
+        } else {
+            usize::MAX
+        };
+        let manner = Manner {
+            habit: Habit::Prompt,
+            finale: *chance.pick(&[
+                Finale::Stay,
+                Finale::Stay,
+                Finale::Stay,
+                Finale::Shut,
+                Finale::Reset,
+            ]),
+            pace: chance.magnitude(50..=50_000),
+            resets_percent: *chance.pick(&[0, 0, 0, 0, 1]),
+            down_capacity: chance.magnitude(20..=10_000),
+        };
+        let mut client = Client::new(Role::Relay, to, turn, manner);
+        client.wire = Wire::outgoing(64 * 1024, manner.down_capacity);
+        client.has_come = true;
+        client.id = Some(id);
+        client.socket = Some(Socket {
+            id,
+            is_readable: false,
+            is_ending: false,
+            is_broken: false,
+            is_read_queued: false,
+        });
+        if self.is_calm {
+            client.calm_down();
+        }
+        let before = self.by_id.insert(id, self.clients.len());
+        assert_eq!(before, None, "an id that has been given out before");
+        self.clients.push(client);
+        if is_heard {
+            self.calls.push((turn, id, is_there));
+        }
+    }
+
+    /// A relay that has been asked says something.
+    fn answer_as_relay(&mut self, index: usize) {
+        let client = &self.clients[index];
+        let Some(question) = Question::read(&client.heard, &self.knowledge) else {
+            return;
+        };
+        let (from, is_calm) = (client.peer, self.is_calm);
+        let is_it_who_is_asked = if question.session.is_some() {
+            from != relays::PEER
+        } else {
+            from == relays::PEER
+        };
+        assert!(is_it_who_is_asked, "{from} is asked for what it has not");
+        let answer = question.answer(from, is_calm, &mut self.knowledge, &mut self.chance);
+        self.knowledge.count(answer.name);
+        self.clients[index].say(&answer.bytes, answer.stream, answer.ends_with_connection);
     }
 
     fn help(&mut self, ticket: Ticket, job: &Job) {
@@ -647,16 +776,17 @@ impl World {
         for client in self.clients.iter().filter(|client| client.is_open()) {
             if let Some((session, track)) = client.watches() {
                 assert!(
-                    track.is_settled() || track.place().is_none(),
-                    "{:?}: bytes of nowhere",
-                    client.peer
+                    track.is_settled(&self.knowledge) || track.place().is_none(),
+                    "{:?}: bytes of nowhere: {}",
+                    client.peer,
+                    track.state(&self.knowledge)
                 );
                 if let Some(place) = track.place() {
-                    let newest = self.knowledge.newest(place.stream);
-                    assert_eq!(
-                        place.at, newest,
-                        "{:?} is left behind: {place:?}",
-                        client.peer
+                    assert!(
+                        track.is_at_end(&self.knowledge),
+                        "{:?} is left behind: {}",
+                        client.peer,
+                        track.state(&self.knowledge)
                     );
                     let is_running = self.knowledge.state(place.stream) == State::Running;
                     assert!(is_running, "{:?} is not told of the end", client.peer);
@@ -673,7 +803,10 @@ impl World {
                     Asked::Publish { is_whole, .. } => !is_whole,
                     // Its stream has not shown what it is, or a name is being looked up.
                     Asked::Watch { .. } => true,
-                    Asked::Call(_) => request.is_with_names(),
+                    // Or peers are being asked.
+                    Asked::Call(_) => {
+                        request.is_with_names() || !self.config.operation.peers.is_empty()
+                    }
                     Asked::Wrong => false,
                     Asked::Garbage => true,
                 };
