@@ -101,6 +101,70 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
 }
 
 #[test]
+fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
+    let origin = Server::gated(&[]);
+    let address = origin.address();
+    let fetch = format!("--origin=http://{address}");
+    let edge = Server::gated(&[&fetch, "--origin-tokens", "--hold=60"]);
+    origin.admit("demo");
+    let file = media("vp8.webm");
+    let mut source = Source::open(address, "/stream/demo");
+    let mut viewers = vec![Viewer::ask(edge.address(), "/stream/demo")];
+    origin.await_viewers("demo", 1);
+    source.send(&file[..file.len() * 3 / 5]);
+    edge.await_viewers("demo", 1);
+    origin.signal("KILL");
+    origin.forget();
+    await_held(&edge, "demo");
+    let metrics = edge.request("GET", "/metrics").text();
+    assert!(metrics.contains("\ntollgate_held_streams 1\n"));
+    viewers.push(Viewer::ask(edge.address(), "/stream/demo"));
+    edge.await_viewers("demo", 2);
+    let origin = Server::gated(&[&format!("--listen={address}")]);
+    origin.admit("demo");
+    let mut source = Source::open(address, "/stream/demo");
+    origin.await_viewers("demo", 1);
+    source.send(&file);
+    assert_eq!(source.finish().status(), 200);
+    for viewer in &mut viewers {
+        let (got, end) = viewer.read_to_end();
+        assert_eq!((end, headers(&got)), (End::Complete, 1));
+        assert!(got.ends_with(&file[file.len() - 9..]));
+    }
+}
+
+/// A UDP client gets both sources as one stream: sequence numbers go on, and nothing is left out.
+#[test]
+fn udp_clients_stay_too() {
+    let server = Server::gated(&["--hold=60", "--rtp=127.0.0.1:0"]);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let patience = Some(std::time::Duration::from_secs(10));
+    client.set_read_timeout(patience).expect("an option");
+    let target = format!(
+        "/api/add-token?type=http,rtp-udp&sessionid=demo&udp-clients={}",
+        client.local_addr().expect("its address")
+    );
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let file = media("h264.ts");
+    let mut viewer = broken(&server, "demo", &file);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&file);
+    assert_eq!(source.finish().status(), 200);
+    let (whole, end) = viewer.read_to_end();
+    assert_eq!(end, End::Complete);
+    let (mut received, mut next) = (Vec::new(), None);
+    while received.len() < whole.len() {
+        let mut datagram = [0; 2048];
+        let bytes = client.recv(&mut datagram).expect("a datagram");
+        let packet = Packet::parse(&datagram[..bytes]).expect("RTP");
+        assert!(next.is_none_or(|next| next == packet.sequence_number));
+        next = Some(packet.sequence_number.wrapping_add(1));
+        received.extend_from_slice(packet.payload);
+    }
+    assert!(received == whole);
+}
+
+#[test]
 fn a_source_with_other_tracks_begins_anew() {
     let server = Server::gated(&["--hold=60"]);
     server.admit("demo");

@@ -94,8 +94,8 @@ impl Relay {
 
     /// Whether the origin says who may watch this session: not where it has a source of its own here.
     pub(super) fn asks_origin(&self, session: &SessionId) -> bool {
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        self.settings.asks_origin && live.is_none_or(|live| live.pull.is_some())
+        let is_fetched = self.pulls.of(session).is_some();
+        self.settings.asks_origin && (is_fetched || !self.running.contains_key(session))
     }
 
     /// Why a session does not run that was waited for until now.

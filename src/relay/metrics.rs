@@ -66,7 +66,7 @@ impl Relay {
     pub(super) fn metrics(&self) -> String {
         let mut all = self.counts.past;
         let mut udp_bytes = self.counts.past_udp_bytes;
-        let (mut viewers, mut udp_clients) = (0, 0);
+        let (mut viewers, mut udp_clients, mut held) = (0, 0, 0);
         for (_, live) in self.lives.iter() {
             let Figures {
                 bytes_received,
@@ -79,6 +79,7 @@ impl Relay {
             udp_bytes += live.outlet.bytes_sent;
             viewers += live.stream.viewer_count() as u64;
             udp_clients += live.outlet.clients.len() as u64;
+            held += u64::from(live.is_held());
         }
         let udp = self.udp.figures;
         let mut text = Text(String::with_capacity(4096));
@@ -93,6 +94,12 @@ impl Relay {
             "gauge",
             "Streams that run.",
             self.running.len() as u64,
+        );
+        text.one(
+            "tollgate_held_streams",
+            "gauge",
+            "Those of them that wait for a source.",
+            held,
         );
         text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);
         text.one(
