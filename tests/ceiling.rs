@@ -85,3 +85,29 @@ fn every_bound_filled_stays_below_the_ceiling() {
     assert!(resident as usize * 8 >= CEILING >> 10, "{resident} KiB");
     assert_eq!(server.request("GET", "/healthz").status(), 200);
 }
+
+/// A unit that goes on and on is held back for the viewers of a stream that may be held; so is what a source sends that is to go on with
+/// one, before it shows where.
+#[test]
+fn what_is_held_back_for_held_streams_is_one_more_buffer_each() {
+    let server = Server::start(&[&format!("--buffer={BUFFER}"), "--hold=60"]);
+    let head = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+    let size = (BUFFER / 2 - 100) as u32;
+    let tag_head = [&[9], &size.to_be_bytes()[1..], &[0; 7]].concat();
+    let unfinished = vec![7; size as usize - 1];
+    let sources: Vec<Source> = (0..STREAMS)
+        .map(|number| {
+            let mut source = Source::open(server.address(), &format!("/stream/{number}"));
+            source.send(head);
+            source.send(&tag_head);
+            source.send(&unfinished);
+            source
+        })
+        .collect();
+    let resident = until("all of it is held", || {
+        let resident = resident_kib(server.pid()) as usize;
+        (resident << 10 >= STREAMS * unfinished.len()).then_some(resident)
+    });
+    assert!(resident << 10 <= (8 << 20) + STREAMS * BUFFER);
+    drop(sources);
+}
