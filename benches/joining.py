@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What looking for join points costs: the server's CPU time with each container, beside the same bytes as an unknown format.
+"""What looking for join points costs: the server's CPU time with each container, beside the same bytes as an unknown format; and what
+`--hold` adds to it, which has the bytes cut into units.
 
     benches/joining.py [RUNS] [SECONDS]        needs `cargo build --release`
 
@@ -61,17 +62,18 @@ def run(port, pid, session, media, viewers, rate):
     return spent / sent * 1e9
 
 
-def main():
+def start(*options):
     program = os.path.join(HERE, "..", "target", "release", "tollgate")
-    server = subprocess.Popen([program, "--listen=127.0.0.1:0", "--log=info"], stderr=subprocess.PIPE, text=True)
-    port = None
-    for line in server.stderr:
-        if "listening http" in line:
-            port = int(line.rsplit(":", 1)[1])
-            break
+    server = subprocess.Popen([program, "--listen=127.0.0.1:0", "--log=info", *options], stderr=subprocess.PIPE, text=True)
+    line = next(line for line in server.stderr if "listening http" in line)
     threading.Thread(target=server.stderr.read, daemon=True).start()
+    return server, int(line.rsplit(":", 1)[1])
+
+
+def main():
+    plain, holding = start(), start("--hold=0.01")
     try:
-        print("| file | viewers | CPU-s/GB of the source | of an unknown format's |\n|---|---|---|---|")
+        print("| file | viewers | CPU-s/GB of the source | of an unknown format's | with --hold |\n|---|---|---|---|---|")
         for name in FILES:
             known = open(os.path.join(HERE, "../tests/media", name), "rb").read()
             # A live stream of Matroska has its header once.
@@ -82,13 +84,15 @@ def main():
                 costs = []
                 for number in range(RUNS):
                     # Whichever is first has the pages of its buffer given to it by the kernel; the other has them already.
-                    order = [(0, known), (1, unknown)][::1 if number % 2 else -1]
-                    cost = {kind: run(port, server.pid, f"{name}-{number}-{kind}", media, viewers, rate) for kind, media in order}
-                    costs.append((cost[0], cost[1]))
-                ratio = statistics.median(known / max(unknown, 0.001) for known, unknown in costs)
-                print(f"| {name} | {viewers} | {statistics.median(cost[0] for cost in costs):.2f} | {ratio:.2f} |", flush=True)
+                    order = [(0, known, plain), (1, unknown, plain), (2, known, holding)][::1 if number % 2 else -1]
+                    cost = {kind: run(port, server.pid, f"{name}-{number}-{kind}", media, viewers, rate) for kind, media, (server, port) in order}
+                    costs.append((cost[0], cost[1], cost[2]))
+                ratio = statistics.median(known / max(unknown, 0.001) for known, unknown, _ in costs)
+                held = statistics.median(held / max(known, 0.001) for known, _, held in costs)
+                print(f"| {name} | {viewers} | {statistics.median(cost[0] for cost in costs):.2f} | {ratio:.2f} | {held:.2f} |", flush=True)
     finally:
-        server.kill()
+        for server, _ in plain, holding:
+            server.kill()
 
 
 main()

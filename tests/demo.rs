@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use support::client::request;
 use support::streaming::Viewer;
+use support::until;
 use tollgate::format::{Finding, Format, Scanner};
 
 /// Ended with the test.
@@ -36,6 +37,12 @@ fn the_demo_streams_and_says_where() {
     let line = said.next().expect("a line").expect("UTF-8");
     assert!(line.contains(&format!("http://{address}/ ")), "{line}");
     assert_eq!(request(address, "GET", "/", &[]).status(), 200);
+
+    // Its source connects as any other does.
+    until("the stream runs", || {
+        let head = request(address, "HEAD", "/stream/demo", &[]);
+        (head.status() == 200).then_some(())
+    });
 
     // Past its end the clip begins again, and goes on in time.
     let mut viewer = Viewer::ask(address, "/stream/demo");

@@ -17,15 +17,17 @@
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
+use super::live::Origin;
 use super::peers::Telling;
 use super::pull::Fault;
-use super::timers::Armed;
+use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
-use super::{LiveId, PullId, Ticket};
+use super::{Action, LiveId, PullId, Relay, Ticket};
 use crate::http::{AnswerReader, Body, ChunkWriter, HeadReader, Reply};
 use crate::moment::Moment;
 use crate::stream::ViewerId;
@@ -185,6 +187,10 @@ impl Output {
     }
 }
 
+/// How long, and how many bytes, a client that was refused may go on sending.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Pipelined requests are read on while less than this waits to be written.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
@@ -245,6 +251,170 @@ impl Connection {
             | Phase::Telling(_)
             | Phase::Recording
             | Phase::Lingering(_) => false,
+        }
+    }
+}
+
+impl Relay {
+    /// Reads on in what the client has sent ahead.
+    pub(super) fn read_input(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let mut input = std::mem::take(&mut connection.input);
+        let rest_bytes = self.read_on(id, &input, now).len();
+        input.drain(..input.len() - rest_bytes);
+        if let Some(connection) = self.connections.get_mut(id)
+            && !input.is_empty()
+        {
+            connection.input = input;
+        }
+    }
+
+    /// Moves a connection on by what it sent, and gives back what cannot be read yet.
+    pub(super) fn read_on<'a>(
+        &mut self,
+        id: ConnectionId,
+        mut input: &'a [u8],
+        now: Moment,
+    ) -> &'a [u8] {
+        loop {
+            let Some(connection) = self.connections.get_mut(id) else {
+                return &[];
+            };
+            // Whoever lingers makes progress by taking its answer only.
+            if !connection.is_within_request() && !matches!(connection.phase, Phase::Lingering(_)) {
+                connection.progress = now;
+            }
+            let goes_on = match &mut connection.phase {
+                Phase::Introduction => self.read_introduction(id, &mut input, now),
+                Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
+                Phase::Head(_) => self.read_head(id, &mut input, now),
+                Phase::Payload(_) => self.read_payload(id, &mut input, now),
+                Phase::Source(_) => self.read_media(id, &mut input, now),
+                Phase::Asking(_) => self.read_answer(id, &mut input, now),
+                Phase::Telling(_) => self.read_telling(id, &mut input, now),
+                Phase::Viewer(_)
+                | Phase::Waiting(_)
+                | Phase::Listing(_)
+                | Phase::Awaiting(_)
+                | Phase::Recording => false,
+                Phase::Lingering(lingering) => {
+                    lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
+                    if lingering.bytes_left == 0 && lingering.is_shut {
+                        self.close(id, now);
+                    }
+                    return &[];
+                }
+            };
+            if !goes_on {
+                return input;
+            }
+        }
+    }
+
+    pub(super) fn queue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_queued
+        {
+            connection.is_queued = true;
+            match connection.phase {
+                Phase::Listing(_) => self.listing.push_back(id),
+                _ => self.queue.push_back(id),
+            }
+        }
+    }
+
+    /// Once the answer is out there may be another request, or the end.
+    pub(super) fn after_output(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if !connection.output.is_empty() {
+            return;
+        }
+        match &mut connection.phase {
+            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
+                self.close(id, now)
+            }
+            Phase::Head(_) if self.is_closing => self.linger(id, now),
+            Phase::Head(_) => {
+                // It was full, and its bytes were left in the socket.
+                self.actions.push_back(Action::ReadOn(id));
+                if !connection.input.is_empty() {
+                    self.read_input(id, now);
+                }
+                self.rearm(id);
+            }
+            Phase::Lingering(_) if connection.input_ended => self.close(id, now),
+            Phase::Lingering(lingering) if !lingering.is_shut => {
+                lingering.is_shut = true;
+                lingering.until = now + LINGER_TIME;
+                self.actions.push_back(Action::ShutdownWrite(id));
+                self.rearm(id);
+            }
+            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
+            Phase::Lingering(_)
+            | Phase::Introduction
+            | Phase::Telling(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
+        }
+    }
+
+    /// Nothing is answered any more but what is in the output; what still arrives is drained for a while.
+    pub(super) fn linger(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.input = Vec::new();
+        connection.phase = Phase::Lingering(Lingering {
+            until: now + LINGER_TIME,
+            bytes_left: LINGER_BYTES_MAX,
+            is_shut: false,
+        });
+        self.actions.push_back(Action::ReadOn(id));
+        self.after_output(id, now);
+        self.rearm(id);
+    }
+
+    /// The connection is over: nothing of it stays.
+    pub(super) fn close(&mut self, id: ConnectionId, now: Moment) {
+        let Some(mut connection) = self.connections.remove(id) else {
+            return;
+        };
+        self.timers
+            .disarm(&mut connection.armed, Owner::Connection(id));
+        if connection.is_counted {
+            self.uncount(connection.peer.ip());
+        }
+        self.actions.push_back(Action::Close(id));
+        if let Some(entry) = &connection.access {
+            self.end_access(entry);
+        }
+        match connection.phase {
+            Phase::Source(source) => {
+                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
+            }
+            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
+            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
+            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
+            Phase::Awaiting(ticket) => {
+                self.errands.remove(&ticket);
+                self.drop_gathering(ticket, now);
+            }
+            Phase::Telling(telling) => self.telling_ended(&telling, now),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Listing(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => {}
         }
     }
 }

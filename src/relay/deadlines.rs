@@ -1,13 +1,14 @@
-//! Deadlines of connections: what has to be done about each, when, and what is said of it then.
+//! Deadlines of connections and of streams: what has to be done about each, when, and what is said of it then.
 //!
-//! Each phase has one deadline at the most, derived from what the connection did last; see [`super::timers`] for why putting it
+//! Each has one deadline at the most, derived from its phase and from what it did last; see [`super::timers`] for why putting it
 //! off costs nothing.
 
 use super::connection::{Connection, Phase};
-use super::live::{Cut, Origin};
+use super::live::{Cut, Live, Origin};
 use super::pull::Fault;
+use super::source::SILENT;
 use super::timers::Owner;
-use super::{ConnectionId, ERRAND_TIME, Relay};
+use super::{ConnectionId, ERRAND_TIME, LiveId, Relay};
 use crate::http::{Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 
@@ -134,5 +135,62 @@ impl Relay {
             | Phase::Recording
             | Phase::Lingering(_) => self.close(id, now),
         }
+    }
+
+    /// When a stream has something to do, if nothing arrives.
+    fn live_deadline(&self, live: &Live, now: Moment) -> Option<Moment> {
+        // While something is on its way nothing more is taken, however late it is: when that is out, it goes on.
+        let transport = live.outlet.transport.as_ref();
+        let paced = transport
+            .filter(|_| live.outlet.is_empty())
+            .and_then(|transport| transport.deadline(now));
+        let input = live.input.as_ref();
+        let reordered = input.and_then(|input| input.reorder.deadline());
+        let idle_time = self.settings.limits.source_idle_time;
+        let gone = match live.source {
+            Origin::Awaited { until } => Some(until),
+            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
+            Origin::Http(_) | Origin::Gone => None,
+        };
+        [paced, reordered, gone].into_iter().flatten().min()
+    }
+
+    pub(super) fn rearm_live(&mut self, id: LiveId, now: Moment) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if let (Some(deadline), Some(live)) =
+            (self.live_deadline(live, now), self.lives.get_mut(id))
+        {
+            self.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+        }
+    }
+
+    /// A stream's deadline has come.
+    pub(super) fn live_due(&mut self, id: LiveId, now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.armed.fired();
+        let source = live.source;
+        let idle_time = self.settings.limits.source_idle_time;
+        let is_silent = live
+            .input
+            .as_ref()
+            .is_some_and(|input| input.heard + idle_time <= now);
+        match source {
+            Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT, now),
+            Origin::Awaited { .. } => self.hold_due(id, now),
+            Origin::Rtp(_) | Origin::Http(_) | Origin::Gone => {}
+        }
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if live.input.is_some() {
+            self.drain_reorder(id, now);
+        } else {
+            self.pump(id, now);
+        }
+        self.rearm_live(id, now);
     }
 }

@@ -53,25 +53,25 @@ use crate::moment::Moment;
 use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
-use connection::{Connection, Lingering, OUTPUT_BYTES_MAX, Phase};
+use connection::{Connection, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
 use ledger::Ledger;
 pub use live::Live;
-use live::Origin;
 use metrics::Counts;
 pub use metrics::Files;
 use origins::Origins;
+pub use outlet::Datagrams;
 use peers::Gathering;
 pub use peers::Peer;
-use pull::{Fault, Pull, Pulls};
+use pull::{Pull, Pulls};
 use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
 use timers::{Owner, Timers};
 use udp::Udp;
-pub use udp::{Datagrams, UdpFigures, UdpPort};
+pub use udp::{UdpFigures, UdpPort};
 use waiting::WaitingRoom;
 
 /// The id of a connection.
@@ -164,13 +164,10 @@ const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES_MAX: usize = 16 * 1024;
 /// Requests that are sent ahead while another is being answered.
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
-/// How long, and how many bytes, a client that was refused may go on sending.
-const LINGER_TIME: Duration = Duration::from_secs(2);
 /// With so much freed, memory is returned to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long a name may take to resolve.
 const ERRAND_TIME: Duration = Duration::from_secs(5);
-const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Relay {
     /// A server without clients.
@@ -455,164 +452,5 @@ impl Relay {
     /// Whether nobody is connected any more.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
-    }
-
-    // ---- Within -----------------------------------------------------------------------------------------------------------
-
-    /// Reads on in what the client has sent ahead.
-    fn read_input(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let mut input = std::mem::take(&mut connection.input);
-        let rest_bytes = self.read_on(id, &input, now).len();
-        input.drain(..input.len() - rest_bytes);
-        if let Some(connection) = self.connections.get_mut(id)
-            && !input.is_empty()
-        {
-            connection.input = input;
-        }
-    }
-
-    /// Moves a connection on by what it sent, and gives back what cannot be read yet.
-    fn read_on<'a>(&mut self, id: ConnectionId, mut input: &'a [u8], now: Moment) -> &'a [u8] {
-        loop {
-            let Some(connection) = self.connections.get_mut(id) else {
-                return &[];
-            };
-            // Whoever lingers makes progress by taking its answer only.
-            if !connection.is_within_request() && !matches!(connection.phase, Phase::Lingering(_)) {
-                connection.progress = now;
-            }
-            let goes_on = match &mut connection.phase {
-                Phase::Introduction => self.read_introduction(id, &mut input, now),
-                Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
-                Phase::Head(_) => self.read_head(id, &mut input, now),
-                Phase::Payload(_) => self.read_payload(id, &mut input, now),
-                Phase::Source(_) => self.read_media(id, &mut input, now),
-                Phase::Asking(_) => self.read_answer(id, &mut input, now),
-                Phase::Telling(_) => self.read_telling(id, &mut input, now),
-                Phase::Viewer(_)
-                | Phase::Waiting(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Recording => false,
-                Phase::Lingering(lingering) => {
-                    lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
-                    if lingering.bytes_left == 0 && lingering.is_shut {
-                        self.close(id, now);
-                    }
-                    return &[];
-                }
-            };
-            if !goes_on {
-                return input;
-            }
-        }
-    }
-
-    fn queue(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.is_queued
-        {
-            connection.is_queued = true;
-            match connection.phase {
-                Phase::Listing(_) => self.listing.push_back(id),
-                _ => self.queue.push_back(id),
-            }
-        }
-    }
-
-    /// Once the answer is out there may be another request, or the end.
-    fn after_output(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        if !connection.output.is_empty() {
-            return;
-        }
-        match &mut connection.phase {
-            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
-                self.close(id, now)
-            }
-            Phase::Head(_) if self.is_closing => self.linger(id, now),
-            Phase::Head(_) => {
-                // It was full, and its bytes were left in the socket.
-                self.actions.push_back(Action::ReadOn(id));
-                if !connection.input.is_empty() {
-                    self.read_input(id, now);
-                }
-                self.rearm(id);
-            }
-            Phase::Lingering(_) if connection.input_ended => self.close(id, now),
-            Phase::Lingering(lingering) if !lingering.is_shut => {
-                lingering.is_shut = true;
-                lingering.until = now + LINGER_TIME;
-                self.actions.push_back(Action::ShutdownWrite(id));
-                self.rearm(id);
-            }
-            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
-            Phase::Lingering(_)
-            | Phase::Introduction
-            | Phase::Telling(_)
-            | Phase::Payload(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Awaiting(_)
-            | Phase::Recording => {}
-        }
-    }
-
-    /// Nothing is answered any more but what is in the output; what still arrives is drained for a while.
-    fn linger(&mut self, id: ConnectionId, now: Moment) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        connection.input = Vec::new();
-        connection.phase = Phase::Lingering(Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut: false,
-        });
-        self.actions.push_back(Action::ReadOn(id));
-        self.after_output(id, now);
-        self.rearm(id);
-    }
-
-    /// The connection is over: nothing of it stays.
-    fn close(&mut self, id: ConnectionId, now: Moment) {
-        let Some(mut connection) = self.connections.remove(id) else {
-            return;
-        };
-        self.timers
-            .disarm(&mut connection.armed, Owner::Connection(id));
-        if connection.is_counted {
-            self.uncount(connection.peer.ip());
-        }
-        self.actions.push_back(Action::Close(id));
-        if let Some(entry) = &connection.access {
-            self.end_access(entry);
-        }
-        match connection.phase {
-            Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
-            }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
-            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
-            Phase::Awaiting(ticket) => {
-                self.errands.remove(&ticket);
-                self.drop_gathering(ticket, now);
-            }
-            Phase::Telling(telling) => self.telling_ended(&telling, now),
-            Phase::Introduction
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Listing(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => {}
-        }
     }
 }

@@ -7,8 +7,23 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::live::Origin;
+use super::{Level, LiveId, Relay, udp};
+use crate::format::Format;
 use crate::moment::Moment;
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
+use crate::stream::Told;
+
+/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams<'a> {
+    /// Where they go.
+    pub to: SocketAddr,
+    /// The datagrams.
+    pub bytes: &'a [u8],
+    /// The size of each but the last: at least 1.
+    pub datagram_bytes: usize,
+}
 
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
@@ -217,5 +232,157 @@ impl Transport {
     /// Whether all up to `newest` is out.
     pub fn is_over(&self, newest: u64) -> bool {
         self.cursor >= newest && self.pacing.is_over() && !self.packetiser.has_waiting()
+    }
+}
+
+impl Relay {
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId, now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        let Some(tokens) = &self.tokens else { return };
+        let source = live.source;
+        let Some(bound) = self.udp.bound else { return };
+        let destinations =
+            tokens
+                .udp_destinations(&live.session)
+                .filter_map(|(_, _, addresses)| {
+                    let mut reachable = addresses
+                        .iter()
+                        .filter(|address| udp::is_reachable(bound, address.ip()));
+                    reachable.next().copied()
+                });
+        let clients = destinations
+            .filter(|address| source != Origin::Rtp(*address))
+            .collect();
+        live.outlet.set_clients(clients);
+        let may_be_transport = matches!(
+            live.stream.told(),
+            Told::Undecided | Told::Known(Format::MpegTs)
+        );
+        let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
+        if live.outlet.clients.is_empty() && live.stream.end().is_none() {
+            live.outlet.transport = None;
+            self.resume(id);
+        } else if live.outlet.transport.is_none()
+            && is_body
+            && may_be_transport
+            && live.stream.end().is_none()
+        {
+            live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.draw()));
+            self.rearm_live(id, now);
+        }
+    }
+
+    /// Media of a body has arrived: its UDP clients get what is due of it.
+    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if let Some(transport) = &mut live.outlet.transport {
+            transport.pacing.feed(bytes, now);
+            self.pump(id, now);
+        }
+    }
+
+    /// What is due of a transport stream becomes datagrams, once those before are out.
+    pub(super) fn pump(&mut self, id: LiveId, now: Moment) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        match live.stream.told() {
+            Told::Undecided => return,
+            Told::Known(Format::MpegTs) => {}
+            Told::Known(_) | Told::Unknown => {
+                live.outlet.transport = None;
+                self.resume(id);
+                return self.forget_if_over(id);
+            }
+        }
+        if live.outlet.is_empty() {
+            let has_ended = live.stream.end().is_some();
+            let stream = &live.stream;
+            live.outlet.write(now, has_ended, |from, bytes_max| {
+                stream.slice(from, bytes_max)
+            });
+        }
+        if !self.is_held_back(id) {
+            self.resume(id);
+        }
+        self.post(id);
+        self.rearm_live(id, now);
+        self.forget_if_over(id);
+    }
+
+    /// Whether a body is so far ahead of its clock that it must not be read.
+    pub(super) fn is_held_back(&self, id: LiveId) -> bool {
+        let held_bytes_max = self.settings.limits.stream.buffer_bytes as u64 / 2;
+        self.lives.get(id).is_some_and(|live| {
+            let transport = live.outlet.transport.as_ref();
+            transport.is_some_and(|transport| {
+                live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
+            })
+        })
+    }
+
+    pub(super) fn post(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && !live.outlet.is_empty()
+            && !live.outlet.is_queued
+        {
+            live.outlet.is_queued = true;
+            self.posting.push_back(id);
+        }
+    }
+
+    /// The next datagrams to be sent, to one client.
+    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
+        let (id, to) = self.next_client(now)?;
+        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
+        self.udp.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
+        Some(Datagrams {
+            to,
+            bytes,
+            datagram_bytes,
+        })
+    }
+
+    fn next_client(&mut self, now: Moment) -> Option<(LiveId, SocketAddr)> {
+        while let Some(&id) = self.posting.front() {
+            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
+                // One after the other, so that no stream waits for the clients of another.
+                self.posting.rotate_left(1);
+                return Some((id, client));
+            }
+            self.posting.pop_front();
+            if let Some(live) = self.lives.get_mut(id) {
+                live.outlet.is_queued = false;
+                self.pump(id, now);
+            }
+        }
+        None
+    }
+
+    /// So many datagrams were not taken by the kernel.
+    pub fn datagrams_dropped(&mut self, count: usize) {
+        self.udp.figures.dropped_unsent += count as u64;
+    }
+
+    /// Tells of a stream that cannot go out by RTP, once.
+    pub(super) fn tell_of_transport(&mut self, id: LiveId, now: Moment) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
+            let digest = live.session.digest();
+            self.log(
+                Level::Warn,
+                now,
+                format_args!(
+                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
+                ),
+            );
+        }
     }
 }

@@ -1,21 +1,18 @@
-//! RTP-UDP: who a datagram is from, whose stream it is, and to whom it goes.
+//! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is [`super::outlet`].)
 //!
-//! Every datagram is checked against the tuples, in and out. What comes from no token's host, is not RTP, or is a second source is
+//! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is a second source is
 //! dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::live::{Live, Origin};
-use super::outlet::Transport;
-use super::source::SILENT;
-use super::timers::Owner;
-use super::{Level, LiveId, Relay};
+use super::live::Origin;
+use super::{LiveId, Relay};
 use crate::format::Format;
 use crate::gate::{SessionId, Tuple};
 use crate::moment::Moment;
 use crate::rtp::{self, PAYLOAD_TYPE_MPEG_TS, Packet, Probation, Reorder, Sequence};
-use crate::stream::{End, Told};
+use crate::stream::End;
 
 /// Which socket a datagram came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +21,6 @@ pub enum UdpPort {
     Rtp,
     /// The one above it, for RTCP only.
     Rtcp,
-}
-
-/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the other.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagrams<'a> {
-    /// Where they go.
-    pub to: SocketAddr,
-    /// The datagrams.
-    pub bytes: &'a [u8],
-    /// The size of each but the last: at least 1.
-    pub datagram_bytes: usize,
 }
 
 /// Datagrams that came in, and why some were dropped.
@@ -83,7 +69,7 @@ const CANDIDATES_MAX: usize = 1024;
 pub(super) struct RtpInput {
     pub ssrc: u32,
     sequence: Sequence,
-    reorder: Reorder,
+    pub reorder: Reorder,
     pub payload_type: u8,
     pub heard: Moment,
 }
@@ -239,7 +225,7 @@ impl Relay {
     }
 
     /// What is in order now goes on.
-    fn drain_reorder(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn drain_reorder(&mut self, id: LiveId, now: Moment) {
         while let Some(payload) = self
             .lives
             .get_mut(id)
@@ -331,196 +317,6 @@ impl Relay {
         }
     }
 
-    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId, now: Moment) {
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
-        let Some(tokens) = &self.tokens else { return };
-        let source = live.source;
-        let Some(bound) = self.udp.bound else { return };
-        let destinations =
-            tokens
-                .udp_destinations(&live.session)
-                .filter_map(|(_, _, addresses)| {
-                    let mut reachable = addresses
-                        .iter()
-                        .filter(|address| is_reachable(bound, address.ip()));
-                    reachable.next().copied()
-                });
-        let clients = destinations
-            .filter(|address| source != Origin::Rtp(*address))
-            .collect();
-        live.outlet.set_clients(clients);
-        let may_be_transport = matches!(
-            live.stream.told(),
-            Told::Undecided | Told::Known(Format::MpegTs)
-        );
-        let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
-        if live.outlet.clients.is_empty() && live.stream.end().is_none() {
-            live.outlet.transport = None;
-            self.resume(id);
-        } else if live.outlet.transport.is_none()
-            && is_body
-            && may_be_transport
-            && live.stream.end().is_none()
-        {
-            live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.draw()));
-            self.rearm_live(id, now);
-        }
-    }
-
-    /// Media of a body has arrived: its UDP clients get what is due of it.
-    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
-        if let Some(transport) = &mut live.outlet.transport {
-            transport.pacing.feed(bytes, now);
-            self.pump(id, now);
-        }
-    }
-
-    /// What is due of a transport stream becomes datagrams, once those before are out.
-    pub(super) fn pump(&mut self, id: LiveId, now: Moment) {
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
-        match live.stream.told() {
-            Told::Undecided => return,
-            Told::Known(Format::MpegTs) => {}
-            Told::Known(_) | Told::Unknown => {
-                live.outlet.transport = None;
-                self.resume(id);
-                return self.forget_if_over(id);
-            }
-        }
-        if live.outlet.is_empty() {
-            let has_ended = live.stream.end().is_some();
-            let stream = &live.stream;
-            live.outlet.write(now, has_ended, |from, bytes_max| {
-                stream.slice(from, bytes_max)
-            });
-        }
-        if !self.is_held_back(id) {
-            self.resume(id);
-        }
-        self.post(id);
-        self.rearm_live(id, now);
-        self.forget_if_over(id);
-    }
-
-    /// Whether a body is so far ahead of its clock that it must not be read.
-    pub(super) fn is_held_back(&self, id: LiveId) -> bool {
-        let held_bytes_max = self.settings.limits.stream.buffer_bytes as u64 / 2;
-        self.lives.get(id).is_some_and(|live| {
-            let transport = live.outlet.transport.as_ref();
-            transport.is_some_and(|transport| {
-                live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
-            })
-        })
-    }
-
-    fn post(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
-            && !live.outlet.is_empty()
-            && !live.outlet.is_queued
-        {
-            live.outlet.is_queued = true;
-            self.posting.push_back(id);
-        }
-    }
-
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
-        let (id, to) = self.next_client(now)?;
-        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
-        self.udp.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
-        Some(Datagrams {
-            to,
-            bytes,
-            datagram_bytes,
-        })
-    }
-
-    fn next_client(&mut self, now: Moment) -> Option<(LiveId, SocketAddr)> {
-        while let Some(&id) = self.posting.front() {
-            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
-                // One after the other, so that no stream waits for the clients of another.
-                self.posting.rotate_left(1);
-                return Some((id, client));
-            }
-            self.posting.pop_front();
-            if let Some(live) = self.lives.get_mut(id) {
-                live.outlet.is_queued = false;
-                self.pump(id, now);
-            }
-        }
-        None
-    }
-
-    /// So many datagrams were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.udp.figures.dropped_unsent += count as u64;
-    }
-
-    /// When a stream has something to do, if nothing arrives.
-    fn live_deadline(&self, live: &Live, now: Moment) -> Option<Moment> {
-        // While something is on its way nothing more is taken, however late it is: when that is out, it goes on.
-        let transport = live.outlet.transport.as_ref();
-        let paced = transport
-            .filter(|_| live.outlet.is_empty())
-            .and_then(|transport| transport.deadline(now));
-        let input = live.input.as_ref();
-        let reordered = input.and_then(|input| input.reorder.deadline());
-        let idle_time = self.settings.limits.source_idle_time;
-        let gone = match live.source {
-            Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
-            Origin::Http(_) | Origin::Gone => None,
-        };
-        [paced, reordered, gone].into_iter().flatten().min()
-    }
-
-    pub(super) fn rearm_live(&mut self, id: LiveId, now: Moment) {
-        let Some(live) = self.lives.get(id) else {
-            return;
-        };
-        if let (Some(deadline), Some(live)) =
-            (self.live_deadline(live, now), self.lives.get_mut(id))
-        {
-            self.timers.arm(&mut live.armed, Owner::Live(id), deadline);
-        }
-    }
-
-    /// A stream's deadline has come.
-    pub(super) fn live_due(&mut self, id: LiveId, now: Moment) {
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
-        live.armed.fired();
-        let source = live.source;
-        let idle_time = self.settings.limits.source_idle_time;
-        let is_silent = live
-            .input
-            .as_ref()
-            .is_some_and(|input| input.heard + idle_time <= now);
-        match source {
-            Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT, now),
-            Origin::Awaited { .. } => self.hold_due(id, now),
-            Origin::Rtp(_) | Origin::Http(_) | Origin::Gone => {}
-        }
-        let Some(live) = self.lives.get(id) else {
-            return;
-        };
-        if live.input.is_some() {
-            self.drain_reorder(id, now);
-        } else {
-            self.pump(id, now);
-        }
-        self.rearm_live(id, now);
-    }
-
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
         let bound = self.udp.bound?;
@@ -534,27 +330,10 @@ impl Relay {
             None
         }
     }
-
-    /// Tells of a stream that cannot go out by RTP, once.
-    pub(super) fn tell_of_transport(&mut self, id: LiveId, now: Moment) {
-        let Some(live) = self.lives.get(id) else {
-            return;
-        };
-        if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
-            let digest = live.session.digest();
-            self.log(
-                Level::Warn,
-                now,
-                format_args!(
-                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
-                ),
-            );
-        }
-    }
 }
 
 /// Whether a socket that is bound here can send there.
-fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
+pub(super) fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
     match (bound.ip(), address.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
         (IpAddr::V6(bound), IpAddr::V4(_)) => bound.is_unspecified(),

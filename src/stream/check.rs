@@ -1,0 +1,51 @@
+//! What must hold of a stream, whatever happened to it.
+
+use super::Stream;
+use super::viewer::Position;
+
+impl<C: Copy> Stream<C> {
+    /// What must hold between any two calls. Tests and simulations ask after every step.
+    pub fn check(&self) {
+        let mut rest_bytes = 0;
+        for (id, viewer) in self.viewers.iter() {
+            if let Position::At(cursor) = viewer.position {
+                assert!(
+                    self.buffer.oldest() <= cursor && cursor <= self.buffer.newest(),
+                    "a cursor outside of the buffer"
+                );
+            } else {
+                if viewer.position == (Position::Fallen { holds_rest: true }) {
+                    rest_bytes += viewer.lead.rest().len();
+                }
+                assert!(
+                    viewer.lag_key.is_none(),
+                    "a fallen viewer among those that lag"
+                );
+            }
+            if let Some(key) = viewer.lag_key {
+                assert!(
+                    self.lagging.contains(&(key, id)),
+                    "a viewer lags without being in the index"
+                );
+            }
+        }
+        assert_eq!(
+            rest_bytes, self.rest_bytes,
+            "the rests of units are counted wrong"
+        );
+        assert!(
+            self.rest_bytes <= self.buffer.bytes_max(),
+            "the rests of units pass their bound"
+        );
+        assert!(
+            self.lagging
+                .iter()
+                .all(|(_, id)| self.viewers.get(*id).is_some()),
+            "the index outlives a viewer"
+        );
+        assert!(
+            self.buffer.held_bytes() <= self.buffer.bytes_max(),
+            "the buffer passes its bound"
+        );
+    }
+}
