@@ -1,9 +1,10 @@
 //! Join points of real files: each container is told, has its header, and gives the same points wherever its bytes are cut.
 
-use std::path::Path;
-
 use tollgate::format::{Finding, Scanner};
 
+#[path = "support/corpus.rs"]
+#[allow(dead_code, reason = "findings come through the door here")]
+mod corpus;
 #[path = "doors/format.rs"]
 #[allow(dead_code, reason = "the door itself is for fuzzing")]
 mod door;
@@ -22,17 +23,10 @@ const MEDIA: [(&str, &str, bool); 10] = [
     ("sound.aac", "aac", false),
 ];
 
-fn media(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/media")
-        .join(name);
-    std::fs::read(path).expect("a file of the corpus")
-}
-
 #[test]
 fn each_container_is_told_and_has_points() {
     for (name, format, has_header) in MEDIA {
-        let findings = door::scan(&media(name), std::iter::once(usize::MAX));
+        let findings = door::scan(&corpus::file(name), std::iter::once(usize::MAX));
         let told = findings.iter().find_map(|finding| match finding {
             Finding::Format(format) => Some(format.name()),
             _ => None,
@@ -56,7 +50,7 @@ fn each_container_is_told_and_has_points() {
 #[test]
 fn the_points_are_the_same_wherever_the_bytes_are_cut() {
     for (name, ..) in MEDIA {
-        let bytes = media(name);
+        let bytes = corpus::file(name);
         let bytes = &bytes[..bytes.len().min(9_000)];
         let whole = door::scan(bytes, std::iter::once(usize::MAX));
         for cut in 1..bytes.len() {

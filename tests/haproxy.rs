@@ -12,8 +12,8 @@ use support::crowd::Crowd;
 use support::response::{End, Response};
 use support::server::{LOOPBACK, Server};
 use support::streaming::{Source, Viewer};
-use support::{process, until};
-use tollgate::format::{Finding, Scanner};
+use support::{corpus, process, until};
+use tollgate::format::Finding;
 
 const PROCESSES: usize = 4;
 const SESSIONS: usize = 200;
@@ -273,9 +273,8 @@ fn publish(front: &Proxy) -> Source {
 
 /// What a late viewer gets of a transport stream first, and from where on it gets the stream's bytes.
 fn header_and_join(file: &[u8]) -> (Vec<u8>, usize) {
-    let (mut findings, mut header) = (Vec::new(), Vec::new());
-    Scanner::new().feed(file, &mut findings);
-    for finding in findings {
+    let mut header = Vec::new();
+    for finding in corpus::findings(file) {
         match finding {
             Finding::Header(told) => header = told,
             Finding::Join(start) => return (header, start.offset as usize),
@@ -319,8 +318,7 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
         (front.request("GET", "/stream/nobody").status() == 403).then_some(())
     });
 
-    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.ts"));
-    let file = file.expect("a file of the corpus");
+    let file = corpus::file("h264.ts");
     let half = &file[..file.len() / 188 / 4 * 3 * 188];
     let (header, join) = header_and_join(&file);
     // What comes of the second source goes on at its first join point, with its tables first.

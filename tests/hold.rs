@@ -3,13 +3,13 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::path::Path;
 
+use support::corpus::{file, findings};
 use support::response::End;
 use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
-use tollgate::format::{Finding, Scanner};
+use tollgate::format::Finding;
 use tollgate::rtp::Packet;
 
 /// The real files, and whether a later source's header is left out.
@@ -24,19 +24,6 @@ const MEDIA: [(&str, bool); 9] = [
     ("sound.mp3", false),
     ("sound.aac", false),
 ];
-
-fn media(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/media")
-        .join(name);
-    std::fs::read(path).expect("a file of the corpus")
-}
-
-fn findings(bytes: &[u8]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    Scanner::new().feed(bytes, &mut findings);
-    findings
-}
 
 fn headers(bytes: &[u8]) -> usize {
     let findings = findings(bytes).into_iter();
@@ -68,7 +55,7 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
     let server = Server::gated(&["--hold=60"]);
     for (name, leaves_header_out) in MEDIA {
         server.admit(name);
-        let file = media(name);
+        let file = file(name);
         let target = format!("/stream/{name}");
         let mut viewer = broken(&server, name, &file[..file.len() * 3 / 5]);
         // Who comes meanwhile waits with the others, for the same.
@@ -107,7 +94,7 @@ fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
     let fetch = format!("--origin=http://{address}");
     let edge = Server::gated(&[&fetch, "--origin-tokens", "--hold=60"]);
     origin.admit("demo");
-    let file = media("vp8.webm");
+    let file = file("vp8.webm");
     let mut source = Source::open(address, "/stream/demo");
     let mut viewers = vec![Viewer::ask(edge.address(), "/stream/demo")];
     origin.await_viewers("demo", 1);
@@ -145,7 +132,7 @@ fn udp_clients_stay_too() {
         client.local_addr().expect("its address")
     );
     assert_eq!(server.request("POST", &target).status(), 201);
-    let file = media("h264.ts");
+    let file = file("h264.ts");
     let mut viewer = broken(&server, "demo", &file);
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&file);
@@ -168,7 +155,7 @@ fn udp_clients_stay_too() {
 fn a_source_with_other_tracks_begins_anew() {
     let server = Server::gated(&["--hold=60"]);
     server.admit("demo");
-    let (first, second) = (media("vp8.webm"), media("vp9.webm"));
+    let (first, second) = (file("vp8.webm"), file("vp9.webm"));
     let mut viewer = broken(&server, "demo", &first[..first.len() / 2]);
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&second);
@@ -186,7 +173,7 @@ fn a_source_with_other_tracks_begins_anew() {
 fn viewers_are_let_go_when_nobody_comes_back() {
     let server = Server::gated(&["--hold=0.3"]);
     server.admit("demo");
-    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    let mut viewer = broken(&server, "demo", &file("h264.ts"));
     assert_eq!(viewer.read_to_end().1, End::CutShort);
     server.await_line(&["event=stream-ends", "its source did not come back"]);
     assert_eq!(server.request("GET", "/stream/demo").status(), 404);
@@ -196,12 +183,12 @@ fn viewers_are_let_go_when_nobody_comes_back() {
 fn nothing_is_held_for_nobody() {
     let server = Server::gated(&["--hold=60"]);
     server.admit("demo");
-    let viewer = broken(&server, "demo", &media("h264.ts"));
+    let viewer = broken(&server, "demo", &file("h264.ts"));
     drop(viewer);
     server.await_end_of_stream("demo");
     server.await_line(&["event=stream-ends", "nobody waits for its source"]);
     let mut source = Source::open(server.address(), "/stream/demo");
-    source.send(&media("h264.ts"));
+    source.send(&file("h264.ts"));
     drop(source);
     server.await_end_of_stream("demo");
     server.await_line(&["event=stream-ends", "the connection broke"]);
@@ -225,7 +212,7 @@ fn what_is_not_known_is_not_held() {
 fn the_token_server_ends_a_held_stream() {
     let server = Server::gated(&["--hold=60"]);
     server.admit("demo");
-    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    let mut viewer = broken(&server, "demo", &file("h264.ts"));
     let aborted = server.request("DELETE", "/api/abort-stream?sessionid=demo");
     assert_eq!(aborted.json()["viewers"], 1);
     assert_eq!(viewer.read_to_end().1, End::CutShort);
@@ -236,7 +223,7 @@ fn the_token_server_ends_a_held_stream() {
 fn a_second_source_takes_over_without_a_viewer_noticing() {
     let server = Server::gated(&["--hold=60", "--takeover"]);
     server.admit("demo");
-    let file = media("h264.mp4");
+    let file = file("h264.mp4");
     let mut first = Source::open(server.address(), "/stream/demo");
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
@@ -253,7 +240,7 @@ fn a_second_source_takes_over_without_a_viewer_noticing() {
 fn a_second_source_gets_409_until_the_first_is_gone() {
     let server = Server::gated(&["--hold=60", "--streams=1"]);
     server.admit("demo");
-    let file = media("h264.ts");
+    let file = file("h264.ts");
     let mut first = Source::open(server.address(), "/stream/demo");
     let _viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
@@ -278,7 +265,7 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
         encoder.local_addr().expect("its address")
     );
     assert_eq!(server.request("POST", &target).status(), 201);
-    let file = media("h264.ts");
+    let file = file("h264.ts");
     let send = |ssrc: u32| {
         for (number, payload) in file.chunks(7 * 188).enumerate() {
             let header = Packet::header(33, number as u16, 9, ssrc);
@@ -310,7 +297,7 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
 fn a_server_that_shuts_down_ends_held_streams_cleanly() {
     let mut server = Server::gated(&["--hold=60"]);
     server.admit("demo");
-    let mut viewer = broken(&server, "demo", &media("h264.ts"));
+    let mut viewer = broken(&server, "demo", &file("h264.ts"));
     server.signal("TERM");
     assert_eq!(viewer.read_to_end().1, End::Complete);
     assert!(server.exit_status().success());

@@ -11,7 +11,7 @@ use support::media::media;
 use support::response::Body;
 use support::server::Server;
 use support::streaming::{Source, Viewer};
-use support::{process, until};
+use support::{corpus, process, until};
 
 /// A relay that fetches from the one that listens there.
 fn edge_of(origin: SocketAddr, options: &[&str]) -> Server {
@@ -103,8 +103,7 @@ fn late_viewers_of_an_edge_begin_as_late_viewers_of_its_origin() {
     for name in names {
         origin.admit(name);
         edge.admit(name);
-        let path = format!("{}/tests/media/{name}", env!("CARGO_MANIFEST_DIR"));
-        let file = std::fs::read(path).expect("a file of the corpus");
+        let file = corpus::file(name);
         let (half, most) = (&file[..file.len() / 2], &file[..file.len() / 10 * 9]);
         let target = format!("/stream/{name}");
         let ask = |server: &Server| Viewer::ask(server.address(), &target);

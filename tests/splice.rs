@@ -1,14 +1,16 @@
 //! Sources that follow each other: what comes of real files is the same however it is cut, sound wherever the first breaks off, and said to
 //! be another stream where it is one.
 
-use std::path::Path;
-
 use tollgate::format::splice::{Splicer, Unlike};
-use tollgate::format::{Finding, Format, Scanner};
+use tollgate::format::{Finding, Format};
 
+#[path = "support/corpus.rs"]
+mod corpus;
 #[path = "doors/splice.rs"]
 #[allow(dead_code, reason = "the door itself is for fuzzing")]
 mod door;
+
+use corpus::{file, findings};
 
 /// Each file of `tests/media`, and whether a later source's header is left out.
 const MEDIA: [(&str, bool); 10] = [
@@ -23,19 +25,6 @@ const MEDIA: [(&str, bool); 10] = [
     ("sound.mp3", false),
     ("sound.aac", false),
 ];
-
-fn media(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/media")
-        .join(name);
-    std::fs::read(path).expect("a file of the corpus")
-}
-
-fn findings(bytes: &[u8]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    Scanner::new().feed(bytes, &mut findings);
-    findings
-}
 
 /// The format and the header that a viewer has had.
 fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
@@ -72,7 +61,7 @@ fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
 #[test]
 fn what_goes_out_is_the_same_however_it_comes_in() {
     for (name, _) in MEDIA {
-        let file = media(name);
+        let file = file(name);
         let whole = door::splice(&file, file.len() / 2, [usize::MAX].into_iter());
         assert!(whole.1.is_none(), "{name}");
         assert!(whole.0.len() > file.len(), "{name}");
@@ -86,7 +75,7 @@ fn what_goes_out_is_the_same_however_it_comes_in() {
 #[test]
 fn one_source_alone_loses_nothing() {
     for (name, _) in MEDIA {
-        let file = media(name);
+        let file = file(name);
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
         splicer.feed(&file, &mut out).expect("like itself");
         splicer.finish(&mut out);
@@ -109,7 +98,7 @@ fn one_source_alone_loses_nothing() {
 #[test]
 fn a_source_goes_on_wherever_the_one_before_broke_off() {
     for (name, leaves_header_out) in MEDIA {
-        let file = media(name);
+        let file = file(name);
         let mut went_on = 0;
         for cut in (0..file.len()).step_by(89) {
             let Some(spliced) = spliced(&file[..cut], &file) else {
@@ -141,7 +130,7 @@ fn a_source_goes_on_wherever_the_one_before_broke_off() {
 fn other_tracks_and_other_containers_are_another_stream() {
     for (name, _) in MEDIA {
         for (other, _) in MEDIA {
-            let (file, next) = (media(name), media(other));
+            let (file, next) = (file(name), file(other));
             let is_alike = name == other
                 || (name, other) == ("theora.ogg", "opus.ogg")
                 || (name, other) == ("opus.ogg", "theora.ogg");
@@ -168,7 +157,7 @@ fn the_same_tracks_with_another_setup_are_another_stream() {
         ("h264.flv", &[0x17, 0, 0, 0, 0, 1][..], 8),
         ("h264.mkv", &[0x63, 0xa2][..], 12),
     ] {
-        let file = media(name);
+        let file = file(name);
         let mut other = file.clone();
         let at = file.windows(mark.len()).position(|bytes| bytes == mark);
         other[at.expect("its setup") + behind] ^= 1;
@@ -188,16 +177,16 @@ fn nothing_goes_on_with_what_is_not_known() {
 #[test]
 fn what_is_held_is_bounded() {
     // A unit that is longer: the stream goes out as it comes, and nobody can go on with it.
-    let file = media("h264.mp4");
+    let whole = file("h264.mp4");
     let (mut splicer, mut out) = (Splicer::new(5_000), Vec::new());
-    splicer.feed(&file, &mut out).expect("like itself");
-    assert!(out == file);
-    assert!(!splicer.break_off(Format::Mp4, &had(&file).1));
+    splicer.feed(&whole, &mut out).expect("like itself");
+    assert!(out == whole);
+    assert!(!splicer.break_off(Format::Mp4, &had(&whole).1));
     // A source that never comes to a join point.
-    let file = media("h264.ts");
+    let transport = file("h264.ts");
     let (mut splicer, mut out) = (Splicer::new(5_000), Vec::new());
-    splicer.feed(&file, &mut out).expect("like itself");
-    assert!(splicer.break_off(Format::MpegTs, &had(&file).1));
+    splicer.feed(&transport, &mut out).expect("like itself");
+    assert!(splicer.break_off(Format::MpegTs, &had(&transport).1));
     let packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
     let mut fed = 0;
     let unlike = loop {

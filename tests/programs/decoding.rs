@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::support::corpus;
 use super::tools::*;
-use tollgate::format::{Finding, Scanner};
+use tollgate::format::Finding;
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
 use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply};
@@ -25,11 +26,9 @@ const MEDIA: &[(&str, &[&str], bool)] = &[
 
 /// What a viewer would get who begins at each join point of a real file: header, prelude, and the bytes from there.
 fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut findings = Vec::new();
-    Scanner::new().feed(bytes, &mut findings);
     let mut header = Vec::new();
     let mut joins = Vec::new();
-    for finding in findings {
+    for finding in corpus::findings(bytes) {
         match finding {
             Finding::Header(new) => header = new,
             Finding::Join(start) => {
@@ -46,10 +45,9 @@ fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
 #[test]
 #[ignore = "needs ffmpeg"]
 fn every_join_point_of_every_container_decodes() {
-    let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
     let folder = folder("cuts");
     for (name, tracks, has_video) in MEDIA {
-        let bytes = std::fs::read(media.join(name)).expect("a file of the corpus");
+        let bytes = corpus::file(name);
         let joins = joins_of(&bytes);
         assert!(joins.len() >= 2, "{name} has {} join points", joins.len());
         for (number, cut) in joins.iter().enumerate().take(12) {
@@ -145,11 +143,10 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
 #[test]
 #[ignore = "needs ffmpeg"]
 fn a_viewer_that_stalls_and_comes_back_decodes() {
-    let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
     let folder = folder("stalls");
     // The small Opus file has no more than two pages, and many of it would be a chain of streams with one serial number.
     for (name, tracks, has_video) in MEDIA.iter().filter(|(name, ..)| *name != "opus.ogg") {
-        let bytes = std::fs::read(media.join(name)).expect("a file of the corpus");
+        let bytes = corpus::file(name);
         // Sound is small: many times over it is longer than the smallest buffer that can be asked for.
         let bytes = bytes.repeat(if *has_video { 1 } else { 40 });
         // Half of a file of less than three seconds: a whole group of pictures fits, as it should.

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::support::corpus;
 use super::tools::*;
+use tollgate::format::Finding;
 use tollgate::format::splice::Splicer;
-use tollgate::format::{Finding, Scanner};
 
 /// The small real files whose times are moved on.
 const MEDIA: &[(&str, &[&str])] = &[
@@ -27,9 +28,8 @@ fn spliced(file: &[u8]) -> Vec<u8> {
         splicer
             .feed(source, &mut out)
             .expect("the same tracks again");
-        let (mut findings, mut format) = (Vec::new(), None);
-        Scanner::new().feed(&out, &mut findings);
-        for finding in findings {
+        let mut format = None;
+        for finding in corpus::findings(&out) {
             match finding {
                 Finding::Format(told) => format = Some(told),
                 Finding::Header(told) => header = told,
@@ -78,7 +78,7 @@ fn sources_that_follow_each_other_are_one_stream_to_a_player() {
     let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
     let folder = folder("splices");
     for (name, tracks) in MEDIA {
-        let file = std::fs::read(media.join(name)).expect("a file of the corpus");
+        let file = corpus::file(name);
         let path = folder.join(name);
         std::fs::write(&path, spliced(&file)).expect("written");
         super::decoding::assert_decodes(&path, tracks, true);

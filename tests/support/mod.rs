@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 pub mod client;
+pub mod corpus;
 pub mod crowd;
 pub mod media;
 pub mod process;
