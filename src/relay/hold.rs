@@ -157,3 +157,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,8 @@ mod request;
 mod route;
 mod settings;
 mod source;
+#[cfg(test)]
+mod stage;
 mod timers;
 mod udp;
 mod viewer;

@@ -1,182 +1,19 @@
 //! Pulls, from a viewer's request to their end, with the origin played by the test: no socket, and a clock that it winds on.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::{self, Command};
-use crate::http::{Body, Framing, Part};
-use crate::moment::Moment;
 use crate::random::Random;
-use crate::relay::{Action, ConnectionId, Done, Job, Relay, Settings, Ticket, UdpPort};
-use crate::stream::Outcome;
+use crate::relay::stage::Stage;
+use crate::relay::{ConnectionId, Done, Job, UdpPort};
 
 const ORIGIN: &str = "--origin=http://10.1.0.1:8000";
 const OTHER: &str = "--origin=http://10.1.0.2:8000/second";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A server with origins, and everybody whom it talks to.
-struct Edge {
-    relay: Relay,
-    now: Moment,
-    /// What was written to each connection.
-    written: BTreeMap<ConnectionId, Vec<u8>>,
-    closed: BTreeSet<ConnectionId>,
-    /// Connections that it asked for, and nobody has answered yet.
-    calls: Vec<(ConnectionId, SocketAddr)>,
-    jobs: Vec<(Ticket, Job)>,
-    ports: u16,
-}
-
-impl Edge {
-    fn new(options: &[&str]) -> Edge {
-        let config = match config::parse(options, []) {
-            Ok(Command::Run(config)) => config,
-            other => panic!("{options:?}: {other:?}"),
-        };
-        Edge {
-            relay: Relay::new(Settings::from_config(&config, 100, 0, 7)),
-            now: Moment::START,
-            written: BTreeMap::new(),
-            closed: BTreeSet::new(),
-            calls: Vec::new(),
-            jobs: Vec::new(),
-            ports: 10_000,
-        }
-    }
-
-    fn settle(&mut self) {
-        loop {
-            while let Some(id) = self.relay.next_write() {
-                let output = self.relay.output(id, self.now);
-                let bytes: Vec<u8> = output
-                    .slices()
-                    .iter()
-                    .flat_map(|slice| slice.to_vec())
-                    .collect();
-                self.relay.sent(id, bytes.len(), self.now);
-                self.relay.served(id, Outcome::Open, self.now);
-                self.written.entry(id).or_default().extend(bytes);
-            }
-            let Some(action) = self.relay.next_action() else {
-                break;
-            };
-            match action {
-                Action::Connect(id, address) => self.calls.push((id, address)),
-                Action::Close(id) => {
-                    self.closed.insert(id);
-                    self.calls.retain(|(call, _)| *call != id);
-                }
-                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
-                Action::ShutdownWrite(_)
-                | Action::ReadOn(_)
-                | Action::ReturnMemory
-                | Action::Log(_)
-                | Action::LogAccess(_) => {}
-            }
-        }
-        self.relay.check();
-    }
-
-    fn wait(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(due) = self.relay.next_deadline().filter(|due| *due <= until) {
-            self.now = due.max(self.now);
-            self.relay.expire(self.now);
-            self.settle();
-        }
-        self.now = until;
-    }
-
-    fn wait_seconds(&mut self, seconds: u64) {
-        self.wait(Duration::from_secs(seconds));
-    }
-
-    fn send(&mut self, id: ConnectionId, text: &str) {
-        self.relay.received(id, text.as_bytes(), self.now);
-        self.settle();
-    }
-
-    /// A client sends a request.
-    fn client(&mut self, request: &str) -> ConnectionId {
-        self.ports += 1;
-        let peer = SocketAddr::from(([10, 0, 0, 1], self.ports));
-        let id = self.relay.accepted(peer, self.now).expect("room");
-        self.send(id, request);
-        id
-    }
-
-    fn viewer(&mut self, session: &str) -> ConnectionId {
-        self.client(&format!(
-            "GET /stream/{session} HTTP/1.1\r\nHost: h\r\n\r\n"
-        ))
-    }
-
-    fn lose(&mut self, id: ConnectionId) {
-        self.relay.lost(id, self.now);
-        self.settle();
-    }
-
-    fn text(&self, id: ConnectionId) -> String {
-        let bytes = self.written.get(&id).map_or(&[][..], Vec::as_slice);
-        String::from_utf8_lossy(bytes).into_owned()
-    }
-
-    /// What of the stream has come to a viewer, and whether it ended well.
-    fn content(&self, id: ConnectionId) -> (String, bool) {
-        let text = self.text(id);
-        let (_, body) = text.split_once("\r\n\r\n").expect("a head");
-        let (mut reader, mut rest) = (Body::new(Framing::Chunked), body.as_bytes());
-        let mut content = String::new();
-        while let Part::Content(part) = reader.read(&mut rest).expect("good chunks") {
-            content.push_str(&String::from_utf8_lossy(part));
-        }
-        (content, reader.is_complete())
-    }
-
-    #[track_caller]
-    fn assert_status(&self, id: ConnectionId, status: u16) {
-        let text = self.text(id);
-        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}");
-    }
-
-    /// The one origin that is called, which takes the call; and what it is asked.
-    #[track_caller]
-    fn call(&mut self) -> (ConnectionId, SocketAddr, String) {
-        assert_eq!(self.calls.len(), 1, "{:?}", self.calls);
-        let (id, address) = self.calls.remove(0);
-        assert_eq!(
-            self.text(id),
-            "",
-            "nothing is written before it is connected"
-        );
-        self.relay.unblocked(id);
-        self.settle();
-        (id, address, self.text(id))
-    }
-
-    /// The origin that is called answers.
-    #[track_caller]
-    fn answer(&mut self, text: &str) -> ConnectionId {
-        let (id, _, _) = self.call();
-        self.send(id, text);
-        id
-    }
-
-    #[track_caller]
-    fn assert_nothing_left(&mut self) {
-        assert_eq!(self.relay.pulls.len(), 0, "a pull is left");
-        assert_eq!(self.calls, [], "somebody is called still");
-        assert!(self.relay.running.is_empty());
-        assert!(self.relay.waiting.len() == 0);
-        let origins = self.relay.connections.iter();
-        assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
-    }
-}
-
 #[test]
 fn all_viewers_of_a_session_share_one_pull() {
-    let mut edge = Edge::new(&["--origin=http://10.1.0.1:8000/x"]);
+    let mut edge = Stage::new(&["--origin=http://10.1.0.1:8000/x"]);
     let first = edge.viewer("a%2Fb%C3%BC");
     let second = edge.viewer("a%2Fb%C3%BC");
     let (origin, address, asked) = edge.call();
@@ -210,7 +47,7 @@ fn all_viewers_of_a_session_share_one_pull() {
 fn an_answer_may_arrive_in_any_pieces() {
     let whole = format!("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n{OK}5\r\nhello\r\n0\r\n\r\n");
     for cut in 0..whole.len() {
-        let mut edge = Edge::new(&[ORIGIN]);
+        let mut edge = Stage::new(&[ORIGIN]);
         let viewer = edge.viewer("a");
         let (origin, _, _) = edge.call();
         edge.send(origin, &whole[..cut]);
@@ -227,7 +64,7 @@ fn an_answer_may_arrive_in_any_pieces() {
 
 #[test]
 fn every_framing_ends_as_it_should() {
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     let viewer = edge.viewer("a");
     edge.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
     assert!(edge.text(viewer).ends_with("\r\n0\r\n\r\n"));
@@ -258,7 +95,7 @@ fn a_viewer_is_told_why_it_gets_no_stream_and_nothing_is_left() {
         ("\0", 502),
     ];
     for (answer, status) in answers {
-        let mut edge = Edge::new(&[ORIGIN]);
+        let mut edge = Stage::new(&[ORIGIN]);
         let viewers = [edge.viewer("a"), edge.viewer("a")];
         let origin = edge.answer(answer);
         if !edge.closed.contains(&origin) {
@@ -277,7 +114,7 @@ fn a_viewer_is_told_why_it_gets_no_stream_and_nothing_is_left() {
 
 #[test]
 fn who_is_silent_or_away_is_not_waited_for_for_ever() {
-    let mut edge = Edge::new(&[ORIGIN, "--origin-time=3"]);
+    let mut edge = Stage::new(&[ORIGIN, "--origin-time=3"]);
     let viewer = edge.viewer("a");
     edge.wait_seconds(2);
     assert_eq!(edge.text(viewer), "");
@@ -305,7 +142,7 @@ fn who_is_silent_or_away_is_not_waited_for_for_ever() {
 
 #[test]
 fn the_first_origin_that_has_the_stream_counts() {
-    let mut edge = Edge::new(&[ORIGIN, OTHER]);
+    let mut edge = Stage::new(&[ORIGIN, OTHER]);
     let viewer = edge.viewer("a");
     edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     let (other, address, asked) = edge.call();
@@ -318,7 +155,7 @@ fn the_first_origin_that_has_the_stream_counts() {
 
 #[test]
 fn of_several_refusals_the_one_that_tells_most_is_given() {
-    let mut edge = Edge::new(&[ORIGIN, OTHER]);
+    let mut edge = Stage::new(&[ORIGIN, OTHER]);
     let viewer = edge.viewer("a");
     edge.lose(edge.calls[0].0);
     edge.answer("HTTP/1.1 404 Not Found\r\n\r\n");
@@ -331,7 +168,7 @@ fn of_several_refusals_the_one_that_tells_most_is_given() {
 
 #[test]
 fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
-    let mut edge = Edge::new(&["--origin=http://origin.example:8000"]);
+    let mut edge = Stage::new(&["--origin=http://origin.example:8000"]);
     let viewers = [edge.viewer("a"), edge.viewer("b")];
     let jobs = std::mem::take(&mut edge.jobs);
     let [(ticket, Job::Resolve(names))] = jobs.as_slice() else {
@@ -363,7 +200,7 @@ fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
 
 #[test]
 fn a_name_that_is_not_found_is_a_fault_like_others() {
-    let mut edge = Edge::new(&["--origin=http://origin.example:8000", "--origin-time=1"]);
+    let mut edge = Stage::new(&["--origin=http://origin.example:8000", "--origin-time=1"]);
     let viewer = edge.viewer("a");
     let (ticket, _) = edge.jobs.remove(0);
     let done = Done::Resolved(vec![Err("no such name".to_owned())]);
@@ -383,7 +220,7 @@ fn a_name_that_is_not_found_is_a_fault_like_others() {
 
 #[test]
 fn who_gives_up_leaves_nothing() {
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     let viewers = [edge.viewer("a"), edge.viewer("a")];
     let (origin, _, _) = edge.call();
     edge.lose(viewers[0]);
@@ -395,7 +232,7 @@ fn who_gives_up_leaves_nothing() {
 
 #[test]
 fn a_pull_outlives_its_last_viewer_for_a_while() {
-    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=5", "--body-rate=0"]);
+    let mut edge = Stage::new(&[ORIGIN, "--origin-idle=5", "--body-rate=0"]);
     let viewer = edge.viewer("a");
     let origin = edge.answer(OK);
     edge.send(origin, "1\r\nx\r\n");
@@ -422,7 +259,7 @@ fn a_pull_outlives_its_last_viewer_for_a_while() {
 
 #[test]
 fn a_pull_that_breaks_is_made_again_with_growing_pauses() {
-    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=600"]);
+    let mut edge = Stage::new(&[ORIGIN, "--origin-idle=600"]);
     let viewer = edge.viewer("a");
     let origin = edge.answer(OK);
     edge.send(origin, "1\r\nx\r\n");
@@ -454,7 +291,7 @@ fn a_pull_that_breaks_is_made_again_with_growing_pauses() {
 
 #[test]
 fn a_pull_that_breaks_is_left_alone_if_nobody_comes_back() {
-    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=1"]);
+    let mut edge = Stage::new(&[ORIGIN, "--origin-idle=1"]);
     let viewer = edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
@@ -465,7 +302,7 @@ fn a_pull_that_breaks_is_left_alone_if_nobody_comes_back() {
 
 #[test]
 fn what_comes_back_to_the_server_itself_is_refused() {
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     let via = edge.relay.origins.via(Some("1.1 before"));
     let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
     let looped = edge.client(&ask(&format!("{via}, 1.1 after")));
@@ -485,7 +322,7 @@ fn what_comes_back_to_the_server_itself_is_refused() {
 fn the_origin_says_who_may_watch_where_it_is_asked() {
     let options = [ORIGIN, "--token-server=10.0.0.1", "--rtp=off"];
     let refusal = "HTTP/1.1 403 Forbidden\r\n\r\n";
-    let mut edge = Edge::new(&options);
+    let mut edge = Stage::new(&options);
     let viewer = edge.viewer("a");
     edge.assert_status(viewer, 403);
     edge.assert_nothing_left();
@@ -494,7 +331,7 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
     edge.answer(refusal);
     edge.assert_status(viewer, 502);
 
-    let mut edge = Edge::new(&[&options[..], &["--origin-tokens"]].concat());
+    let mut edge = Stage::new(&[&options[..], &["--origin-tokens"]].concat());
     let viewer = edge.viewer("a");
     edge.answer(refusal);
     edge.assert_status(viewer, 403);
@@ -517,7 +354,7 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
 #[test]
 fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     let viewer = edge.viewer("a");
     let (origin, _, _) = edge.call();
     edge.client(put);
@@ -525,13 +362,13 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     assert_eq!(edge.relay.pulls.len(), 0);
     edge.assert_status(viewer, 200);
 
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     edge.viewer("a");
     let origin = edge.answer(OK);
     let source = edge.client(put);
     edge.assert_status(source, 409);
 
-    let mut edge = Edge::new(&[ORIGIN, "--takeover"]);
+    let mut edge = Stage::new(&[ORIGIN, "--takeover"]);
     edge.viewer("a");
     let running = edge.answer(OK);
     let source = edge.client(put);
@@ -543,7 +380,7 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
 
 #[test]
 fn pulls_take_the_places_of_streams() {
-    let mut edge = Edge::new(&[ORIGIN, "--streams=1"]);
+    let mut edge = Stage::new(&[ORIGIN, "--streams=1"]);
     let first = edge.viewer("a");
     let second = edge.viewer("b");
     edge.assert_status(second, 503);
@@ -558,7 +395,7 @@ fn pulls_take_the_places_of_streams() {
 
 #[test]
 fn with_wait_a_session_that_no_origin_has_yet_is_asked_for_again() {
-    let mut edge = Edge::new(&[ORIGIN, "--wait=60"]);
+    let mut edge = Stage::new(&[ORIGIN, "--wait=60"]);
     let viewer = edge.viewer("a");
     let none = "HTTP/1.1 404 Not Found\r\n\r\n";
     edge.answer(none);
@@ -573,7 +410,7 @@ fn with_wait_a_session_that_no_origin_has_yet_is_asked_for_again() {
 
 #[test]
 fn an_abort_ends_a_pull_for_good() {
-    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1", "--rtp=off"]);
+    let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1", "--rtp=off"]);
     edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
     let viewer = edge.viewer("a");
     let origin = edge.answer(OK);
@@ -584,7 +421,7 @@ fn an_abort_ends_a_pull_for_good() {
 
 #[test]
 fn the_end_of_the_server_ends_pulls_cleanly() {
-    let mut edge = Edge::new(&[ORIGIN]);
+    let mut edge = Stage::new(&[ORIGIN]);
     let watching = edge.viewer("a");
     let origin = edge.answer(OK);
     edge.send(origin, "1\r\nx\r\n");
@@ -595,7 +432,7 @@ fn the_end_of_the_server_ends_pulls_cleanly() {
     assert!(edge.text(watching).ends_with("x\r\n0\r\n\r\n"));
     edge.assert_nothing_left();
 
-    let mut edge = Edge::new(&[ORIGIN, "--origin-idle=600"]);
+    let mut edge = Stage::new(&[ORIGIN, "--origin-idle=600"]);
     edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
@@ -607,7 +444,7 @@ fn the_end_of_the_server_ends_pulls_cleanly() {
 
 #[test]
 fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
-    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1", "--origin-idle=600"]);
+    let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1", "--origin-idle=600"]);
     edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
     edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
     edge.viewer("a");
@@ -627,7 +464,7 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
 
 #[test]
 fn an_origin_is_not_called_where_there_is_no_room_for_its_connection() {
-    let mut edge = Edge::new(&[ORIGIN, "--connections=2", "--origin-idle=600"]);
+    let mut edge = Stage::new(&[ORIGIN, "--connections=2", "--origin-idle=600"]);
     let first = edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
@@ -641,7 +478,7 @@ fn an_origin_is_not_called_where_there_is_no_room_for_its_connection() {
 
 #[test]
 fn udp_clients_get_what_is_fetched() {
-    let mut edge = Edge::new(&[ORIGIN, "--token-server=10.0.0.1"]);
+    let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1"]);
     edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
     edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
     let viewer = edge.viewer("a");
@@ -692,7 +529,7 @@ fn whatever_happens_nothing_is_left_of_it() {
         options.extend((draw(2) == 0).then_some("--origin-tokens"));
         options.extend((draw(3) == 0).then_some("--wait=4"));
         options.extend((draw(2) == 0).then_some("--takeover"));
-        let mut edge = Edge::new(&options);
+        let mut edge = Stage::new(&options);
         let mut everybody = Vec::new();
         let mut origins: Vec<ConnectionId> = Vec::new();
         for _ in 0..200 {

@@ -1,0 +1,179 @@
+//! The core on a stage, for its tests: clients, origins and the clock are played by the test; no socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::config::{self, Command};
+use crate::http::{Body, Framing, Part};
+use crate::moment::Moment;
+use crate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket};
+use crate::stream::Outcome;
+
+/// A server, and everybody whom it talks to.
+pub struct Stage {
+    pub relay: Relay,
+    pub now: Moment,
+    /// What was written to each connection.
+    pub written: BTreeMap<ConnectionId, Vec<u8>>,
+    pub closed: BTreeSet<ConnectionId>,
+    /// Connections that it asked for, and nobody has answered yet.
+    pub calls: Vec<(ConnectionId, SocketAddr)>,
+    pub jobs: Vec<(Ticket, Job)>,
+    ports: u16,
+}
+
+impl Stage {
+    pub fn new(options: &[&str]) -> Stage {
+        let config = match config::parse(options, []) {
+            Ok(Command::Run(config)) => config,
+            other => panic!("{options:?}: {other:?}"),
+        };
+        Stage {
+            relay: Relay::new(Settings::from_config(&config, 100, 0, 7)),
+            now: Moment::START,
+            written: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            calls: Vec::new(),
+            jobs: Vec::new(),
+            ports: 10_000,
+        }
+    }
+
+    pub fn settle(&mut self) {
+        loop {
+            while let Some(id) = self.relay.next_write() {
+                let output = self.relay.output(id, self.now);
+                let bytes: Vec<u8> = output
+                    .slices()
+                    .iter()
+                    .flat_map(|slice| slice.to_vec())
+                    .collect();
+                self.relay.sent(id, bytes.len(), self.now);
+                self.relay.served(id, Outcome::Open, self.now);
+                self.written.entry(id).or_default().extend(bytes);
+            }
+            let Some(action) = self.relay.next_action() else {
+                break;
+            };
+            match action {
+                Action::Connect(id, address) => self.calls.push((id, address)),
+                Action::Close(id) => {
+                    self.closed.insert(id);
+                    self.calls.retain(|(call, _)| *call != id);
+                }
+                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
+                Action::ShutdownWrite(_)
+                | Action::ReadOn(_)
+                | Action::ReturnMemory
+                | Action::Log(_)
+                | Action::LogAccess(_) => {}
+            }
+        }
+        self.relay.check();
+    }
+
+    pub fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(due) = self.relay.next_deadline().filter(|due| *due <= until) {
+            self.now = due.max(self.now);
+            self.relay.expire(self.now);
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    pub fn wait_seconds(&mut self, seconds: u64) {
+        self.wait(Duration::from_secs(seconds));
+    }
+
+    pub fn send(&mut self, id: ConnectionId, text: &str) {
+        self.relay.received(id, text.as_bytes(), self.now);
+        self.settle();
+    }
+
+    /// A client sends a request.
+    pub fn client(&mut self, request: &str) -> ConnectionId {
+        self.ports += 1;
+        let peer = SocketAddr::from(([10, 0, 0, 1], self.ports));
+        let id = self.relay.accepted(peer, self.now).expect("room");
+        self.send(id, request);
+        id
+    }
+
+    pub fn viewer(&mut self, session: &str) -> ConnectionId {
+        self.client(&format!(
+            "GET /stream/{session} HTTP/1.1\r\nHost: h\r\n\r\n"
+        ))
+    }
+
+    pub fn lose(&mut self, id: ConnectionId) {
+        self.relay.lost(id, self.now);
+        self.settle();
+    }
+
+    pub fn text(&self, id: ConnectionId) -> String {
+        let bytes = self.written.get(&id).map_or(&[][..], Vec::as_slice);
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// What of the stream has come to a viewer, and whether it ended well.
+    pub fn media(&self, id: ConnectionId) -> (Vec<u8>, bool) {
+        let bytes = self.written.get(&id).map_or(&[][..], Vec::as_slice);
+        let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let Some(head_end) = head_end.filter(|_| bytes.starts_with(b"HTTP/1.1 200 ")) else {
+            return (Vec::new(), false);
+        };
+        let (mut reader, mut rest) = (Body::new(Framing::Chunked), &bytes[head_end + 4..]);
+        let mut media = Vec::new();
+        while let Part::Content(part) = reader.read(&mut rest).expect("good chunks") {
+            media.extend_from_slice(part);
+        }
+        (media, reader.is_complete())
+    }
+
+    /// The same of media that is text.
+    pub fn content(&self, id: ConnectionId) -> (String, bool) {
+        let (media, is_complete) = self.media(id);
+        (String::from_utf8_lossy(&media).into_owned(), is_complete)
+    }
+
+    #[track_caller]
+    pub fn assert_status(&self, id: ConnectionId, status: u16) {
+        let text = self.text(id);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}");
+    }
+
+    /// The one origin that is called, which takes the call; and what it is asked.
+    #[track_caller]
+    pub fn call(&mut self) -> (ConnectionId, SocketAddr, String) {
+        assert_eq!(self.calls.len(), 1, "{:?}", self.calls);
+        let (id, address) = self.calls.remove(0);
+        assert_eq!(
+            self.text(id),
+            "",
+            "nothing is written before it is connected"
+        );
+        self.relay.unblocked(id);
+        self.settle();
+        (id, address, self.text(id))
+    }
+
+    /// The origin that is called answers.
+    #[track_caller]
+    pub fn answer(&mut self, text: &str) -> ConnectionId {
+        let (id, _, _) = self.call();
+        self.send(id, text);
+        id
+    }
+
+    #[track_caller]
+    pub fn assert_nothing_left(&mut self) {
+        assert_eq!(self.relay.pulls.len(), 0, "a pull is left");
+        assert_eq!(self.calls, [], "somebody is called still");
+        assert!(self.relay.running.is_empty());
+        assert!(self.relay.waiting.len() == 0);
+        let origins = self.relay.connections.iter();
+        assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
+    }
+}
