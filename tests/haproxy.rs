@@ -366,7 +366,7 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
     source.send(&file);
     for edge in &edges {
         until("the edge has all of it", || {
-            (edge.stream("tv")?["bytes_received"] == whole.len()).then_some(())
+            (edge.stream("tv")?["bytes_received"] == half.len() + file.len()).then_some(())
         });
     }
     let late = [(); 4].map(|()| Viewer::ask(front.address, "/stream/tv"));

@@ -4,6 +4,7 @@ mod support;
 
 use std::net::UdpSocket;
 
+use support::client::Client;
 use support::corpus::{file, findings};
 use support::response::End;
 use support::server::Server;
@@ -62,9 +63,12 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
         let mut late = Viewer::ask(server.address(), &target);
         server.await_viewers(name, 2);
         let mut source = Source::open(server.address(), &target);
-        let stream = server.stream(name).expect("it runs");
-        assert_eq!(stream["held"], false, "{name}");
+        // It has to show where it goes on.
+        assert_eq!(server.stream(name).expect("it runs")["held"], true);
         source.send(&file);
+        until("its viewers wait no more", || {
+            (server.stream(name)?["held"] == false).then_some(())
+        });
         let answer = source.finish();
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.json()["bytes_received"], file.len(), "{name}");
@@ -192,6 +196,33 @@ fn nothing_is_held_for_nobody() {
     drop(source);
     server.await_end_of_stream("demo");
     server.await_line(&["event=stream-ends", "the connection broke"]);
+}
+
+#[test]
+fn a_body_without_a_length_may_have_broken_off_where_it_ends() {
+    let server = Server::gated(&["--hold=60", "--icecast"]);
+    server.admit("demo");
+    let file = file("sound.mp3");
+    let connect = || {
+        let mut source = Client::connect(server.address());
+        let fields = [
+            "Authorization: Basic c291cmNlOmRlbW8=",
+            "Content-Type: audio/mpeg",
+        ];
+        source.send_head("SOURCE", "/demo.mp3", &fields);
+        assert_eq!(source.head().status, 200);
+        source
+    };
+    let mut first = connect();
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    first.send(&file);
+    assert!(viewer.read(file.len()) == file);
+    drop(first);
+    await_held(&server, "demo");
+    let mut second = connect();
+    second.send(&file);
+    assert!(viewer.read(file.len() * 9 / 10).len() > file.len() / 2);
 }
 
 #[test]

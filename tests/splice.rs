@@ -176,12 +176,19 @@ fn nothing_goes_on_with_what_is_not_known() {
 
 #[test]
 fn what_is_held_is_bounded() {
-    // A unit that is longer: the stream goes out as it comes, and nobody can go on with it.
+    // A unit that is longer goes out as it comes: nobody can go on in the middle of it.
     let whole = file("h264.mp4");
     let (mut splicer, mut out) = (Splicer::new(5_000), Vec::new());
-    splicer.feed(&whole, &mut out).expect("like itself");
+    splicer
+        .feed(&whole[..12_000], &mut out)
+        .expect("like itself");
+    assert_eq!(out.len(), 12_000);
+    assert!(!splicer.break_off(Format::Mp4, &had(&out).1));
+    splicer
+        .feed(&whole[12_000..], &mut out)
+        .expect("like itself");
     assert!(out == whole);
-    assert!(!splicer.break_off(Format::Mp4, &had(&whole).1));
+    assert!(splicer.break_off(Format::Mp4, &had(&whole).1));
     // A source that never comes to a join point.
     let transport = file("h264.ts");
     let (mut splicer, mut out) = (Splicer::new(5_000), Vec::new());
@@ -197,4 +204,147 @@ fn what_is_held_is_bounded() {
     };
     assert!(fed > 5_000 && fed < 5_400);
     assert_eq!(unlike.0.len(), fed);
+}
+
+fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    let length = (8 + content.len()) as u32;
+    [&length.to_be_bytes()[..], kind, &content].concat()
+}
+
+/// One track of sound, of 1,000 ticks a second, and a fragment of a second that begins at `time`, which has 32 bits.
+fn fragmented(time: u32) -> Vec<u8> {
+    let header = |bytes: usize, at: usize, number: u32| {
+        let mut header = vec![0; bytes];
+        header[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        header
+    };
+    let handler = [&[0; 8][..], b"soun", &[0; 13]].concat();
+    let entry = mp4_box(b"Opus", &[&[0; 28]]);
+    let stsd = mp4_box(b"stsd", &[&[0, 0, 0, 0, 0, 0, 0, 1], &entry]);
+    let minf = mp4_box(b"minf", &[&mp4_box(b"stbl", &[&stsd])]);
+    let mdia = mp4_box(
+        b"mdia",
+        &[
+            &mp4_box(b"mdhd", &[&header(24, 12, 1000)]),
+            &mp4_box(b"hdlr", &[&handler]),
+            &minf,
+        ],
+    );
+    let trak = mp4_box(b"trak", &[&mp4_box(b"tkhd", &[&header(84, 12, 1)]), &mdia]);
+    let mut extends = header(24, 4, 1);
+    extends[12..16].copy_from_slice(&1000_u32.to_be_bytes());
+    let mvex = mp4_box(b"mvex", &[&mp4_box(b"trex", &[&extends])]);
+    let moov = mp4_box(b"moov", &[&trak, &mvex]);
+    let tfhd = mp4_box(b"tfhd", &[&[0, 2, 0, 0, 0, 0, 0, 1]]);
+    let tfdt = mp4_box(b"tfdt", &[&[0; 4], &time.to_be_bytes()]);
+    // One sample, whose bytes begin behind the head of the `mdat`.
+    let trun = |offset: u32| {
+        let fields = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &offset.to_be_bytes()];
+        mp4_box(b"trun", &fields)
+    };
+    let moof = |offset| {
+        let traf = mp4_box(b"traf", &[&tfhd, &tfdt, &trun(offset)]);
+        mp4_box(b"moof", &[&mp4_box(b"mfhd", &[&header(8, 4, 7)]), &traf])
+    };
+    let offset = moof(0).len() as u32 + 8;
+    let mdat = mp4_box(b"mdat", &[b"sound"]);
+    let ftyp = mp4_box(b"ftyp", &[b"iso6", &[0; 4]]);
+    [ftyp, moov, moof(offset), mdat].concat()
+}
+
+fn number_behind(bytes: &[u8], mark: &[u8], behind: usize) -> u32 {
+    let mut marks = bytes.windows(mark.len());
+    let at = marks.rposition(|four| four == mark).expect("it is there") + behind;
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn a_time_that_outgrows_its_field_gets_a_longer_one() {
+    let first = fragmented(u32::MAX - 500);
+    let out = spliced(&first, &fragmented(5)).expect("it can be gone on with");
+    let out = out.expect("the same track");
+    let last = &out[first.len()..];
+    assert_eq!(number_behind(last, b"tfdt", 4), 0x0100_0000);
+    assert_eq!(number_behind(last, b"tfdt", 8), 1);
+    assert_eq!(number_behind(last, b"tfdt", 12), 499);
+    assert_eq!(number_behind(last, b"mfhd", 8), 8);
+    let (moof, was) = (
+        number_behind(last, b"moof", 0) as usize,
+        number_behind(&first, b"moof", 0) as usize,
+    );
+    assert_eq!(moof, was);
+    let length = u32::from_be_bytes(last[..4].try_into().expect("four bytes")) as usize;
+    // The sample is where the run says.
+    let offset = number_behind(last, b"trun", 12) as usize;
+    assert_eq!(offset, length + 8);
+    assert_eq!(&last[offset..], b"sound");
+}
+
+#[test]
+fn bit_rates_that_were_measured_do_not_make_other_tracks() {
+    let whole = file("h264.mp4");
+    let mut other = whole.clone();
+    let find = |mark: &[u8]| whole.windows(4).position(|four| four == mark);
+    let rates = find(b"btrt").expect("bit rates of the picture");
+    other[rates + 8..rates + 16].copy_from_slice(&[1; 8]);
+    // Behind the version, the stream's descriptor and its decoder's: a buffer's size and two rates.
+    let sound = find(b"esds").expect("a descriptor of the sound");
+    let told = whole[sound..]
+        .windows(2)
+        .position(|two| two == [0x40, 0x15]);
+    let fields = sound + told.expect("MPEG-4 sound") + 2;
+    other[fields..fields + 11].copy_from_slice(&[2; 11]);
+    assert!(other != whole);
+    assert!(matches!(spliced(&whole, &other), Some(Ok(_))));
+}
+
+/// Key frames of a codec that has no sequence header.
+fn old_flv(codec: u8) -> Vec<u8> {
+    let mut bytes = b"FLV\x01\x01\0\0\0\x09\0\0\0\0".to_vec();
+    for number in 0..20_u8 {
+        bytes.extend([9, 0, 0, 40, 0, 0, number * 10, 0, 0, 0, 0]);
+        bytes.extend([0x10 | codec; 40]);
+        bytes.extend([0, 0, 0, 51]);
+    }
+    bytes
+}
+
+#[test]
+fn codecs_without_a_setup_are_compared_by_name() {
+    let same = spliced(&old_flv(2), &old_flv(2));
+    assert!(matches!(same, Some(Ok(_))));
+    let other = spliced(&old_flv(2), &old_flv(4));
+    assert!(matches!(other, Some(Err(_))));
+}
+
+#[test]
+fn a_later_source_may_begin_again() {
+    let whole = file("vp8.webm");
+    let body = whole
+        .windows(4)
+        .position(|id| id == [0x1f, 0x43, 0xb6, 0x75]);
+    let (head, body) = whole.split_at(body.expect("a Cluster"));
+    let long = [head, &body.repeat(4), &whole].concat();
+    let out = spliced(&whole, &long).expect("it can be gone on with");
+    let out = out.expect("the same tracks, three times");
+    let found = findings(&out);
+    assert!(!found.contains(&Finding::Unknown));
+    let headers = found
+        .iter()
+        .filter(|finding| matches!(finding, Finding::Header(_)));
+    assert_eq!(headers.count(), 1);
+    assert!(out.len() > whole.len() + body.len() * 9 / 2);
+}
+
+#[test]
+fn what_is_no_transport_stream_any_more_goes_out_as_it_comes() {
+    let whole = file("h264.ts");
+    let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+    splicer.feed(&whole, &mut out).expect("like itself");
+    for _ in 0..200 {
+        splicer.feed(&[b'x'; 1000], &mut out).expect("like itself");
+    }
+    assert!(out.len() > whole.len() + 100_000);
+    assert!(!splicer.break_off(Format::MpegTs, &had(&whole).1));
 }

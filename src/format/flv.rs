@@ -32,8 +32,8 @@ const KEPT_TAG_BYTES_MAX: usize = 256 * 1024;
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
 const SOUND_SPACING: u64 = 1024;
 
-const AUDIO: u8 = 8;
-const VIDEO: u8 = 9;
+pub(super) const AUDIO: u8 = 8;
+pub(super) const VIDEO: u8 = 9;
 pub(super) const SCRIPT: u8 = 18;
 
 /// What a tag is.

@@ -28,7 +28,7 @@ struct Tracks {
     defaults: Vec<(u32, u32)>,
 }
 
-const BOX_HEAD_BYTES: usize = 8;
+pub(super) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
 const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`

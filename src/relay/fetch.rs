@@ -343,7 +343,9 @@ impl Relay {
         let session = pull.session.clone();
         let fault = pull.fault.unwrap_or(Fault::NotFound);
         let waits_on = !self.settings.limits.wait_time.is_zero();
-        let comes_again = (pull.has_run || waits_on) && !fault.is_final() && !self.is_closing;
+        // Where viewers are held, somebody may yet set right what is final to others.
+        let is_final = fault.is_final() && self.held(&session).is_none();
+        let comes_again = (pull.has_run || waits_on) && !is_final && !self.is_closing;
         self.pulls.failures += 1;
         if fault > Fault::NotFound {
             self.log(

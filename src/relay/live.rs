@@ -126,6 +126,12 @@ impl Live {
         matches!(self.source, Origin::Awaited { .. })
     }
 
+    /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
+    pub(super) fn has_waiting_viewers(&self) -> bool {
+        let is_joining = |splicer: &Splicer| splicer.is_joining();
+        self.is_held() || self.splicer.as_deref().is_some_and(is_joining)
+    }
+
     /// Why it cannot go out by RTP, if it cannot.
     pub(super) fn rtp_fault(&self) -> Option<&'static str> {
         match self.stream.told() {
@@ -160,7 +166,7 @@ impl Live {
                 },
                 address: self.source_address.to_string(),
             },
-            held: self.is_held(),
+            held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
             format: match self.stream.told() {
                 Told::Known(format) => Some(format.name()),
@@ -239,6 +245,7 @@ impl Relay {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
+        live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
             return self.pass_on(id, bytes, now);
         };

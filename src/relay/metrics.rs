@@ -79,7 +79,7 @@ impl Relay {
             udp_bytes += live.outlet.bytes_sent;
             viewers += live.stream.viewer_count() as u64;
             udp_clients += live.outlet.clients.len() as u64;
-            held += u64::from(live.is_held());
+            held += u64::from(live.has_waiting_viewers());
         }
         let udp = self.udp.figures;
         let mut text = Text(String::with_capacity(4096));
@@ -98,7 +98,7 @@ impl Relay {
         text.one(
             "tollgate_held_streams",
             "gauge",
-            "Those of them that wait for a source.",
+            "Those of them whose viewers wait for a source.",
             held,
         );
         text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);

@@ -215,12 +215,16 @@ impl Relay {
         let Phase::Source(source) = &connection.phase else {
             return;
         };
-        if source.body.ends_with_connection() {
-            let (live, bytes) = (source.live, source.bytes);
-            let reply = source.reply.map(Reply::closing);
-            self.source_complete(id, live, bytes, reply, now);
-        } else {
+        if !source.body.ends_with_connection() {
+            return self.close(id, now);
+        }
+        let (live, bytes) = (source.live, source.bytes);
+        let reply = source.reply.map(Reply::closing);
+        // Such an end is what a break looks like, too: with `--hold` it is taken for one.
+        if self.hold(live, "its connection ended", now) {
             self.close(id, now);
+        } else {
+            self.source_complete(id, live, bytes, reply, now);
         }
     }
 

@@ -213,7 +213,7 @@ impl<C: Copy> Stream<C> {
         self.buffer.slice(from, bytes_max)
     }
 
-    /// Counts what a source sent at `now` that nobody can view.
+    /// Counts what a source sent at `now`, whether it can be viewed or not.
     pub fn count(&mut self, bytes: usize, now: Moment) {
         self.figures.bytes_received += bytes as u64;
         self.rate.count(bytes, now.since(self.started));
@@ -235,9 +235,8 @@ impl<C: Copy> Stream<C> {
         self.buffer.kept_bytes()
     }
 
-    /// Takes what the source sent at `now`. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
+    /// Takes what came of the source at `now`, which [`Stream::count`] has counted. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Moment) {
-        self.count(bytes.len(), now);
         self.wake();
         self.newest_piece = self.buffer.newest();
         let mut rest = bytes;

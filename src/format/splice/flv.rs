@@ -1,8 +1,9 @@
 //! FLV, cut into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
 use super::super::LetGo;
-use super::super::flv::{HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES};
+use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
 use super::super::window::{Step, Walker};
+use super::copy;
 use super::timeline::Timeline;
 
 /// Cuts and moves.
@@ -12,7 +13,14 @@ pub(in super::super) struct Tags {
     /// The newest tag's time, which its 32 bits may have passed round.
     time: Option<i64>,
     timeline: Timeline,
+    /// What the first tag with a picture and the first with sound said of their codecs.
+    codecs: [Option<Codec>; 2],
+    /// What is to come of a tag that goes out as it comes.
+    tag_bytes_left: u64,
 }
+
+/// A codec's name in a tag's body: its number, for sound with its rate and channels, or four letters.
+type Codec = [u8; 5];
 
 impl Tags {
     pub fn new(unit_bytes_max: usize) -> Tags {
@@ -21,7 +29,30 @@ impl Tags {
             has_head: false,
             time: None,
             timeline: Timeline::new(1000),
+            codecs: [None; 2],
+            tag_bytes_left: 0,
         }
+    }
+
+    /// Whether nothing can follow: viewers have a part of a tag.
+    pub fn is_within_unit(&self) -> bool {
+        self.tag_bytes_left > 0
+    }
+
+    /// Whether another source, which begins with these bytes, has the codecs of the one before: not all have a sequence header.
+    pub fn is_like(&self, bytes: &[u8]) -> bool {
+        let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
+        let mut others = [None; 2];
+        while let Some([kind, s0, s1, s2, ..]) = rest.first_chunk::<TAG_HEAD_BYTES>() {
+            let size = u32::from_be_bytes([0, *s0, *s1, *s2]) as usize;
+            let body = rest.get(TAG_HEAD_BYTES..).unwrap_or_default();
+            note_codec(&mut others, *kind, &body[..body.len().min(size)]);
+            rest = rest
+                .get(TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES..)
+                .unwrap_or_default();
+        }
+        let mut pairs = self.codecs.iter().zip(others);
+        pairs.all(|(one, other)| one.zip(other).is_none_or(|(one, other)| one == other))
     }
 
     /// Another source comes, from a tag on.
@@ -45,6 +76,9 @@ impl Walker for Tags {
     type Yield = u8;
 
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        if self.tag_bytes_left > 0 {
+            return Ok(copy(&mut self.tag_bytes_left, seen, out));
+        }
         if !self.has_head {
             let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
                 return Ok(Step::Hold(HEAD_BYTES));
@@ -60,12 +94,17 @@ impl Walker for Tags {
         };
         let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
-        if whole > self.unit_bytes_max {
-            return Err(LetGo);
-        }
-        let Some(tag) = seen.get(..whole) else {
-            return Ok(Step::Hold(whole));
+        // A longer one goes out as it comes.
+        let needed = if whole > self.unit_bytes_max {
+            TAG_HEAD_BYTES + size.min(CODEC_BYTES)
+        } else {
+            whole
         };
+        let Some(tag) = seen.get(..needed) else {
+            return Ok(Step::Hold(needed));
+        };
+        let body_end = needed.min(TAG_HEAD_BYTES + size);
+        note_codec(&mut self.codecs, kind, &tag[TAG_HEAD_BYTES..body_end]);
         let time = self.time(u32::from_be_bytes([t3, t0, t1, t2]));
         let track = u64::from(kind & 0x1f);
         let Some(moved) = self.timeline.place(track, time) else {
@@ -77,8 +116,30 @@ impl Walker for Tags {
         let [t3, t0, t1, t2] = (moved as u32).to_be_bytes();
         out.extend_from_slice(&[kind, s0, s1, s2, t0, t1, t2, t3]);
         out.extend_from_slice(&tag[8..]);
-        Ok(Step::Pass(whole as u64))
+        self.tag_bytes_left = (whole - needed) as u64;
+        Ok(Step::Pass(needed as u64))
     }
+}
+
+/// Enough of a body to tell its codec.
+const CODEC_BYTES: usize = 5;
+
+/// Keeps what the first tag of its kind says.
+fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
+    let Some(first) = body.first() else {
+        return;
+    };
+    let (place, is_named, number) = match kind & 0x1f {
+        VIDEO => (0, first & 0x80 != 0, first & 0x0f),
+        AUDIO => (1, first >> 4 == 9, *first),
+        _ => return,
+    };
+    let codec = match body.first_chunk::<CODEC_BYTES>() {
+        Some([_, name @ ..]) if is_named => [0, name[0], name[1], name[2], name[3]],
+        None if is_named => return,
+        Some(_) | None => [number, 0, 0, 0, 0],
+    };
+    codecs[place].get_or_insert(codec);
 }
 
 /// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and the sequence headers.

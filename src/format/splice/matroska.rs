@@ -10,6 +10,7 @@ use super::super::matroska::{
     length,
 };
 use super::super::window::{Step, Walker};
+use super::copy;
 use super::timeline::Timeline;
 
 const INFO: u32 = 0x1549_a966;
@@ -18,6 +19,8 @@ const BLOCK_DURATION: u32 = 0x9b;
 const TRACK_ENTRY: u32 = 0xae;
 /// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays, picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
+/// Of a block that is longer than a unit, what says when it is shown.
+const BLOCK_HEAD_BYTES: usize = 64;
 /// Nanoseconds.
 const USUAL_SCALE: u64 = 1_000_000;
 
@@ -31,7 +34,11 @@ pub(in super::super) struct Blocks {
     cluster_time: Option<i64>,
     /// The time of the Cluster that has been begun for viewers.
     written_time: Option<i64>,
+    /// What a block's own word of its duration counts for at the most.
+    duration_max: i64,
     timeline: Timeline,
+    /// What is to come of a block that goes out as it comes.
+    block_bytes_left: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,8 +65,15 @@ impl Blocks {
             is_later: false,
             cluster_time: None,
             written_time: None,
+            duration_max: 100,
             timeline: Timeline::new(1000),
+            block_bytes_left: 0,
         }
+    }
+
+    /// Whether nothing can follow: viewers have a part of a block.
+    pub fn is_within_unit(&self) -> bool {
+        self.block_bytes_left > 0
     }
 
     /// Another source comes, from a Cluster on.
@@ -79,18 +93,40 @@ impl Blocks {
         Ok(seen.get(..length).ok_or(Step::Hold(length)))
     }
 
-    fn block(&mut self, element: &[u8], head: Head, out: &mut Vec<u8>) -> Result<(), LetGo> {
+    /// A block's element goes out; of one that is longer than a unit, what can be seen of it.
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        let length = length(head)?;
+        let is_long = length > self.unit_bytes_max as u64;
+        let needed = if is_long {
+            BLOCK_HEAD_BYTES.min(self.unit_bytes_max)
+        } else {
+            length as usize
+        };
+        let Some(element) = seen.get(..needed) else {
+            return Ok(Step::Hold(needed));
+        };
+        if !self.write(element, head, out)? {
+            return Ok(Step::Pass(length));
+        }
+        self.block_bytes_left = length - needed as u64;
+        Ok(Step::Pass(needed as u64))
+    }
+
+    /// Says whether it goes out.
+    fn write(&mut self, element: &[u8], head: Head, out: &mut Vec<u8>) -> Result<bool, LetGo> {
         let place = if head.id == SIMPLE_BLOCK {
-            Place::of_block(element, head.bytes(), element.len())
+            Place::of_block(element, head.bytes())
         } else {
             Place::of_group(element, head.bytes())
         };
         let (place, cluster_time) = place.zip(self.cluster_time).ok_or(LetGo)?;
         let time = cluster_time.saturating_add(i64::from(place.relative_time));
         let Some(moved) = self.timeline.place(place.track, time) else {
-            return Ok(());
+            return Ok(false);
         };
-        self.timeline.note(place.track, moved, place.duration)?;
+        // Words on the screen may last far longer than what is behind them.
+        let duration = place.duration.map(|ticks| ticks.min(self.duration_max));
+        self.timeline.note(place.track, moved, duration)?;
         let written = match self.written_time {
             Some(written) => written,
             None => {
@@ -107,7 +143,7 @@ impl Blocks {
         out.extend_from_slice(before);
         out.extend_from_slice(&relative.to_be_bytes());
         out.extend_from_slice(rest.get(2..).ok_or(LetGo)?);
-        Ok(())
+        Ok(true)
     }
 
     fn begin_cluster(&mut self, time: i64, out: &mut Vec<u8>) -> i64 {
@@ -123,6 +159,9 @@ impl Walker for Blocks {
     type Yield = u8;
 
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        if self.block_bytes_left > 0 {
+            return Ok(copy(&mut self.block_bytes_left, seen, out));
+        }
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::Hold(seen.len() + 1)),
             Read::Malformed => return Err(LetGo),
@@ -154,13 +193,7 @@ impl Walker for Blocks {
                     Ok(Step::Pass(element.len() as u64))
                 }
             },
-            (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => match self.whole(seen, head)? {
-                Err(step) => Ok(step),
-                Ok(element) => {
-                    self.block(element, head, out)?;
-                    Ok(Step::Pass(element.len() as u64))
-                }
-            },
+            (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
             (Level::Cluster, _) => length(head).map(Step::Pass),
             // Another stream begins behind this one: what viewers have of it does not go on.
             (_, EBML | SEGMENT) if self.is_later => Err(LetGo),
@@ -170,7 +203,11 @@ impl Walker for Blocks {
                 Ok(element) => {
                     match head.id {
                         EBML => *self = Blocks::new(self.unit_bytes_max),
-                        INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
+                        INFO => {
+                            let rate = ticks_per_second(element, head)?;
+                            self.timeline = Timeline::new(rate);
+                            self.duration_max = rate / 10;
+                        }
                         _ => {}
                     }
                     out.extend_from_slice(element);
@@ -182,9 +219,9 @@ impl Walker for Blocks {
 }
 
 impl Place {
-    /// Of a block's element, whose body goes from one place to another.
-    fn of_block(element: &[u8], from: usize, to: usize) -> Option<Place> {
-        let body = element.get(from..to)?;
+    /// Of a block's element, whose body begins there.
+    fn of_block(element: &[u8], from: usize) -> Option<Place> {
+        let body = element.get(from..)?;
         let track_bytes = body.first()?.leading_zeros() as usize + 1;
         let track = ebml::number(body.get(..track_bytes).filter(|track| track.len() <= 8)?)?;
         let time = body.get(track_bytes..)?.first_chunk::<2>()?;
@@ -196,16 +233,17 @@ impl Place {
         })
     }
 
-    /// Of the block in a group.
+    /// Of the block in a group, as much of which is seen.
     fn of_group(element: &[u8], from: usize) -> Option<Place> {
         let (mut at, mut place, mut duration) = (from, None, None);
-        while let Read::Whole(head) = ebml::head(element.get(at..)?) {
+        while let Read::Whole(head) = ebml::head(element.get(at..).unwrap_or_default()) {
             let body = at + head.bytes();
             let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
             match head.id {
-                BLOCK => place = Place::of_block(element, body, end),
+                BLOCK => place = Place::of_block(element, body),
                 BLOCK_DURATION => {
-                    duration = i64::try_from(ebml::unsigned(element.get(body..end)?)).ok();
+                    let body = element.get(body..end).unwrap_or_default();
+                    duration = i64::try_from(ebml::unsigned(body)).ok();
                 }
                 _ => {}
             }

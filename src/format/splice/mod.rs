@@ -28,6 +28,11 @@ pub struct Splicer {
     stage: Stage,
 }
 
+/// A later source that begins again is taken for another one if it has run for so many bytes.
+const BEGINNINGS_APART: u64 = 64 * 1024;
+/// Bytes without a packet of a transport stream among them: it is none any more.
+const OUT_OF_STEP_BYTES_MAX: usize = 64 * 1024;
+
 /// A source that does not go on with what viewers have had. These are its bytes: another stream begins with them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unlike(pub Vec<u8>);
@@ -53,14 +58,19 @@ struct Running {
     window: Window,
     /// Of the next byte, from where the window was new.
     offset: u64,
-    is_later: bool,
+    /// What viewers had of the sources before, if it is not the first.
+    had: Option<Had>,
+}
+
+/// What viewers have: a later source must be like it.
+struct Had {
+    format: Format,
+    header: Vec<u8>,
 }
 
 struct Joining {
-    running: Running,
-    /// What viewers have.
-    format: Format,
-    header: Vec<u8>,
+    cutter: Cutter,
+    had: Had,
     /// What the source shows, of which these are the bytes.
     scanner: Scanner,
     bytes: Vec<u8>,
@@ -72,7 +82,7 @@ struct Joining {
 enum Cutter {
     /// MPEG audio, ADTS
     Frames,
-    Packets(Aligner),
+    Packets(Packets),
     Pages(Pages),
     Blocks(Box<matroska::Blocks>),
     Tags(Box<flv::Tags>),
@@ -80,8 +90,8 @@ enum Cutter {
 }
 
 impl Splicer {
-    /// Before the first source. A unit longer than `unit_bytes_max` makes the stream one that nobody can go on with, and a source
-    /// that shows no join point within so many is none that goes on.
+    /// Before the first source. A unit longer than `unit_bytes_max` goes out as it comes, and nobody can go on with the stream in the
+    /// middle of it; a source that shows no join point within so many bytes is none that goes on.
     pub fn new(unit_bytes_max: usize) -> Splicer {
         Splicer {
             unit_bytes_max,
@@ -124,7 +134,7 @@ impl Splicer {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.stage, Stage::Through) {
             Stage::Opening(opening) => out.extend_from_slice(&opening.bytes),
-            Stage::Running(mut running) if !running.is_later => {
+            Stage::Running(mut running) if running.had.is_none() => {
                 out.append(&mut running.window.take_rest(&[]));
             }
             Stage::Running(_) | Stage::Joining(_) | Stage::Through => {}
@@ -135,23 +145,24 @@ impl Splicer {
     /// then the next bytes are that one's.
     pub fn break_off(&mut self, format: Format, header: &[u8]) -> bool {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Running(mut running) if running.cutter.can_go_on(header) => {
-                running.cutter.seam();
-                (running.window, running.offset) = (Window::default(), 0);
-                running.is_later = true;
-                Stage::Joining(Box::new(Joining::new(running, format, header.to_vec())))
+            Stage::Running(running) if running.cutter.can_go_on(header) => {
+                let header = header.to_vec();
+                Stage::Joining(Box::new(Joining::new(
+                    running.cutter,
+                    Had { format, header },
+                )))
             }
             Stage::Joining(joining) => {
-                let Joining {
-                    running,
-                    format,
-                    header,
-                    ..
-                } = *joining;
-                Stage::Joining(Box::new(Joining::new(running, format, header)))
+                let Joining { cutter, had, .. } = *joining;
+                Stage::Joining(Box::new(Joining::new(cutter, had)))
             }
             other => other,
         };
+        matches!(self.stage, Stage::Joining(_))
+    }
+
+    /// Whether what comes is looked through for where it goes on: viewers get nothing of it yet.
+    pub fn is_joining(&self) -> bool {
         matches!(self.stage, Stage::Joining(_))
     }
 
@@ -162,27 +173,41 @@ impl Splicer {
         let Err(LetGo) = running.cut(bytes, out) else {
             return Ok(());
         };
-        let is_later = running.is_later;
         let mut rest = running.window.take_rest(bytes);
-        if is_later {
-            self.stage = Stage::Through;
-            return Err(Unlike(rest));
+        // Looking for where it begins again costs as much as it is long: not for every few bytes.
+        let is_new = running.offset - (rest.len() as u64) < BEGINNINGS_APART;
+        let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Through) else {
+            return Ok(());
+        };
+        match running.had {
+            None => {
+                out.append(&mut rest);
+                Ok(())
+            }
+            Some(_) if is_new || running.cutter.is_within_unit() => Err(Unlike(rest)),
+            // It may have begun again: as if it were another one.
+            Some(had) => {
+                self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));
+                self.feed(&rest, out)
+            }
         }
-        out.append(&mut rest);
-        self.stage = Stage::Through;
-        Ok(())
     }
 
     fn go_on(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Unlike> {
         let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
             return Ok(());
         };
-        let header = joining.running.cutter.needs_header();
+        let header = joining.cutter.needs_header();
         let header: &[u8] = if header { &joining.shown_header } else { &[] };
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let media = joining.bytes.get(from..).unwrap_or_default();
         let bytes = [header, join.prelude.as_slice(), media].concat();
-        self.stage = Stage::Running(joining.running);
+        self.stage = Stage::Running(Running {
+            cutter: joining.cutter,
+            window: Window::default(),
+            offset: 0,
+            had: Some(joining.had),
+        });
         self.cut(&bytes, out)
     }
 
@@ -212,7 +237,7 @@ impl Running {
             cutter: Cutter::new(format, unit_bytes_max),
             window: Window::default(),
             offset: 0,
-            is_later: false,
+            had: None,
         }
     }
 
@@ -221,9 +246,7 @@ impl Running {
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
             Cutter::Frames => out.extend_from_slice(bytes),
-            Cutter::Packets(aligner) => {
-                aligner.feed(bytes, |_, packet| out.extend_from_slice(packet.bytes()));
-            }
+            Cutter::Packets(packets) => return packets.cut(bytes, out),
             Cutter::Pages(pages) => return window.walk(pages, bytes, offset, out),
             Cutter::Blocks(blocks) => return window.walk(&mut **blocks, bytes, offset, out),
             Cutter::Tags(tags) => return window.walk(&mut **tags, bytes, offset, out),
@@ -234,11 +257,11 @@ impl Running {
 }
 
 impl Joining {
-    fn new(running: Running, format: Format, header: Vec<u8>) -> Joining {
+    fn new(mut cutter: Cutter, had: Had) -> Joining {
+        cutter.seam();
         Joining {
-            running,
-            format,
-            header,
+            cutter,
+            had,
             scanner: Scanner::new(),
             bytes: Vec::new(),
             shown: None,
@@ -264,12 +287,12 @@ impl Joining {
     }
 
     fn is_alike(&self) -> bool {
-        let (had, has) = (&self.header, &self.shown_header);
-        self.shown == Some(self.format)
-            && match &self.running.cutter {
+        let (had, has) = (&self.had.header, &self.shown_header);
+        self.shown == Some(self.had.format)
+            && match &self.cutter {
                 Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
                 Cutter::Blocks(_) => matroska::are_alike(had, has),
-                Cutter::Tags(_) => flv::are_alike(had, has),
+                Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
                 Cutter::Fragments(_) => mp4::are_alike(had, has),
             }
     }
@@ -279,7 +302,7 @@ impl Cutter {
     fn new(format: Format, unit_bytes_max: usize) -> Cutter {
         match format {
             Format::Mp3 | Format::Aac => Cutter::Frames,
-            Format::MpegTs => Cutter::Packets(Aligner::default()),
+            Format::MpegTs => Cutter::Packets(Packets::default()),
             Format::Ogg => Cutter::Pages(Pages),
             Format::WebM | Format::Matroska => {
                 Cutter::Blocks(Box::new(matroska::Blocks::new(unit_bytes_max)))
@@ -298,18 +321,63 @@ impl Cutter {
     fn can_go_on(&self, header: &[u8]) -> bool {
         match self {
             Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
-            Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => !header.is_empty(),
+            Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {
+                !header.is_empty() && !self.is_within_unit()
+            }
+        }
+    }
+
+    /// Whether viewers have a part of a unit that was too long to be held.
+    fn is_within_unit(&self) -> bool {
+        match self {
+            Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => false,
+            Cutter::Blocks(blocks) => blocks.is_within_unit(),
+            Cutter::Tags(tags) => tags.is_within_unit(),
+            Cutter::Fragments(fragments) => fragments.is_within_unit(),
         }
     }
 
     fn seam(&mut self) {
         match self {
             Cutter::Frames | Cutter::Pages(_) => {}
-            Cutter::Packets(aligner) => *aligner = Aligner::default(),
+            Cutter::Packets(packets) => *packets = Packets::default(),
             Cutter::Blocks(blocks) => blocks.seam(),
             Cutter::Tags(tags) => tags.seam(),
             Cutter::Fragments(fragments) => fragments.seam(),
         }
+    }
+}
+
+/// Bytes of a unit that is too long to be held go out as they come.
+fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
+    let length = (*bytes_left).min(seen.len() as u64);
+    *bytes_left -= length;
+    out.extend_from_slice(&seen[..length as usize]);
+    Step::Pass(length)
+}
+
+/// Cuts MPEG-TS into packets.
+#[derive(Default)]
+struct Packets {
+    aligner: Aligner,
+    /// Since the last packet.
+    bytes_without: usize,
+}
+
+impl Packets {
+    /// What stands between packets is left out; with too much of it, these are no packets any more.
+    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
+        let out_before = out.len();
+        self.aligner
+            .feed(bytes, |_, packet| out.extend_from_slice(packet.bytes()));
+        if out.len() > out_before {
+            self.bytes_without = 0;
+        }
+        self.bytes_without += bytes.len() - (out.len() - out_before).min(bytes.len());
+        if self.bytes_without > OUT_OF_STEP_BYTES_MAX {
+            return Err(LetGo);
+        }
+        Ok(())
     }
 }
 

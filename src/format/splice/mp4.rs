@@ -3,11 +3,10 @@
 //! Of a later source only fragments go out, with `tfdt` and the sequence numbers moved on. Its indexes, events and wall-clock times
 //! (`sidx`, `emsg`, `prft`) speak of its own clock, and are left out.
 
-use std::ops::Range;
-
 use super::super::LetGo;
-use super::super::mp4::{box_head, boxes, header_of, number, places};
+use super::super::mp4::{BOX_HEAD_BYTES, BoxHead, box_head, boxes, header_of, number, places};
 use super::super::window::{Look, Step, Walker};
+use super::copy;
 use super::timeline::Timeline;
 
 /// Cuts and moves.
@@ -19,6 +18,8 @@ pub(in super::super) struct Fragments {
     /// In nanoseconds.
     timeline: Timeline,
     sequence_number: u32,
+    /// What is to come of an `mdat` that goes out as it comes.
+    mdat_bytes_left: u64,
 }
 
 /// A track's clock.
@@ -28,6 +29,8 @@ struct Clock {
     ticks_per_second: u32,
     /// A sample's duration where nothing else is said.
     usual_duration: u32,
+    /// It is sound or picture.
+    is_media: bool,
 }
 
 /// A track's part of a fragment.
@@ -35,9 +38,6 @@ struct Run {
     clock: Clock,
     begins: u64,
     ticks: u64,
-    /// Where its time stands in the `moof`, and in how many bytes.
-    time_at: usize,
-    time_bytes: usize,
 }
 
 const SECOND: i128 = 1_000_000_000;
@@ -50,6 +50,7 @@ impl Fragments {
             clocks: Vec::new(),
             timeline: Timeline::new(SECOND as i64),
             sequence_number: 0,
+            mdat_bytes_left: 0,
         }
     }
 
@@ -59,59 +60,76 @@ impl Fragments {
         self.timeline.seam();
     }
 
-    /// The fragment with this `moof`, which is at the front of it.
+    /// Whether nothing can follow: viewers have a part of a fragment.
+    pub fn is_within_unit(&self) -> bool {
+        self.mdat_bytes_left > 0
+    }
+
+    /// Writes a `moof`, if its fragment goes out.
     fn fragment(
         &mut self,
-        unit: &[u8],
-        moof: Range<usize>,
+        moof: &[u8],
+        head_bytes: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), LetGo> {
-        let from = moof.start;
-        let content = unit.get(moof).ok_or(LetGo)?;
-        let runs = self.runs(content, from)?;
+    ) -> Result<bool, LetGo> {
+        let content = moof.get(head_bytes..).ok_or(LetGo)?;
+        let fragments = boxes(content).filter(|(kind, _)| kind == b"traf");
+        let runs = fragments.map(|(_, traf)| self.run(traf));
+        let runs = runs.collect::<Option<Vec<Run>>>().ok_or(LetGo)?;
         let first = runs.iter().map(Run::begins_at).min().ok_or(LetGo)?;
-        self.timeline.shift(first);
-        let out_from = out.len();
-        let mut placed = Vec::new();
-        for run in &runs {
-            match self
-                .timeline
-                .place(u64::from(run.clock.track), run.begins_at())
-            {
-                Some(moved) => placed.push(moved),
-                None => return Ok(()),
-            }
-        }
-        out.extend_from_slice(unit);
-        let written = &mut out[out_from..];
-        for (run, moved) in runs.iter().zip(placed) {
+        let Some(placed) = self.place(&runs, first) else {
+            return Ok(false);
+        };
+        for (run, moved) in runs.iter().zip(&placed) {
             self.timeline
-                .note(u64::from(run.clock.track), moved, Some(run.lasts()))?;
-            if !self.timeline.is_unmoved() {
-                run.write(moved, written)?;
+                .note(u64::from(run.clock.track), *moved, Some(run.lasts()))?;
+        }
+        let header = boxes(content).find(|(kind, _)| kind == b"mfhd");
+        let own_number = header.and_then(|(_, header)| number(header, 4));
+        if self.timeline.is_unmoved() {
+            self.sequence_number = own_number.unwrap_or(0);
+            out.extend_from_slice(moof);
+            return Ok(true);
+        }
+        // Numbers ascend over all sources.
+        self.sequence_number = self.sequence_number.wrapping_add(1);
+        let times = runs
+            .iter()
+            .zip(placed)
+            .map(|(run, moved)| run.ticks_at(moved));
+        let times = times.collect::<Option<Vec<u64>>>();
+        // Places of data are counted from a head of the usual size.
+        times
+            .filter(|_| head_bytes == BOX_HEAD_BYTES)
+            .and_then(|times| write_moof(content, &times, self.sequence_number, out))
+            .ok_or(LetGo)?;
+        Ok(true)
+    }
+
+    /// Where each track's part goes; nowhere if one of them is past that.
+    fn place(&mut self, runs: &[Run], first: i64) -> Option<Vec<i64>> {
+        loop {
+            let shift = self.timeline.shift(first);
+            let mut place = |run: &Run| {
+                self.timeline
+                    .place(u64::from(run.clock.track), run.begins_at())
+            };
+            let placed = runs.iter().map(&mut place).collect::<Option<Vec<i64>>>()?;
+            // Where one track's clock has begun again, all are placed anew: from then on they are ahead of their ends.
+            if self.timeline.shift(first) == shift {
+                return Some(placed);
             }
         }
-        self.number(written, from, content)
     }
 
-    fn runs(&self, moof: &[u8], from: usize) -> Result<Vec<Run>, LetGo> {
-        let fragments = places(moof).filter(|(kind, _)| kind == b"traf");
-        fragments
-            .map(|(_, place)| self.run(&moof[place.clone()], from + place.start))
-            .collect::<Option<Vec<Run>>>()
-            .ok_or(LetGo)
-    }
-
-    fn run(&self, traf: &[u8], from: usize) -> Option<Run> {
+    fn run(&self, traf: &[u8]) -> Option<Run> {
         let (track, flags, header) = header_of(traf)?;
         let clock = *self.clocks.iter().find(|clock| clock.track == track)?;
-        let place = places(traf).find(|(kind, _)| kind == b"tfdt")?.1;
-        let time = traf.get(place.clone())?;
-        let (begins, time_bytes) = if time.first() == Some(&1) {
-            let (high, low) = (number(time, 4)?, number(time, 8)?);
-            (u64::from(high) << 32 | u64::from(low), 8)
+        let time = boxes(traf).find(|(kind, _)| kind == b"tfdt")?.1;
+        let begins = if time.first() == Some(&1) {
+            u64::from(number(time, 4)?) << 32 | u64::from(number(time, 8)?)
         } else {
-            (u64::from(number(time, 4)?), 4)
+            u64::from(number(time, 4)?)
         };
         let duration = if flags & 0x8 != 0 {
             // Behind the track: an offset, a description, where they are there.
@@ -126,27 +144,49 @@ impl Fragments {
             clock,
             begins,
             ticks: ticks.sum::<Option<u64>>()?,
-            time_at: from + place.start + 4,
-            time_bytes,
         })
     }
 
-    /// Sequence numbers ascend over all sources.
-    fn number(&mut self, unit: &mut [u8], from: usize, moof: &[u8]) -> Result<(), LetGo> {
-        let header = places(moof).find(|(kind, _)| kind == b"mfhd");
-        let Some((_, place)) = header else {
-            return Ok(());
+    fn bounded(&self, length: u64) -> Result<usize, LetGo> {
+        let length = usize::try_from(length).map_err(|_| LetGo)?;
+        if length > self.unit_bytes_max {
+            return Err(LetGo);
+        }
+        Ok(length)
+    }
+
+    /// A `moof`, of which all is seen, and what is behind it.
+    fn look_at_fragment(
+        &mut self,
+        seen: &[u8],
+        head: &BoxHead,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, LetGo> {
+        let moof_bytes = head.length as usize;
+        let behind = match box_head(&seen[moof_bytes..]) {
+            Look::Found(behind) => behind,
+            Look::Needs(length) => return Ok(Step::Hold(moof_bytes + length)),
+            Look::Nothing => return Err(LetGo),
         };
-        let own = number(&moof[place.clone()], 4).ok_or(LetGo)?;
-        self.sequence_number = if self.timeline.is_unmoved() {
-            own
+        let mdat_bytes = if &behind.kind == b"mdat" {
+            behind.length
         } else {
-            self.sequence_number.wrapping_add(1)
+            0
         };
-        let at = from + place.start + 4;
-        let field = unit.get_mut(at..at + 4).ok_or(LetGo)?;
-        field.copy_from_slice(&self.sequence_number.to_be_bytes());
-        Ok(())
+        let unit_bytes = head.length.checked_add(mdat_bytes).ok_or(LetGo)?;
+        let is_long = unit_bytes > self.unit_bytes_max as u64;
+        if !is_long && (seen.len() as u64) < unit_bytes {
+            return Ok(Step::Hold(unit_bytes as usize));
+        }
+        if !self.fragment(&seen[..moof_bytes], head.bytes, out)? {
+            return Ok(Step::Pass(unit_bytes));
+        }
+        if is_long {
+            self.mdat_bytes_left = mdat_bytes;
+            return Ok(Step::Pass(head.length));
+        }
+        out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
+        Ok(Step::Pass(unit_bytes))
     }
 }
 
@@ -155,23 +195,20 @@ impl Run {
         self.clock.nanoseconds(self.begins)
     }
 
+    /// Words on the screen may last far longer than what is behind them: they do not count.
     fn lasts(&self) -> i64 {
-        self.clock.nanoseconds(self.ticks).max(1)
+        if self.clock.is_media {
+            self.clock.nanoseconds(self.ticks).max(1)
+        } else {
+            1
+        }
     }
 
-    fn write(&self, moved: i64, unit: &mut [u8]) -> Result<(), LetGo> {
-        // To the nearest tick: a track's own distances stay what they are.
+    /// To the nearest tick: a track's own distances stay what they are.
+    fn ticks_at(&self, moved: i64) -> Option<u64> {
         let rate = i128::from(self.clock.ticks_per_second);
         let ticks = (i128::from(moved) * rate + SECOND / 2).div_euclid(SECOND);
-        let field = unit
-            .get_mut(self.time_at..self.time_at + self.time_bytes)
-            .ok_or(LetGo)?;
-        if self.time_bytes == 8 {
-            field.copy_from_slice(&u64::try_from(ticks).map_err(|_| LetGo)?.to_be_bytes());
-        } else {
-            field.copy_from_slice(&u32::try_from(ticks).map_err(|_| LetGo)?.to_be_bytes());
-        }
-        Ok(())
+        u64::try_from(ticks).ok()
     }
 }
 
@@ -187,57 +224,123 @@ impl Walker for Fragments {
     type Yield = u8;
 
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+        if self.mdat_bytes_left > 0 {
+            return Ok(copy(&mut self.mdat_bytes_left, seen, out));
+        }
         let head = match box_head(seen) {
             Look::Found(head) => head,
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => return Err(LetGo),
         };
-        if self.is_later && !matches!(&head.kind, b"moof" | b"mdat" | b"styp" | b"moov") {
-            return Ok(Step::Pass(head.length));
+        match &head.kind {
+            b"mdat" => {
+                self.mdat_bytes_left = head.length;
+                return Ok(copy(&mut self.mdat_bytes_left, seen, out));
+            }
+            // A later source's own header stands before where it is joined: this is another one.
+            b"ftyp" | b"moov" if self.is_later => return Err(LetGo),
+            b"moof" | b"styp" => {}
+            _ if self.is_later => return Ok(Step::Pass(head.length)),
+            _ => {}
         }
         let whole = self.bounded(head.length)?;
         if seen.len() < whole {
             return Ok(Step::Hold(whole));
         }
-        match &head.kind {
-            b"moof" => {
-                let behind = match box_head(&seen[whole..]) {
-                    Look::Found(behind) => behind,
-                    Look::Needs(length) => return Ok(Step::Hold(whole + length)),
-                    Look::Nothing => return Err(LetGo),
-                };
-                let unit_bytes = if &behind.kind == b"mdat" {
-                    self.bounded(head.length.saturating_add(behind.length))?
-                } else {
-                    whole
-                };
-                let Some(unit) = seen.get(..unit_bytes) else {
-                    return Ok(Step::Hold(unit_bytes));
-                };
-                self.fragment(unit, head.bytes..whole, out)?;
-                return Ok(Step::Pass(unit_bytes as u64));
-            }
-            // A later source's own stands before where it is joined: this is another one.
-            b"moov" if self.is_later => return Err(LetGo),
-            b"moov" => {
-                self.clocks = clocks(&seen[head.bytes..whole]).ok_or(LetGo)?;
-                self.timeline = Timeline::new(SECOND as i64);
-            }
-            _ => {}
+        if &head.kind == b"moof" {
+            return self.look_at_fragment(seen, &head, out);
+        }
+        if &head.kind == b"moov" {
+            self.clocks = clocks(&seen[head.bytes..whole]).ok_or(LetGo)?;
+            self.timeline = Timeline::new(SECOND as i64);
         }
         out.extend_from_slice(&seen[..whole]);
         Ok(Step::Pass(whole as u64))
     }
 }
 
-impl Fragments {
-    fn bounded(&self, length: u64) -> Result<usize, LetGo> {
-        let length = usize::try_from(length).map_err(|_| LetGo)?;
-        if length > self.unit_bytes_max {
-            return Err(LetGo);
-        }
-        Ok(length)
+/// Writes a `moof` with other times and another number. A time that has outgrown 32 bits gets 64, and what is counted from the `moof`'s
+/// beginning lies so much further on. `None` where that cannot be done.
+fn write_moof(
+    content: &[u8],
+    times: &[u64],
+    sequence_number: u32,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let mut growth = 0;
+    let fragments = || boxes(content).filter(|(kind, _)| kind == b"traf");
+    for ((_, traf), time) in fragments().zip(times) {
+        let field = boxes(traf).find(|(kind, _)| kind == b"tfdt")?.1;
+        growth += if outgrows(field, *time) { 4 } else { 0 };
     }
+    let mut times = times.iter();
+    let mut written = Vec::new();
+    for (kind, content) in whole_boxes(content)? {
+        match &kind {
+            b"mfhd" => {
+                let mut header = content.to_vec();
+                header
+                    .get_mut(4..8)?
+                    .copy_from_slice(&sequence_number.to_be_bytes());
+                push_box(&mut written, kind, &header);
+            }
+            b"traf" => {
+                let traf = write_traf(content, *times.next()?, growth)?;
+                push_box(&mut written, kind, &traf);
+            }
+            _ => push_box(&mut written, kind, content),
+        }
+    }
+    push_box(out, *b"moof", &written);
+    Some(())
+}
+
+fn write_traf(content: &[u8], time: u64, growth: i32) -> Option<Vec<u8>> {
+    let mut written = Vec::new();
+    for (kind, content) in whole_boxes(content)? {
+        let mut content = content.to_vec();
+        match &kind {
+            b"tfdt" if content.first() == Some(&1) => {
+                content.get_mut(4..12)?.copy_from_slice(&time.to_be_bytes());
+            }
+            b"tfdt" if outgrows(&content, time) => {
+                content = [&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat();
+            }
+            b"tfdt" => {
+                let time = (time as u32).to_be_bytes();
+                content.get_mut(4..8)?.copy_from_slice(&time);
+            }
+            b"trun" if growth > 0 && number(&content, 0)? & 1 != 0 => {
+                let offset = (number(&content, 8)? as i32).checked_add(growth)?;
+                content
+                    .get_mut(8..12)?
+                    .copy_from_slice(&offset.to_be_bytes());
+            }
+            // Places of keys.
+            b"saio" if growth > 0 => return None,
+            _ => {}
+        }
+        push_box(&mut written, kind, &content);
+    }
+    Some(written)
+}
+
+/// Whether a time does not fit into its field.
+fn outgrows(field: &[u8], time: u64) -> bool {
+    field.first() != Some(&1) && u32::try_from(time).is_err()
+}
+
+/// The boxes in a box; `None` if there is anything else in it.
+fn whole_boxes(content: &[u8]) -> Option<Vec<([u8; 4], &[u8])>> {
+    let end = places(content).last().map_or(0, |(_, place)| place.end);
+    (end == content.len()).then(|| boxes(content).collect())
+}
+
+fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
+    let length = (BOX_HEAD_BYTES + content.len()) as u32;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&kind);
+    out.extend_from_slice(content);
 }
 
 /// How long a run of samples is.
@@ -267,6 +370,7 @@ fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
             track: track.number,
             ticks_per_second: track.ticks_per_second,
             usual_duration: number(usual.1, 12)?,
+            is_media: matches!(track.handler, b"vide" | b"soun"),
         })
     };
     tracks.map(|(_, trak)| clock(trak)).collect()
@@ -278,7 +382,25 @@ struct Track<'a> {
     number: u32,
     ticks_per_second: u32,
     handler: &'a [u8],
-    description: &'a [u8],
+    /// Its sample descriptions.
+    samples: Vec<Sample<'a>>,
+}
+
+/// One of them, without the bit rates that a multiplexer happened to measure.
+#[derive(PartialEq, Eq)]
+struct Sample<'a> {
+    kind: [u8; 4],
+    /// Sizes, rates, channels.
+    fields: &'a [u8],
+    boxes: Vec<([u8; 4], Setup<'a>)>,
+}
+
+/// What stands in a box of one.
+#[derive(PartialEq, Eq)]
+enum Setup<'a> {
+    Whole(&'a [u8]),
+    /// Of an `esds` (ISO/IEC 14496-1): the kind of object, and what its decoder is told.
+    Decoder(u8, &'a [u8]),
 }
 
 impl Track<'_> {
@@ -297,9 +419,64 @@ impl Track<'_> {
             number: number(tkhd, behind_times(tkhd))?,
             ticks_per_second: number(mdhd, behind_times(mdhd))?,
             handler: find(mdia, b"hdlr")?.get(8..12)?,
-            description: find(stbl, b"stsd")?,
+            samples: samples(find(stbl, b"stsd")?, find(mdia, b"hdlr")?.get(8..12)?)?,
         })
     }
+}
+
+fn samples<'a>(stsd: &'a [u8], handler: &[u8]) -> Option<Vec<Sample<'a>>> {
+    let entries = boxes(stsd.get(8..)?);
+    let sample = |(kind, entry): ([u8; 4], &'a [u8])| {
+        let fields_bytes = match handler {
+            b"vide" => 78,
+            b"soun" => 28,
+            _ => entry.len(),
+        };
+        let (fields, rest) = entry.split_at_checked(fields_bytes)?;
+        let boxes = boxes(rest).filter(|(kind, _)| kind != b"btrt");
+        Some(Sample {
+            kind,
+            fields,
+            boxes: boxes
+                .map(|(kind, content)| (kind, Setup::read(kind, content)))
+                .collect(),
+        })
+    };
+    entries.map(sample).collect()
+}
+
+impl Setup<'_> {
+    fn read(kind: [u8; 4], content: &[u8]) -> Setup<'_> {
+        let decoder = (&kind == b"esds").then(|| decoder(content)).flatten();
+        decoder.map_or(Setup::Whole(content), |(object, told)| {
+            Setup::Decoder(object, told)
+        })
+    }
+}
+
+/// An elementary stream's descriptor holds its decoder's, and that holds what the decoder is told.
+fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
+    let stream = descriptor(esds.get(4..)?, 3)?;
+    // Behind its number and its flags; whatever the flags announce stands where it is not looked for.
+    let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
+    // Behind the kind, the size of a buffer and two bit rates.
+    let told = descriptor(config.get(13..)?, 5)?;
+    Some((*config.first()?, told))
+}
+
+/// The content of the descriptor that stands in front, if it has this tag.
+fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
+    let (first, mut rest) = bytes.split_first()?;
+    let mut length = 0;
+    for _ in 0..4 {
+        let (byte, behind) = rest.split_first()?;
+        rest = behind;
+        length = length << 7 | usize::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    rest.get(..length).filter(|_| *first == tag)
 }
 
 /// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock and its description, and what is

@@ -21,8 +21,16 @@ struct Track {
     end: i64,
     /// Where it was at the seam: nothing is moved to before that.
     seam: i64,
+    /// It has gone on since.
+    has_gone_on: bool,
 }
 
+/// A source's sound may begin so long before its first picture,
+const FORERUN_SECONDS: i64 = 3;
+/// and pictures that are shown before it may come so long behind it.
+const REORDER_SECONDS: i64 = 1;
+/// Between a unit and the one before: then the clock was wrong, or is now.
+const JUMP_SECONDS: i64 = 10;
 /// More tracks are no live stream.
 const TRACKS_MAX: usize = 64;
 
@@ -40,6 +48,7 @@ impl Timeline {
         self.shift = None;
         for track in &mut self.tracks {
             track.seam = track.end;
+            track.has_gone_on = false;
         }
     }
 
@@ -55,12 +64,25 @@ impl Timeline {
         *self.shift.get_or_insert(end.saturating_sub(time))
     }
 
-    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from before the first picture.
+    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from before the first picture. What lies
+    /// further back comes from a clock that has begun again, and is moved on from where the stream has come to.
     pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
         let moved = time.checked_add(self.shift(time))?;
         let track = self.tracks.iter().find(|track| track.number == number);
-        let is_past = track.is_some_and(|track| moved < track.seam);
-        (!is_past).then_some(moved)
+        let back = track.map_or(0, |track| track.seam.saturating_sub(moved));
+        if back <= 0 {
+            return Some(moved);
+        }
+        let seconds = if track.is_some_and(|track| track.has_gone_on) {
+            REORDER_SECONDS
+        } else {
+            FORERUN_SECONDS
+        };
+        if back <= self.ticks_per_second.saturating_mul(seconds) {
+            return None;
+        }
+        self.shift = None;
+        time.checked_add(self.shift(time))
     }
 
     /// A unit has gone out for this time. Where its length is not known, it is taken to be as long as the one before.
@@ -75,6 +97,7 @@ impl Timeline {
                     gap: None,
                     end: i64::MIN,
                     seam: i64::MIN,
+                    has_gone_on: true,
                 });
                 self.tracks.len() - 1
             }
@@ -83,13 +106,21 @@ impl Timeline {
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        if moved > track.newest {
+        let jump = self.ticks_per_second.saturating_mul(JUMP_SECONDS);
+        let has_jumped = moved.abs_diff(track.newest) > jump.unsigned_abs();
+        track.has_gone_on = true;
+        if moved > track.newest && !has_jumped {
             let gap = moved.saturating_sub(track.newest);
             track.gap = Some(gap).filter(|gap| *gap <= longest).or(track.gap);
-            track.newest = moved;
         }
         let length = length.or(track.gap).unwrap_or(usual).max(1);
-        track.end = track.end.max(moved.saturating_add(length));
+        let end = moved.saturating_add(length);
+        if has_jumped {
+            (track.newest, track.end) = (moved, end);
+        } else {
+            track.newest = track.newest.max(moved);
+            track.end = track.end.max(end);
+        }
         Ok(())
     }
 }
@@ -115,6 +146,19 @@ mod tests {
         // Pictures that are shown before those they follow are no such thing as being past.
         timeline.note(1, 240, Some(40)).unwrap();
         assert_eq!(timeline.place(1, 7080), Some(200));
+    }
+
+    #[test]
+    fn a_clock_that_begins_again_is_moved_on_and_one_that_was_wrong_once_is_forgotten() {
+        let mut timeline = Timeline::new(1000);
+        for time in [0, 40, 10_000_000, 80] {
+            timeline.note(1, time, Some(40)).unwrap();
+        }
+        timeline.seam();
+        assert_eq!(timeline.place(1, 3_600_000), Some(120));
+        timeline.note(1, 120, Some(40)).unwrap();
+        assert_eq!(timeline.place(1, 0), Some(160));
+        assert_eq!(timeline.place(1, 40), Some(200));
     }
 
     #[test]

@@ -169,6 +169,35 @@ impl World {
     }
 }
 
+/// What an origin says of a token may change while viewers are held for its stream.
+#[test]
+fn an_origin_is_asked_again_while_viewers_are_held_whatever_it_says() {
+    let options = ["--hold=60", "--origin=http://10.1.0.1:8000"];
+    let mut stage = Stage::new(&options);
+    let viewer = stage.viewer("a");
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let origin = stage.answer(head);
+    let chunk = |media: &[u8]| {
+        let line = format!("{:x}\r\n", media.len());
+        [line.as_bytes(), media, b"\r\n"].concat()
+    };
+    let now = stage.now;
+    stage.relay.received(origin, &chunk(FILE), now);
+    stage.settle();
+    stage.lose(origin);
+    for _ in 0..3 {
+        stage.wait_seconds(8);
+        stage.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+    }
+    stage.wait_seconds(8);
+    let origin = stage.answer(head);
+    let now = stage.now;
+    stage.relay.received(origin, &chunk(FILE), now);
+    stage.send(origin, "0\r\n\r\n");
+    let (media, is_complete) = stage.media(viewer);
+    assert!(is_complete && media.len() > FILE.len() * 3 / 2);
+}
+
 #[test]
 fn viewers_of_sources_that_come_and_go_get_whole_packets_in_order() {
     let mut have_outlived = 0;
