@@ -72,37 +72,71 @@ fn times(path: &str, stream: &str) -> Vec<f64> {
     times
 }
 
+/// Picture and sound of a file that breaks off and comes again go on without a gap.
+fn assert_goes_on(file: &Path, recording: &Path) {
+    let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+    for stream in ["v:0", "a:0"] {
+        let (alone, times) = (times(&path(file), stream), times(&path(recording), stream));
+        assert!(
+            times.len() > alone.len() * 13 / 10,
+            "{file:?} {stream}: {} of {}",
+            times.len(),
+            alone.len()
+        );
+        let steps = |times: &[f64]| -> Vec<f64> {
+            let pairs = times.windows(2);
+            pairs.map(|pair| pair[1] - pair[0]).collect()
+        };
+        let usual = steps(&alone).into_iter().fold(0.0, f64::max);
+        for step in steps(&times) {
+            assert!(
+                step > 0.0 && step < usual + 0.15,
+                "{file:?} {stream}: a step of {step} s, {usual} s in the file"
+            );
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs ffmpeg"]
 fn sources_that_follow_each_other_are_one_stream_to_a_player() {
     let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
     let folder = folder("splices");
     for (name, tracks) in MEDIA {
-        let file = corpus::file(name);
         let path = folder.join(name);
-        std::fs::write(&path, spliced(&file)).expect("written");
+        std::fs::write(&path, spliced(&corpus::file(name))).expect("written");
         super::decoding::assert_decodes(&path, tracks, true);
-        let path = path.to_str().expect("a path in UTF-8");
-        for stream in ["v:0", "a:0"] {
-            let alone = times(media.join(name).to_str().expect("a path in UTF-8"), stream);
-            let times = times(path, stream);
-            assert!(
-                times.len() > alone.len() * 13 / 10,
-                "{name} {stream}: {} of {}",
-                times.len(),
-                alone.len()
-            );
-            let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
-            let usual = alone
-                .windows(2)
-                .map(|pair| pair[1] - pair[0])
-                .fold(0.0, f64::max);
-            for step in steps {
-                assert!(
-                    step > 0.0 && step < usual + 0.15,
-                    "{name} {stream}: a step of {step} s, {usual} s in the file"
-                );
-            }
-        }
+        assert_goes_on(&media.join(name), &path);
+    }
+}
+
+/// Words that stay on the screen longer than there is picture do not keep the next source's picture waiting.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn subtitles_do_not_say_where_the_next_source_begins() {
+    let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media/h264.mkv");
+    let folder = folder("subtitles");
+    let words = folder.join("words.srt");
+    let text = "1\n00:00:00,100 --> 00:00:30,000\nWords\n";
+    std::fs::write(&words, text).expect("written");
+    let fragments = ["-movflags", "frag_keyframe+empty_moov+default_base_moof"];
+    let ways: [(&str, &str, &[&str]); 2] = [
+        ("words.mkv", "srt", &[]),
+        ("words.mp4", "mov_text", &fragments),
+    ];
+    for (name, codec, options) in ways {
+        let (file, recording) = (folder.join(name), folder.join(format!("spliced-{name}")));
+        let [media, words, to] = [&media, &words, &file].map(|path| path.to_str().expect("UTF-8"));
+        let mux = [
+            "-v", "error", "-y", "-i", media, "-i", words, "-c", "copy", "-c:s", codec,
+        ];
+        assert!(
+            run("ffmpeg", &[&mux, options, &[to]].concat())
+                .status
+                .success()
+        );
+        let bytes = std::fs::read(&file).expect("written by ffmpeg");
+        std::fs::write(&recording, spliced(&bytes)).expect("written");
+        assert_goes_on(&file, &recording);
     }
 }
