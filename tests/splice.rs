@@ -214,6 +214,11 @@ fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
 
 /// One track of sound, of 1,000 ticks a second, and a fragment of a second that begins at `time`, which has 32 bits.
 fn fragmented(time: u32) -> Vec<u8> {
+    fragmented_in_runs(time, 1000, &[1])
+}
+
+/// The same with so many samples in each run, each of so many ticks.
+fn fragmented_in_runs(time: u32, sample_ticks: u32, runs: &[u32]) -> Vec<u8> {
     let header = |bytes: usize, at: usize, number: u32| {
         let mut header = vec![0; bytes];
         header[at..at + 4].copy_from_slice(&number.to_be_bytes());
@@ -233,18 +238,21 @@ fn fragmented(time: u32) -> Vec<u8> {
     );
     let trak = mp4_box(b"trak", &[&mp4_box(b"tkhd", &[&header(84, 12, 1)]), &mdia]);
     let mut extends = header(24, 4, 1);
-    extends[12..16].copy_from_slice(&1000_u32.to_be_bytes());
+    extends[12..16].copy_from_slice(&sample_ticks.to_be_bytes());
     let mvex = mp4_box(b"mvex", &[&mp4_box(b"trex", &[&extends])]);
     let moov = mp4_box(b"moov", &[&trak, &mvex]);
     let tfhd = mp4_box(b"tfhd", &[&[0, 2, 0, 0, 0, 0, 0, 1]]);
     let tfdt = mp4_box(b"tfdt", &[&[0; 4], &time.to_be_bytes()]);
-    // One sample, whose bytes begin behind the head of the `mdat`.
-    let trun = |offset: u32| {
-        let fields = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &offset.to_be_bytes()];
-        mp4_box(b"trun", &fields)
+    // Samples whose bytes begin behind the head of the `mdat`.
+    let truns = |offset: u32| -> Vec<u8> {
+        let trun = |samples: &u32| {
+            let (samples, offset) = (samples.to_be_bytes(), offset.to_be_bytes());
+            mp4_box(b"trun", &[&[0, 0, 0, 1], &samples, &offset])
+        };
+        runs.iter().flat_map(trun).collect()
     };
     let moof = |offset| {
-        let traf = mp4_box(b"traf", &[&tfhd, &tfdt, &trun(offset)]);
+        let traf = mp4_box(b"traf", &[&tfhd, &tfdt, &truns(offset)]);
         mp4_box(b"moof", &[&mp4_box(b"mfhd", &[&header(8, 4, 7)]), &traf])
     };
     let offset = moof(0).len() as u32 + 8;
@@ -279,6 +287,15 @@ fn a_time_that_outgrows_its_field_gets_a_longer_one() {
     let offset = number_behind(last, b"trun", 12) as usize;
     assert_eq!(offset, length + 8);
     assert_eq!(&last[offset..], b"sound");
+}
+
+#[test]
+fn a_fragment_longer_than_can_be_counted_is_let_go() {
+    let file = fragmented_in_runs(5, u32::MAX, &[u32::MAX; 3]);
+    let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+    splicer.feed(&file, &mut out).expect("like itself");
+    assert!(out == file);
+    assert!(!splicer.break_off(Format::Mp4, &had(&file).1));
 }
 
 #[test]

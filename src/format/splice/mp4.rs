@@ -138,12 +138,14 @@ impl Fragments {
         } else {
             clock.usual_duration
         };
-        let runs = boxes(traf).filter(|(kind, _)| kind == b"trun");
-        let ticks = runs.map(|(_, run)| duration_of(run, duration));
+        let mut runs = boxes(traf).filter(|(kind, _)| kind == b"trun");
+        let ticks = runs.try_fold(0, |ticks: u64, (_, run)| {
+            ticks.checked_add(duration_of(run, duration)?)
+        })?;
         Some(Run {
             clock,
             begins,
-            ticks: ticks.sum::<Option<u64>>()?,
+            ticks,
         })
     }
 
