@@ -16,6 +16,18 @@ impl Head {
     pub fn bytes(&self) -> usize {
         self.id_bytes + self.size_bytes
     }
+
+    /// Its identifier is of four bytes: such elements stand in a Segment or at the top only.
+    pub fn is_outer(&self) -> bool {
+        self.id >= 0x1000_0000
+    }
+
+    /// Writes it with an unknown size, in as many bytes; it is the one at the front of `seen`.
+    pub fn write_open(&self, seen: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&seen[..self.id_bytes]);
+        out.push(0xff >> (self.size_bytes - 1));
+        out.extend(std::iter::repeat_n(0xff, self.size_bytes - 1));
+    }
 }
 
 /// What a few bytes come to.

@@ -16,6 +16,7 @@ pub(super) const CLUSTER: u32 = 0x1f43_b675;
 pub(super) const TRACKS: u32 = 0x1654_ae6b;
 const VOID: u32 = 0xec;
 const CRC_32: u32 = 0xbf;
+pub(super) const TRACK_ENTRY: u32 = 0xae;
 pub(super) const TIMESTAMP: u32 = 0xe7;
 pub(super) const SIMPLE_BLOCK: u32 = 0xa3;
 pub(super) const BLOCK_GROUP: u32 = 0xa0;
@@ -113,7 +114,7 @@ impl Walker for Matroska {
             Read::Malformed => return Err(LetGo),
             Read::Whole(head) => head,
         };
-        self.leave_levels(at, head.id, findings);
+        self.leave_levels(at, head, findings);
         let body_at = at + head.bytes() as u64;
         match (self.level, head.id) {
             (Level::Top, EBML) => {
@@ -122,11 +123,8 @@ impl Walker for Matroska {
                 self.keep(seen, head)
             }
             (Level::Top, SEGMENT) if !self.header.is_empty() => {
-                self.header.extend_from_slice(&seen[..head.id_bytes]);
-                // Unknown, in as many bytes: who comes late would wait for another end than what comes.
-                self.header.push(0xff >> (head.size_bytes - 1));
-                self.header
-                    .extend(std::iter::repeat_n(0xff, head.size_bytes - 1));
+                // Who comes late would wait for another end than what comes.
+                head.write_open(seen, &mut self.header);
                 self.level = Level::Segment;
                 Ok(into(head))
             }
@@ -177,9 +175,8 @@ impl Walker for Matroska {
 
 impl Matroska {
     /// An element that begins at `start` may be behind the end of those that the last one was in.
-    fn leave_levels(&mut self, start: u64, id: u32, findings: &mut Vec<Finding>) {
-        // Identifiers of four bytes stand in a Segment or at the top only.
-        let is_outer = id >= 0x1000_0000;
+    fn leave_levels(&mut self, start: u64, head: Head, findings: &mut Vec<Finding>) {
+        let is_outer = head.is_outer();
         if self.level == Level::Group && (is_outer || start >= self.group.end) {
             self.level = Level::Cluster;
             if let Some(track) = self.group.track {
@@ -191,7 +188,7 @@ impl Matroska {
         {
             self.level = Level::Segment;
         }
-        if self.level == Level::Segment && matches!(id, EBML | SEGMENT) {
+        if self.level == Level::Segment && matches!(head.id, EBML | SEGMENT) {
             self.level = Level::Top;
         }
     }
@@ -319,7 +316,7 @@ fn into(head: Head) -> Step {
 
 /// The number of the first video track.
 fn video_track(tracks: &[u8]) -> Option<u64> {
-    let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == 0xae);
+    let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
     entries.find_map(|(_, entry)| {
         let field = |wanted: u32| {
             ebml::elements(entry)

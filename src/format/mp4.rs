@@ -123,18 +123,17 @@ impl Mp4 {
 impl Tracks {
     /// `None` where there is no `mvex`: that is a plain file, whose fragments never come.
     fn read(moov: &[u8]) -> Option<Tracks> {
-        let mvex = boxes(moov).find(|(kind, _)| kind == b"mvex")?.1;
+        let mvex = child(moov, b"mvex")?;
         let extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
         let defaults = extends
             .filter_map(|(_, trex)| Some((number(trex, 4)?, number(trex, 20)?)))
             .collect();
         let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
         let video = tracks.into_iter().find_map(|(_, trak)| {
-            let tkhd = boxes(trak).find(|(kind, _)| kind == b"tkhd")?.1;
-            let mdia = boxes(trak).find(|(kind, _)| kind == b"mdia")?.1;
-            let hdlr = boxes(mdia).find(|(kind, _)| kind == b"hdlr")?.1;
-            // Behind two times, which are of 64 bits in version 1.
-            let id = number(tkhd, if tkhd.first() == Some(&1) { 20 } else { 12 })?;
+            let tkhd = child(trak, b"tkhd")?;
+            let mdia = child(trak, b"mdia")?;
+            let hdlr = child(mdia, b"hdlr")?;
+            let id = number_behind_times(tkhd)?;
             (hdlr.get(8..12)? == b"vide").then_some(id)
         });
         Some(Tracks { video, defaults })
@@ -167,7 +166,7 @@ impl Tracks {
         if id != track {
             return None;
         }
-        let trun = boxes(traf).find(|(kind, _)| kind == b"trun")?.1;
+        let trun = child(traf, b"trun")?;
         let trun_flags = number(trun, 0)? & 0xff_ffff;
         // The number of samples, perhaps an offset, perhaps the first sample's flags; then the samples.
         let behind_offset = 8 + 4 * usize::from(trun_flags & 0x1 != 0);
@@ -228,13 +227,24 @@ pub(super) fn box_head(seen: &[u8]) -> Look<BoxHead> {
 
 /// The track, the flags and the content of a fragment's header.
 pub(super) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
-    let tfhd = boxes(traf).find(|(kind, _)| kind == b"tfhd")?.1;
+    let tfhd = child(traf, b"tfhd")?;
     Some((number(tfhd, 4)?, number(tfhd, 0)? & 0xff_ffff, tfhd))
 }
 
 /// The boxes in a box that is whole, as far as they are well-formed.
 pub(super) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     places(content).map(|(kind, place)| (kind, &content[place]))
+}
+
+/// The first of them of a kind.
+pub(super) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
+    let mut found = boxes(content).filter(|(kind, _)| kind == wanted);
+    found.next().map(|(_, content)| content)
+}
+
+/// Of a track's or its media's header, the number behind two times, which are of 64 bits in version 1: the track's own, or its clock's.
+pub(super) fn number_behind_times(header: &[u8]) -> Option<u32> {
+    number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }
 
 /// Where the content of each of them stands.

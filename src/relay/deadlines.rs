@@ -11,6 +11,7 @@ use super::timers::Owner;
 use super::{ConnectionId, ERRAND_TIME, LiveId, Relay};
 use crate::http::{Refusal, Reply, Status, Version};
 use crate::moment::Moment;
+use crate::stream::End;
 
 impl Relay {
     /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
@@ -180,12 +181,11 @@ impl Relay {
             .is_some_and(|input| input.heard + idle_time <= now);
         match source {
             Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT, now),
-            Origin::Awaited { .. } => self.hold_due(id, now),
-            Origin::Rtp(_) | Origin::Http(_) | Origin::Gone => {}
+            Origin::Awaited { until } if until <= now => {
+                return self.end_live(id, End::Lost, "its source did not come back", now);
+            }
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
         }
-        let Some(live) = self.lives.get(id) else {
-            return;
-        };
         if live.input.is_some() {
             self.drain_reorder(id, now);
         } else {

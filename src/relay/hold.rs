@@ -140,15 +140,6 @@ impl Relay {
         self.append(id, &bytes, now);
     }
 
-    /// A stream's time to wait is over.
-    pub(super) fn hold_due(&mut self, id: LiveId, now: Moment) {
-        let is_over =
-            |live: &super::Live| matches!(live.source, Origin::Awaited { until } if until <= now);
-        if self.lives.get(id).is_some_and(is_over) {
-            self.end_live(id, End::Lost, "its source did not come back", now);
-        }
-    }
-
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, now: Moment) {
         let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;

@@ -128,8 +128,7 @@ impl Live {
 
     /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
     pub(super) fn has_waiting_viewers(&self) -> bool {
-        let is_joining = |splicer: &Splicer| splicer.is_joining();
-        self.is_held() || self.splicer.as_deref().is_some_and(is_joining)
+        self.splicer.as_deref().is_some_and(Splicer::is_joining)
     }
 
     /// Why it cannot go out by RTP, if it cannot.

@@ -63,7 +63,7 @@ const PROGRAMS_MAX: usize = 32;
 /// Points of sound lie at least so far apart.
 const AUDIO_SPACING: u64 = 1024;
 /// Bytes without a packet among them: it is no transport stream any more.
-const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
+pub(super) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
 
 impl MpegTs {
     /// Takes the next bytes, of which the first is at `offset`.

@@ -41,15 +41,9 @@ impl Tags {
 
     /// Whether another source, which begins with these bytes, has the codecs of the one before: not all have a sequence header.
     pub fn is_like(&self, bytes: &[u8]) -> bool {
-        let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
         let mut others = [None; 2];
-        while let Some([kind, s0, s1, s2, ..]) = rest.first_chunk::<TAG_HEAD_BYTES>() {
-            let size = u32::from_be_bytes([0, *s0, *s1, *s2]) as usize;
-            let body = rest.get(TAG_HEAD_BYTES..).unwrap_or_default();
-            note_codec(&mut others, *kind, &body[..body.len().min(size)]);
-            rest = rest
-                .get(TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES..)
-                .unwrap_or_default();
+        for (kind, body) in tags(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
+            note_codec(&mut others, kind, body);
         }
         let mut pairs = self.codecs.iter().zip(others);
         pairs.all(|(one, other)| one.zip(other).is_none_or(|(one, other)| one == other))
@@ -152,14 +146,19 @@ pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
 type Description<'a> = (u8, Vec<(u8, &'a [u8])>);
 
 fn described(header: &[u8]) -> Option<Description<'_>> {
-    let (head, mut rest) = header.split_first_chunk::<HEAD_BYTES>()?;
-    let mut sequences = Vec::new();
-    while let Some([kind, s0, s1, s2, ..]) = rest.first_chunk::<TAG_HEAD_BYTES>() {
-        let end = TAG_HEAD_BYTES + u32::from_be_bytes([0, *s0, *s1, *s2]) as usize;
-        if *kind != SCRIPT {
-            sequences.push((*kind, rest.get(TAG_HEAD_BYTES..end)?));
-        }
-        rest = rest.get(end + PREVIOUS_SIZE_BYTES..)?;
-    }
-    Some((head[4], sequences))
+    let (head, rest) = header.split_first_chunk::<HEAD_BYTES>()?;
+    let sequences = tags(rest).filter(|(kind, _)| *kind != SCRIPT);
+    Some((head[4], sequences.collect()))
+}
+
+/// The type and the body of each tag: of the last, what there is of it.
+fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let ([kind, s0, s1, s2, ..], behind) = rest.split_first_chunk::<TAG_HEAD_BYTES>()?;
+        let size = u32::from_be_bytes([0, *s0, *s1, *s2]) as usize;
+        let (body, behind) = behind.split_at(size.min(behind.len()));
+        rest = behind.get(PREVIOUS_SIZE_BYTES..).unwrap_or_default();
+        Some((*kind, body))
+    })
 }

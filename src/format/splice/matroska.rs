@@ -6,8 +6,8 @@
 use super::super::LetGo;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, EBML, SEGMENT, SIMPLE_BLOCK, TIMESTAMP, TRACKS,
-    length,
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, EBML, SEGMENT, SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY,
+    TRACKS, length,
 };
 use super::super::window::{Step, Walker};
 use super::copy;
@@ -16,7 +16,6 @@ use super::timeline::Timeline;
 const INFO: u32 = 0x1549_a966;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const BLOCK_DURATION: u32 = 0x9b;
-const TRACK_ENTRY: u32 = 0xae;
 /// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays, picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
 /// Of a block that is longer than a unit, what says when it is shown.
@@ -34,8 +33,6 @@ pub(in super::super) struct Blocks {
     cluster_time: Option<i64>,
     /// The time of the Cluster that has been begun for viewers.
     written_time: Option<i64>,
-    /// What a block's own word of its duration counts for at the most.
-    duration_max: i64,
     timeline: Timeline,
     /// What is to come of a block that goes out as it comes.
     block_bytes_left: u64,
@@ -65,7 +62,6 @@ impl Blocks {
             is_later: false,
             cluster_time: None,
             written_time: None,
-            duration_max: 100,
             timeline: Timeline::new(1000),
             block_bytes_left: 0,
         }
@@ -125,7 +121,8 @@ impl Blocks {
             return Ok(false);
         };
         // Words on the screen may last far longer than what is behind them.
-        let duration = place.duration.map(|ticks| ticks.min(self.duration_max));
+        let longest = self.timeline.longest_gap();
+        let duration = place.duration.map(|ticks| ticks.min(longest));
         self.timeline.note(place.track, moved, duration)?;
         let written = match self.written_time {
             Some(written) => written,
@@ -167,16 +164,13 @@ impl Walker for Blocks {
             Read::Malformed => return Err(LetGo),
             Read::Whole(head) => head,
         };
-        // Identifiers of four bytes stand in a Segment or at the top only.
-        if self.level == Level::Cluster && head.id >= 0x1000_0000 {
+        if self.level == Level::Cluster && head.is_outer() {
             self.level = Level::Segment;
         }
         match (self.level, head.id) {
             (Level::Top | Level::Segment, SEGMENT) if !self.is_later => {
-                out.extend_from_slice(&seen[..head.id_bytes]);
-                // Unknown, in as many bytes: another source's Clusters may follow.
-                out.push(0xff >> (head.size_bytes - 1));
-                out.extend(std::iter::repeat_n(0xff, head.size_bytes - 1));
+                // Another source's Clusters may follow.
+                head.write_open(seen, out);
                 self.level = Level::Segment;
                 Ok(Step::Pass(head.bytes() as u64))
             }
@@ -203,11 +197,7 @@ impl Walker for Blocks {
                 Ok(element) => {
                     match head.id {
                         EBML => *self = Blocks::new(self.unit_bytes_max),
-                        INFO => {
-                            let rate = ticks_per_second(element, head)?;
-                            self.timeline = Timeline::new(rate);
-                            self.duration_max = rate / 10;
-                        }
+                        INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
                         _ => {}
                     }
                     out.extend_from_slice(element);

@@ -17,7 +17,7 @@ mod matroska;
 mod mp4;
 mod timeline;
 
-use super::mpegts::Aligner;
+use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX};
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window};
 use super::{Finding, Format, LetGo, Scanner, Start};
@@ -30,8 +30,6 @@ pub struct Splicer {
 
 /// A later source that begins again is taken for another one if it has run for so many bytes.
 const BEGINNINGS_APART: u64 = 64 * 1024;
-/// Bytes without a packet of a transport stream among them: it is none any more.
-const OUT_OF_STEP_BYTES_MAX: usize = 64 * 1024;
 
 /// A source that does not go on with what viewers have had. These are its bytes: another stream begins with them.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,7 +110,10 @@ impl Splicer {
                 let bytes = std::mem::take(&mut opening.bytes);
                 self.stage = match format {
                     None => Stage::Through,
-                    Some(format) => Stage::Running(Running::new(format, self.unit_bytes_max)),
+                    Some(format) => {
+                        let cutter = Cutter::new(format, self.unit_bytes_max);
+                        Stage::Running(Running::new(cutter, None))
+                    }
                 };
                 return self.feed(&bytes, out);
             }
@@ -158,7 +159,7 @@ impl Splicer {
             }
             other => other,
         };
-        matches!(self.stage, Stage::Joining(_))
+        self.is_joining()
     }
 
     /// Whether what comes is looked through for where it goes on: viewers get nothing of it yet.
@@ -202,12 +203,7 @@ impl Splicer {
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let media = joining.bytes.get(from..).unwrap_or_default();
         let bytes = [header, join.prelude.as_slice(), media].concat();
-        self.stage = Stage::Running(Running {
-            cutter: joining.cutter,
-            window: Window::default(),
-            offset: 0,
-            had: Some(joining.had),
-        });
+        self.stage = Stage::Running(Running::new(joining.cutter, Some(joining.had)));
         self.cut(&bytes, out)
     }
 
@@ -232,12 +228,12 @@ impl Opening {
 }
 
 impl Running {
-    fn new(format: Format, unit_bytes_max: usize) -> Running {
+    fn new(cutter: Cutter, had: Option<Had>) -> Running {
         Running {
-            cutter: Cutter::new(format, unit_bytes_max),
+            cutter,
             window: Window::default(),
             offset: 0,
-            had: None,
+            had,
         }
     }
 
@@ -374,7 +370,7 @@ impl Packets {
             self.bytes_without = 0;
         }
         self.bytes_without += bytes.len() - (out.len() - out_before).min(bytes.len());
-        if self.bytes_without > OUT_OF_STEP_BYTES_MAX {
+        if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
             return Err(LetGo);
         }
         Ok(())

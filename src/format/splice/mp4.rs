@@ -4,7 +4,9 @@
 //! (`sidx`, `emsg`, `prft`) speak of its own clock, and are left out.
 
 use super::super::LetGo;
-use super::super::mp4::{BOX_HEAD_BYTES, BoxHead, box_head, boxes, header_of, number, places};
+use super::super::mp4::{
+    BOX_HEAD_BYTES, BoxHead, box_head, boxes, child, header_of, number, number_behind_times, places,
+};
 use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::Timeline;
@@ -84,9 +86,8 @@ impl Fragments {
             self.timeline
                 .note(u64::from(run.clock.track), *moved, Some(run.lasts()))?;
         }
-        let header = boxes(content).find(|(kind, _)| kind == b"mfhd");
-        let own_number = header.and_then(|(_, header)| number(header, 4));
         if self.timeline.is_unmoved() {
+            let own_number = child(content, b"mfhd").and_then(|header| number(header, 4));
             self.sequence_number = own_number.unwrap_or(0);
             out.extend_from_slice(moof);
             return Ok(true);
@@ -125,7 +126,7 @@ impl Fragments {
     fn run(&self, traf: &[u8]) -> Option<Run> {
         let (track, flags, header) = header_of(traf)?;
         let clock = *self.clocks.iter().find(|clock| clock.track == track)?;
-        let time = boxes(traf).find(|(kind, _)| kind == b"tfdt")?.1;
+        let time = child(traf, b"tfdt")?;
         let begins = if time.first() == Some(&1) {
             u64::from(number(time, 4)?) << 32 | u64::from(number(time, 8)?)
         } else {
@@ -272,7 +273,7 @@ fn write_moof(
     let mut growth = 0;
     let fragments = || boxes(content).filter(|(kind, _)| kind == b"traf");
     for ((_, traf), time) in fragments().zip(times) {
-        let field = boxes(traf).find(|(kind, _)| kind == b"tfdt")?.1;
+        let field = child(traf, b"tfdt")?;
         growth += if outgrows(field, *time) { 4 } else { 0 };
     }
     let mut times = times.iter();
@@ -362,7 +363,7 @@ fn duration_of(run: &[u8], usual: u32) -> Option<u64> {
 
 /// The tracks' clocks, as a `moov` has them.
 fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
-    let mvex = boxes(moov).find(|(kind, _)| kind == b"mvex")?.1;
+    let mvex = child(moov, b"mvex")?;
     let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
     let clock = |trak| {
         let track = Track::read(trak)?;
@@ -407,21 +408,14 @@ enum Setup<'a> {
 
 impl Track<'_> {
     fn read(trak: &[u8]) -> Option<Track<'_>> {
-        let find = |content, wanted: &[u8; 4]| {
-            let mut found = boxes(content).filter(move |(kind, _)| kind == wanted);
-            found.next().map(|(_, content)| content)
-        };
-        let tkhd = find(trak, b"tkhd")?;
-        let mdia = find(trak, b"mdia")?;
-        let mdhd = find(mdia, b"mdhd")?;
-        let stbl = find(find(mdia, b"minf")?, b"stbl")?;
-        // Behind two times, which are of 64 bits in version 1.
-        let behind_times = |header: &[u8]| if header.first() == Some(&1) { 20 } else { 12 };
+        let mdia = child(trak, b"mdia")?;
+        let handler = child(mdia, b"hdlr")?.get(8..12)?;
+        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
         Some(Track {
-            number: number(tkhd, behind_times(tkhd))?,
-            ticks_per_second: number(mdhd, behind_times(mdhd))?,
-            handler: find(mdia, b"hdlr")?.get(8..12)?,
-            samples: samples(find(stbl, b"stsd")?, find(mdia, b"hdlr")?.get(8..12)?)?,
+            number: number_behind_times(child(trak, b"tkhd")?)?,
+            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
+            handler,
+            samples: samples(child(stbl, b"stsd")?, handler)?,
         })
     }
 }
@@ -489,8 +483,8 @@ pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
 }
 
 fn described(header: &[u8]) -> Option<(Vec<Track<'_>>, Vec<&[u8]>)> {
-    let moov = boxes(header).find(|(kind, _)| kind == b"moov")?.1;
-    let mvex = boxes(moov).find(|(kind, _)| kind == b"mvex")?.1;
+    let moov = child(header, b"moov")?;
+    let mvex = child(moov, b"mvex")?;
     let extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
     let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
     Some((

@@ -85,6 +85,11 @@ impl Timeline {
         time.checked_add(self.shift(time))
     }
 
+    /// A unit that is followed later than this is not taken to last so long.
+    pub fn longest_gap(&self) -> i64 {
+        self.ticks_per_second / 10
+    }
+
     /// A unit has gone out for this time. Where its length is not known, it is taken to be as long as the one before.
     pub fn note(&mut self, number: u64, moved: i64, length: Option<i64>) -> Result<(), LetGo> {
         let index = match self.tracks.iter().position(|track| track.number == number) {
@@ -102,7 +107,7 @@ impl Timeline {
                 self.tracks.len() - 1
             }
         };
-        let (longest, usual) = (self.ticks_per_second / 10, self.ticks_per_second / 50);
+        let (longest, usual) = (self.longest_gap(), self.ticks_per_second / 50);
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
