@@ -3,7 +3,7 @@
 use tollgate::format::{Finding, Scanner};
 
 #[path = "support/corpus.rs"]
-#[allow(dead_code, reason = "findings come through the door here")]
+#[allow(dead_code, reason = "it reads the files only")]
 mod corpus;
 #[path = "doors/format.rs"]
 #[allow(dead_code, reason = "the door itself is for fuzzing")]

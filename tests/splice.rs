@@ -10,35 +10,7 @@ mod corpus;
 #[allow(dead_code, reason = "the door itself is for fuzzing")]
 mod door;
 
-use corpus::{file, findings};
-
-/// Each file of `tests/media`, and whether a later source's header is left out.
-const MEDIA: [(&str, bool); 10] = [
-    ("vp8.webm", true),
-    ("vp9.webm", true),
-    ("h264.mkv", true),
-    ("h264.mp4", true),
-    ("h264.flv", true),
-    ("h264.ts", false),
-    ("theora.ogg", false),
-    ("opus.ogg", false),
-    ("sound.mp3", false),
-    ("sound.aac", false),
-];
-
-/// The format and the header that a viewer has had.
-fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
-    let (mut format, mut header) = (None, Vec::new());
-    for finding in findings(bytes) {
-        match finding {
-            Finding::Format(told) => format = Some(told),
-            Finding::Header(told) => header = told,
-            Finding::Unknown => return (None, Vec::new()),
-            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
-        }
-    }
-    (format, header)
-}
+use corpus::{file, findings, had};
 
 /// What viewers get of a source that breaks off, and of one that follows. `None` if nobody can go on with the first.
 fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
@@ -60,7 +32,7 @@ fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
 
 #[test]
 fn what_goes_out_is_the_same_however_it_comes_in() {
-    for (name, _) in MEDIA {
+    for (name, _) in corpus::LATER_SOURCES {
         let file = file(name);
         let whole = door::splice(&file, file.len() / 2, [usize::MAX].into_iter());
         assert!(whole.1.is_none(), "{name}");
@@ -74,7 +46,7 @@ fn what_goes_out_is_the_same_however_it_comes_in() {
 
 #[test]
 fn one_source_alone_loses_nothing() {
-    for (name, _) in MEDIA {
+    for (name, _) in corpus::LATER_SOURCES {
         let file = file(name);
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
         splicer.feed(&file, &mut out).expect("like itself");
@@ -97,7 +69,7 @@ fn one_source_alone_loses_nothing() {
 
 #[test]
 fn a_source_goes_on_wherever_the_one_before_broke_off() {
-    for (name, leaves_header_out) in MEDIA {
+    for (name, leaves_header_out) in corpus::LATER_SOURCES {
         let file = file(name);
         let mut went_on = 0;
         for cut in (0..file.len()).step_by(89) {
@@ -128,8 +100,8 @@ fn a_source_goes_on_wherever_the_one_before_broke_off() {
 
 #[test]
 fn other_tracks_and_other_containers_are_another_stream() {
-    for (name, _) in MEDIA {
-        for (other, _) in MEDIA {
+    for (name, _) in corpus::LATER_SOURCES {
+        for (other, _) in corpus::LATER_SOURCES {
             let (file, next) = (file(name), file(other));
             let is_alike = name == other
                 || (name, other) == ("theora.ogg", "opus.ogg")

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::support::corpus;
 use super::tools::*;
-use tollgate::format::Finding;
 use tollgate::format::splice::Splicer;
 
 /// The small real files whose times are moved on.
@@ -19,7 +18,6 @@ const MEDIA: &[(&str, &[&str])] = &[
 /// What viewers get of a file that breaks off twice, and then comes whole.
 fn spliced(file: &[u8]) -> Vec<u8> {
     let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
-    let mut header = Vec::new();
     for source in [
         &file[..file.len() * 2 / 5],
         &file[..file.len() * 7 / 10],
@@ -28,14 +26,7 @@ fn spliced(file: &[u8]) -> Vec<u8> {
         splicer
             .feed(source, &mut out)
             .expect("the same tracks again");
-        let mut format = None;
-        for finding in corpus::findings(&out) {
-            match finding {
-                Finding::Format(told) => format = Some(told),
-                Finding::Header(told) => header = told,
-                _ => {}
-            }
-        }
+        let (format, header) = corpus::had(&out);
         if source.len() < file.len() {
             assert!(splicer.break_off(format.expect("a format"), &header));
         }

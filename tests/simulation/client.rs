@@ -31,6 +31,19 @@ pub enum Finale {
     Reset,
 }
 
+impl Finale {
+    /// Most stay.
+    pub fn any(chance: &mut Chance) -> Finale {
+        *chance.pick(&[
+            Finale::Stay,
+            Finale::Stay,
+            Finale::Stay,
+            Finale::Shut,
+            Finale::Reset,
+        ])
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Source,

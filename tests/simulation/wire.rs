@@ -16,6 +16,19 @@ pub struct Socket {
     pub is_read_queued: bool,
 }
 
+impl Socket {
+    /// Of a connection of which nothing has been told yet.
+    pub fn new(id: ConnectionId) -> Socket {
+        Socket {
+            id,
+            is_readable: false,
+            is_ending: false,
+            is_broken: false,
+            is_read_queued: false,
+        }
+    }
+}
+
 /// What a read found.
 pub enum Incoming {
     Bytes(Vec<u8>),

@@ -219,13 +219,7 @@ impl World {
         };
         let manner = Manner {
             habit,
-            finale: *chance.pick(&[
-                Finale::Stay,
-                Finale::Stay,
-                Finale::Stay,
-                Finale::Shut,
-                Finale::Reset,
-            ]),
+            finale: Finale::any(chance),
             pace: chance.magnitude(50..=100_000),
             resets_percent: *chance.pick(&[0, 0, 0, 0, 1]),
             down_capacity: chance.magnitude(300..=200_000),
@@ -481,13 +475,7 @@ impl World {
                     let before = self.by_id.insert(id, index);
                     assert_eq!(before, None, "an id that has been given out before");
                     client.id = Some(id);
-                    client.socket = Some(Socket {
-                        id,
-                        is_readable: false,
-                        is_ending: false,
-                        is_broken: false,
-                        is_read_queued: false,
-                    });
+                    client.socket = Some(Socket::new(id));
                 }
             }
             self.relay.check();
@@ -637,13 +625,7 @@ impl World {
         };
         let manner = Manner {
             habit: Habit::Prompt,
-            finale: *chance.pick(&[
-                Finale::Stay,
-                Finale::Stay,
-                Finale::Stay,
-                Finale::Shut,
-                Finale::Reset,
-            ]),
+            finale: Finale::any(chance),
             pace: chance.magnitude(50..=50_000),
             resets_percent: *chance.pick(&[0, 0, 0, 0, 1]),
             down_capacity: chance.magnitude(20..=10_000),
@@ -652,13 +634,7 @@ impl World {
         client.wire = Wire::outgoing(64 * 1024, manner.down_capacity);
         client.has_come = true;
         client.id = Some(id);
-        client.socket = Some(Socket {
-            id,
-            is_readable: false,
-            is_ending: false,
-            is_broken: false,
-            is_read_queued: false,
-        });
+        client.socket = Some(Socket::new(id));
         if self.is_calm {
             client.calm_down();
         }

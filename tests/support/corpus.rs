@@ -2,7 +2,21 @@
 
 use std::path::Path;
 
-use tollgate::format::{Finding, Scanner};
+use tollgate::format::{Finding, Format, Scanner};
+
+/// Each file of `tests/media`, and whether a later source's header is left out.
+pub const LATER_SOURCES: [(&str, bool); 10] = [
+    ("vp8.webm", true),
+    ("vp9.webm", true),
+    ("h264.mkv", true),
+    ("h264.mp4", true),
+    ("h264.flv", true),
+    ("h264.ts", false),
+    ("theora.ogg", false),
+    ("opus.ogg", false),
+    ("sound.mp3", false),
+    ("sound.aac", false),
+];
 
 /// The bytes of one.
 pub fn file(name: &str) -> Vec<u8> {
@@ -15,4 +29,18 @@ pub fn findings(bytes: &[u8]) -> Vec<Finding> {
     let mut findings = Vec::new();
     Scanner::new().feed(bytes, &mut findings);
     findings
+}
+
+/// The format and the header that a viewer has had.
+pub fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
+    let (mut format, mut header) = (None, Vec::new());
+    for finding in findings(bytes) {
+        match finding {
+            Finding::Format(told) => format = Some(told),
+            Finding::Header(told) => header = told,
+            Finding::Unknown => return (None, Vec::new()),
+            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+        }
+    }
+    (format, header)
 }
