@@ -7,7 +7,8 @@ use super::response::Status;
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The segments of the path, decoded: `/stream/a%2Fb` has two, `stream` and `a/b`. None at all for `*`.
+    /// The segments of the path, decoded: `/stream/a%2Fb` has two, `stream` and `a/b`. None at all
+    /// for `*`, and of many the first [`Target::SEGMENTS_MAX`].
     pub segments: Vec<Vec<u8>>,
     /// The query, without its question mark, as it was sent.
     pub query: Option<String>,
@@ -25,6 +26,9 @@ pub struct Parameter<'a> {
 }
 
 impl Target {
+    /// More than any path here has: what has so many is known to be none, and the rest of it is not kept.
+    pub const SEGMENTS_MAX: usize = 5;
+
     /// Reads a target in origin, absolute or asterisk form; in absolute form its authority comes with it.
     pub(super) fn parse(written: &str) -> Result<(Target, Option<String>), Refusal> {
         let bad = |what: &str| {
@@ -68,11 +72,14 @@ impl Target {
         let Some(path) = path.strip_prefix('/') else {
             return Err(bad("is neither a path, nor http://HOST/PATH, nor *"));
         };
+        if !is_percent_encoded(path) {
+            return Err(bad("has a % that two hexadecimal digits do not follow"));
+        }
         let segments = path
             .split('/')
-            .map(percent_decoded)
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| bad("has a % that two hexadecimal digits do not follow"))?;
+            .take(Target::SEGMENTS_MAX)
+            .filter_map(percent_decoded)
+            .collect();
         Ok((
             Target {
                 segments,
@@ -116,6 +123,15 @@ pub fn percent_encoded(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// Whether two hexadecimal digits follow each `%`.
+fn is_percent_encoded(text: &str) -> bool {
+    let digits_follow = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+    };
+    text.split('%').skip(1).all(digits_follow)
 }
 
 /// The bytes that `text` stands for; `None` where a `%` is not followed by two hexadecimal digits.

@@ -56,6 +56,11 @@ impl Entry {
         }
     }
 
+    /// Bytes that are allocated for it, itself included.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Entry>() + self.request.len() + self.client.len()
+    }
+
     /// The line. A connection that broke before its answer has no status.
     fn line(&self) -> String {
         let mut line = String::from(&*self.request);

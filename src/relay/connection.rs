@@ -23,6 +23,7 @@ use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
 use super::live::Origin;
+use super::output::Output;
 use super::peers::Telling;
 use super::pull::Fault;
 use super::timers::{Armed, Owner};
@@ -52,8 +53,11 @@ pub struct Connection {
     pub(super) output: Output,
     /// Its socket takes no bytes for now.
     pub(super) is_blocked: bool,
-    /// When bytes last moved in the direction that matters in this phase.
+    /// When it last sent what moves it on, a request or a source's media, or was done with a request.
+    /// What else it sends is no progress.
     pub(super) progress: Moment,
+    /// When its socket last took bytes, or since when it takes none.
+    pub(super) taken: Moment,
     pub(super) armed: Armed,
     /// It stands in the queue of those who have something of their own to write.
     pub(super) is_queued: bool,
@@ -155,44 +159,9 @@ pub(super) struct Lingering {
     pub is_shut: bool,
 }
 
-/// Response bytes that wait for the socket.
-#[derive(Default)]
-pub(super) struct Output {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl Output {
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    pub fn rest(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
-    }
-
-    /// So many of `bytes` written were at the front of this; says how many of them belonged to it.
-    pub fn advance(&mut self, bytes: usize) -> usize {
-        let taken = bytes.min(self.rest().len());
-        self.sent += taken;
-        if self.is_empty() {
-            // The memory goes back: a viewer has no use for it for hours.
-            *self = Output::default();
-        }
-        taken
-    }
-}
-
 /// How long, and how many bytes, a client that was refused may go on sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// Pipelined requests are read on while less than this waits to be written.
-pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 impl Connection {
     pub(super) fn new(
@@ -211,6 +180,7 @@ impl Connection {
             output: Output::default(),
             is_blocked: false,
             progress: now,
+            taken: now,
             armed: Armed::default(),
             is_queued: false,
             access: None,
@@ -237,12 +207,37 @@ impl Connection {
         matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
     }
 
-    /// Whether a request is arriving: its time counts from its first byte, however it drips.
-    pub(super) fn is_within_request(&self) -> bool {
+    /// Bytes that are allocated for it, beside its place in the table.
+    pub(super) fn held_bytes(&self) -> usize {
+        let phase = match &self.phase {
+            Phase::Listing(listing) => listing.held_bytes(),
+            Phase::Telling(telling) => telling.held_bytes(),
+            Phase::Payload(_) => size_of::<Call>(),
+            Phase::Waiting(waiting) => waiting.session.as_str().len(),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Awaiting(_)
+            | Phase::Asking(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => 0,
+        };
+        let access = self.access.as_ref().map_or(0, |entry| entry.held_bytes());
+        let forwarder = self
+            .forwarder
+            .as_ref()
+            .map_or(0, |_| size_of::<SocketAddr>());
+        self.input.capacity() + self.output.held_bytes() + phase + access + forwarder
+    }
+
+    /// Whether bytes of it are progress. Not within a request: its time counts from its first byte, however it drips.
+    fn moves_on_by_sending(&self) -> bool {
         match &self.phase {
-            Phase::Head(reader) => reader.has_begun(),
-            Phase::Introduction | Phase::Payload(_) => true,
-            Phase::Source(_)
+            Phase::Head(reader) => !reader.has_begun(),
+            Phase::Source(_) => true,
+            Phase::Introduction
+            | Phase::Payload(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
@@ -282,13 +277,12 @@ impl Relay {
             let Some(connection) = self.connections.get_mut(id) else {
                 return &[];
             };
-            // Whoever lingers makes progress by taking its answer only.
-            if !connection.is_within_request() && !matches!(connection.phase, Phase::Lingering(_)) {
+            if connection.moves_on_by_sending() {
                 connection.progress = now;
             }
             let goes_on = match &mut connection.phase {
                 Phase::Introduction => self.read_introduction(id, &mut input, now),
-                Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => false,
+                Phase::Head(_) if connection.output.is_full() => false,
                 Phase::Head(_) => self.read_head(id, &mut input, now),
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
@@ -338,7 +332,10 @@ impl Relay {
                 self.close(id, now)
             }
             Phase::Head(_) if self.is_closing => self.linger(id, now),
-            Phase::Head(_) => {
+            Phase::Head(reader) => {
+                if !reader.has_begun() {
+                    connection.progress = now;
+                }
                 // It was full, and its bytes were left in the socket.
                 self.actions.push_back(Action::ReadOn(id));
                 if !connection.input.is_empty() {

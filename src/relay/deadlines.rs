@@ -25,7 +25,7 @@ impl Relay {
         }
         if connection.is_blocked && !connection.output_is_over() {
             return Some((
-                connection.progress + limits.viewer_stall_time,
+                connection.taken + limits.viewer_stall_time,
                 "took nothing for too long",
             ));
         }

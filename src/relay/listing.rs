@@ -47,6 +47,12 @@ impl Listing {
         }
     }
 
+    /// Bytes that are allocated for it: the rows of other relays.
+    pub fn held_bytes(&self) -> usize {
+        let rows: usize = self.others.iter().map(Vec::capacity).sum();
+        rows + self.others.capacity() * size_of::<Vec<u8>>()
+    }
+
     /// The next piece of the array, which is not empty, with `rows` and their serials from behind [`Listing::after`] on; and whether it
     /// was the last.
     pub fn piece<R: Serialize>(&mut self, rows: impl Iterator<Item = (u64, R)>) -> (Vec<u8>, bool) {

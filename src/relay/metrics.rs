@@ -156,6 +156,18 @@ impl Relay {
             "Tuples in the token table.",
             self.tokens.as_ref().map_or(0, |tokens| tokens.len() as u64),
         );
+        text.family(
+            "tollgate_held_bytes",
+            "gauge",
+            "Bytes that are allocated, by the part that holds them.",
+        );
+        for (part, bytes) in self.held_bytes() {
+            text.row(
+                "tollgate_held_bytes",
+                &format!("{{part=\"{part}\"}}"),
+                bytes as u64,
+            );
+        }
         text.one(
             "tollgate_connections_total",
             "counter",

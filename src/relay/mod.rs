@@ -21,6 +21,7 @@ mod deadlines;
 mod errand;
 mod fetch;
 mod frame;
+mod held;
 mod hold;
 mod icecast;
 mod ledger;
@@ -29,6 +30,7 @@ mod live;
 mod metrics;
 mod origins;
 mod outlet;
+mod output;
 mod page;
 mod peer;
 mod peers;
@@ -55,7 +57,7 @@ use crate::moment::Moment;
 use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
-use connection::{Connection, OUTPUT_BYTES_MAX, Phase};
+use connection::{Connection, Phase};
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
@@ -225,9 +227,13 @@ impl Relay {
             return 0;
         };
         match &connection.phase {
-            Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
+            Phase::Head(_) if connection.output.is_full() => 0,
+            // Requests that were sent ahead may lie there still, behind an output that was full.
+            Phase::Head(_) => {
+                let bytes_max = READ_BYTES_MAX.max(self.settings.limits.http.head_bytes_max);
+                bytes_max.saturating_sub(connection.input.len())
+            }
             Phase::Introduction
-            | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
@@ -410,7 +416,7 @@ impl Relay {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        connection.progress = now;
+        connection.taken = now;
         let of_output = connection.output.advance(bytes);
         if bytes > of_output {
             self.viewer_took(id, bytes - of_output);
@@ -425,7 +431,7 @@ impl Relay {
         };
         if outcome == Outcome::Blocked && !connection.is_blocked {
             connection.is_blocked = true;
-            connection.progress = now;
+            connection.taken = now;
             self.rearm(id);
         } else if outcome == Outcome::Open && connection.has_output() {
             self.queue(id);

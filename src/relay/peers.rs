@@ -70,6 +70,13 @@ pub(super) struct Telling {
     content: Vec<u8>,
 }
 
+impl Telling {
+    /// Bytes that are allocated for it: as much as has come of its list.
+    pub fn held_bytes(&self) -> usize {
+        self.content.capacity()
+    }
+}
+
 impl Peer {
     /// `None`: its host is a name, and would have to be looked up.
     pub fn new(url: &OriginUrl) -> Option<Peer> {

@@ -1,0 +1,189 @@
+//! The core without sockets, under the counting allocator: clients of every slowness, and a clock that is wound on by hand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tollgate::config::{self, Command};
+use tollgate::moment::Moment;
+use tollgate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket};
+use tollgate::stream::Outcome;
+
+use super::meter::{self, counted};
+
+/// What the shell does in a turn.
+const WRITES_PER_TURN_MAX: usize = 256;
+
+/// A client's end of a connection.
+#[derive(Default)]
+struct Client {
+    /// What it has sent, and the server has not read.
+    sent: VecDeque<u8>,
+    /// How many bytes it takes in a turn.
+    takes: usize,
+    /// Of this turn's.
+    room: usize,
+    is_blocked: bool,
+}
+
+/// A server and its clients.
+pub struct Hall {
+    pub relay: Relay,
+    pub now: Moment,
+    clients: BTreeMap<ConnectionId, Client>,
+    pub jobs: Vec<(Ticket, Job)>,
+    /// Origins that it wants to connect to.
+    pub calls: Vec<(ConnectionId, SocketAddr)>,
+    ports: u16,
+}
+
+impl Hall {
+    pub fn new(options: &[&str]) -> Hall {
+        let config = match config::parse(options, []) {
+            Ok(Command::Run(config)) => config,
+            other => panic!("{options:?}: {other:?}"),
+        };
+        let settings = Settings::from_config(&config, 1_000, 0, 7);
+        Hall {
+            relay: counted(|| Relay::new(settings)),
+            now: Moment::START,
+            clients: BTreeMap::new(),
+            jobs: Vec::new(),
+            calls: Vec::new(),
+            ports: 1_000,
+        }
+    }
+
+    /// Somebody connects who takes so many bytes in a turn; and sends this.
+    pub fn connect(&mut self, host: [u8; 4], takes: usize, sends: &[u8]) -> ConnectionId {
+        self.ports = self.ports.wrapping_add(1).max(1_000);
+        let peer = SocketAddr::from((host, self.ports));
+        let (relay, now) = (&mut self.relay, self.now);
+        let id = counted(|| relay.accepted(peer, now)).expect("a place");
+        let client = Client {
+            takes,
+            room: takes,
+            ..Client::default()
+        };
+        self.clients.insert(id, client);
+        self.send(id, sends);
+        id
+    }
+
+    /// A client sends; the server reads as it likes.
+    pub fn send(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.sent.extend(bytes);
+        }
+    }
+
+    /// What a client has sent and the server has not read.
+    pub fn unread(&self, id: ConnectionId) -> usize {
+        self.clients.get(&id).map_or(0, |client| client.sent.len())
+    }
+
+    pub fn is_connected(&self, id: ConnectionId) -> bool {
+        self.clients.contains_key(&id)
+    }
+
+    pub fn leave(&mut self, id: ConnectionId) {
+        let (relay, now) = (&mut self.relay, self.now);
+        counted(|| relay.lost(id, now));
+        self.act();
+    }
+
+    pub fn leave_all(&mut self) {
+        let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        for id in ids {
+            self.leave(id);
+        }
+    }
+
+    /// A turn of the shell's loop, after which so much time has passed.
+    pub fn turn(&mut self, time: Duration) {
+        self.read();
+        let (relay, now) = (&mut self.relay, self.now);
+        counted(|| relay.expire(now));
+        self.write();
+        while counted(|| self.relay.next_datagrams(now).is_some()) {}
+        self.act();
+        self.relay.check();
+        self.now = self.now + time;
+        for (id, client) in &mut self.clients {
+            client.room = client.takes;
+            if client.takes > 0 && std::mem::take(&mut client.is_blocked) {
+                let relay = &mut self.relay;
+                counted(|| relay.unblocked(*id));
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let (relay, now) = (&mut self.relay, self.now);
+        for (id, client) in &mut self.clients {
+            let wanted = counted(|| relay.appetite(*id)).min(client.sent.len());
+            if wanted > 0 {
+                let bytes: Vec<u8> = client.sent.drain(..wanted).collect();
+                counted(|| relay.received(*id, &bytes, now));
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let (relay, now) = (&mut self.relay, self.now);
+        for _ in 0..WRITES_PER_TURN_MAX {
+            let Some(id) = counted(|| relay.next_write()) else {
+                return;
+            };
+            let Some(client) = self.clients.get_mut(&id) else {
+                continue;
+            };
+            let gather = counted(|| relay.output(id, now));
+            let taken = client.room.min(gather.bytes());
+            let is_whole = taken == gather.bytes();
+            client.room -= taken;
+            client.is_blocked |= !is_whole;
+            let outcome = if is_whole {
+                Outcome::Open
+            } else {
+                Outcome::Blocked
+            };
+            counted(|| {
+                if taken > 0 {
+                    relay.sent(id, taken, now);
+                }
+                relay.served(id, outcome, now);
+            });
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = counted(|| self.relay.next_action()) {
+            match action {
+                Action::Close(id) => {
+                    self.clients.remove(&id);
+                    self.calls.retain(|(call, _)| *call != id);
+                }
+                Action::Connect(id, address) => {
+                    self.clients.insert(
+                        id,
+                        Client {
+                            takes: usize::MAX,
+                            ..Client::default()
+                        },
+                    );
+                    self.calls.push((id, address));
+                }
+                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
+                // Text that the shell writes and frees.
+                Action::Log(line) | Action::LogAccess(line) => counted(|| drop(line)),
+                Action::ShutdownWrite(_) | Action::ReadOn(_) | Action::ReturnMemory => {}
+            }
+        }
+    }
+
+    /// What the core holds besides what it holds with nobody there.
+    pub fn held(&self) -> usize {
+        meter::held()
+    }
+}
