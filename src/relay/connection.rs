@@ -22,10 +22,10 @@ use std::time::Duration;
 use super::access::Entry;
 use super::api::Call;
 use super::listing::Listing;
-use super::live::Origin;
 use super::output::Output;
 use super::peers::Telling;
 use super::pull::Fault;
+use super::settle::Said;
 use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
 use super::{Action, LiveId, PullId, Relay, Ticket};
@@ -287,7 +287,7 @@ impl Relay {
                 Phase::Payload(_) => self.read_payload(id, &mut input, now),
                 Phase::Source(_) => self.read_media(id, &mut input, now),
                 Phase::Asking(_) => self.read_answer(id, &mut input, now),
-                Phase::Telling(_) => self.read_telling(id, &mut input, now),
+                Phase::Telling(_) => self.read_telling(id, &mut input),
                 Phase::Viewer(_)
                 | Phase::Waiting(_)
                 | Phase::Listing(_)
@@ -296,7 +296,7 @@ impl Relay {
                 Phase::Lingering(lingering) => {
                     lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
                     if lingering.bytes_left == 0 && lingering.is_shut {
-                        self.close(id, now);
+                        self.close(id);
                     }
                     return &[];
                 }
@@ -329,7 +329,7 @@ impl Relay {
         }
         match &mut connection.phase {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
-                self.close(id, now)
+                self.close(id)
             }
             Phase::Head(_) if self.is_closing => self.linger(id, now),
             Phase::Head(reader) => {
@@ -343,7 +343,7 @@ impl Relay {
                 }
                 self.rearm(id);
             }
-            Phase::Lingering(_) if connection.input_ended => self.close(id, now),
+            Phase::Lingering(_) if connection.input_ended => self.close(id),
             Phase::Lingering(lingering) if !lingering.is_shut => {
                 lingering.is_shut = true;
                 lingering.until = now + LINGER_TIME;
@@ -380,8 +380,8 @@ impl Relay {
         self.rearm(id);
     }
 
-    /// The connection is over: nothing of it stays.
-    pub(super) fn close(&mut self, id: ConnectionId, now: Moment) {
+    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is settled.
+    pub(super) fn close(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
@@ -394,24 +394,6 @@ impl Relay {
         if let Some(entry) = &connection.access {
             self.end_access(entry);
         }
-        match connection.phase {
-            Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
-            }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
-            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
-            Phase::Awaiting(ticket) => {
-                self.errands.remove(&ticket);
-                self.drop_gathering(ticket, now);
-            }
-            Phase::Telling(telling) => self.telling_ended(&telling, now),
-            Phase::Introduction
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Listing(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => {}
-        }
+        self.said.push_back(Said::Gone(id, connection.phase));
     }
 }

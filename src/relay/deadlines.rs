@@ -124,7 +124,7 @@ impl Relay {
             }
             Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled, now),
             Phase::Waiting(_) => self.end_wait(id, now),
-            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, now),
+            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket, now);
@@ -134,7 +134,7 @@ impl Relay {
             | Phase::Telling(_)
             | Phase::Listing(_)
             | Phase::Recording
-            | Phase::Lingering(_) => self.close(id, now),
+            | Phase::Lingering(_) => self.close(id),
         }
     }
 

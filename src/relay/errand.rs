@@ -81,6 +81,7 @@ impl Relay {
             Done::Appended(result) => self.appended(ticket, result, now),
             Done::NotCompacted(error) => self.not_compacted(&error, now),
         }
+        self.settle(now);
     }
 
     fn resolved(
@@ -104,18 +105,16 @@ impl Relay {
 
     /// The helper thread has too much to do already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        if self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now) {
-            return;
+        let is_anothers = self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now);
+        if !is_anothers && let Some(errand) = self.errands.remove(&ticket) {
+            let refusal = Refusal::busy(
+                Status::ServiceUnavailable,
+                "too many names are being resolved",
+                RETRY_AFTER_SECONDS,
+            );
+            self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
         }
-        let Some(errand) = self.errands.remove(&ticket) else {
-            return;
-        };
-        let refusal = Refusal::busy(
-            Status::ServiceUnavailable,
-            "too many names are being resolved",
-            RETRY_AFTER_SECONDS,
-        );
-        self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
+        self.settle(now);
     }
 
     /// An errand has taken too long; whatever comes of it is not wanted any more.

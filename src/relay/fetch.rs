@@ -226,14 +226,14 @@ impl Relay {
             Ok(Some((answer, length))) => {
                 *input = &input[length..];
                 match answer.status {
-                    101 => self.give_up_asking(id, Fault::of_status(answer.status), now),
+                    101 => self.give_up_asking(id, Fault::of_status(answer.status)),
                     100..=199 => asking.reader = AnswerReader::default(),
                     200 => self.receive_stream(id, answer, now),
-                    status => self.give_up_asking(id, Fault::of_status(status), now),
+                    status => self.give_up_asking(id, Fault::of_status(status)),
                 }
             }
             Err(_) => {
-                self.give_up_asking(id, Fault::Broken("its answer is malformed"), now);
+                self.give_up_asking(id, Fault::Broken("its answer is malformed"));
             }
         }
         true
@@ -242,7 +242,7 @@ impl Relay {
     /// The origin has the stream: it runs from now on.
     fn receive_stream(&mut self, id: ConnectionId, answer: Answer, now: Moment) {
         if self.origins.check_via(answer.via.as_deref()).is_err() {
-            return self.give_up_asking(id, Fault::Loop, now);
+            return self.give_up_asking(id, Fault::Loop);
         }
         let Some(connection) = self.connections.get(id) else {
             return;
@@ -290,13 +290,13 @@ impl Relay {
     }
 
     /// An origin does not do.
-    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, now: Moment) {
+    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Asking(asking) = &mut connection.phase
         {
             asking.fault = fault;
         }
-        self.close(id, now);
+        self.close(id);
     }
 
     /// The connection over which an origin was asked is gone.
@@ -413,12 +413,12 @@ impl Relay {
             return;
         };
         match self.remove_pull(id) {
-            Some(Stage::Asking { connection, .. }) => self.close(connection, now),
+            Some(Stage::Asking { connection, .. }) => self.close(connection),
             Some(Stage::Running { live, .. }) => {
                 let source = self.lives.get(live).map(|live| live.source);
                 self.end_live(live, End::Complete, "nobody watches it", now);
                 if let Some(Origin::Http(connection)) = source {
-                    self.close(connection, now);
+                    self.close(connection);
                 }
             }
             Some(Stage::Resolving { .. } | Stage::Pausing { .. }) | None => {}

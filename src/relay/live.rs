@@ -365,13 +365,13 @@ impl Relay {
         let source = live.source;
         self.end_live(id, End::Lost, "it was aborted", now);
         match source {
-            Origin::Http(connection) => self.close(connection, now),
+            Origin::Http(connection) => self.close(connection),
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => {}
         }
         self.drop_pull(session, now);
         self.end_rest(id);
         for viewer in &viewers {
-            self.close(*viewer, now);
+            self.close(*viewer);
         }
         Some(viewers.len())
     }

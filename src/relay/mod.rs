@@ -39,6 +39,7 @@ mod report;
 mod request;
 mod route;
 mod settings;
+mod settle;
 mod source;
 #[cfg(test)]
 mod stage;
@@ -73,6 +74,7 @@ use pull::{Pull, Pulls};
 use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
+use settle::Said;
 use timers::{Owner, Timers};
 use udp::Udp;
 pub use udp::{UdpFigures, UdpPort};
@@ -144,6 +146,8 @@ pub struct Relay {
     posting: VecDeque<LiveId>,
     random: Random,
     actions: VecDeque<Action>,
+    /// What the clients have said, until it is heard.
+    said: VecDeque<Said>,
     /// Calls that wait for the helper thread.
     errands: HashMap<Ticket, Errand>,
     /// Lists that wait for the peers.
@@ -206,6 +210,7 @@ impl Relay {
             posting: VecDeque::new(),
             random,
             actions: VecDeque::new(),
+            said: VecDeque::new(),
             errands: HashMap::new(),
             gatherings: HashMap::new(),
             ledger: None,
@@ -230,7 +235,8 @@ impl Relay {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => {
-                let bytes_max = READ_BYTES_MAX.max(self.settings.limits.http.head_bytes_max);
+                // With one byte more than a head may have, it is known to be too large.
+                let bytes_max = READ_BYTES_MAX.max(self.settings.limits.http.head_bytes_max + 1);
                 bytes_max.saturating_sub(connection.input.len())
             }
             Phase::Introduction
@@ -265,6 +271,7 @@ impl Relay {
             self.read_input(id, now);
         }
         self.rearm(id);
+        self.settle(now);
     }
 
     /// The client sends no more.
@@ -274,15 +281,13 @@ impl Relay {
         };
         connection.input_ended = true;
         match &connection.phase {
-            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
-                self.close(id, now)
-            }
+            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => self.close(id),
             Phase::Introduction
             | Phase::Payload(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Asking(_)
-            | Phase::Telling(_) => self.close(id, now),
+            | Phase::Telling(_) => self.close(id),
             Phase::Source(_) => self.source_ended(id, now),
             // What has been asked before is answered still.
             Phase::Head(_)
@@ -291,11 +296,13 @@ impl Relay {
             | Phase::Awaiting(_)
             | Phase::Recording => {}
         }
+        self.settle(now);
     }
 
     /// The connection is broken.
     pub fn lost(&mut self, id: ConnectionId, now: Moment) {
-        self.close(id, now);
+        self.close(id);
+        self.settle(now);
     }
 
     /// The client's socket takes bytes again.
@@ -320,6 +327,7 @@ impl Relay {
                 Owner::Live(id) => self.live_due(id, now),
                 Owner::Pull(id) => self.pull_due(id, now),
             }
+            self.settle(now);
         }
     }
 
@@ -335,12 +343,12 @@ impl Relay {
             };
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id, now),
-                Phase::Head(_) if connection.output.is_empty() => self.close(id, now),
+                Phase::Head(_) if connection.output.is_empty() => self.close(id),
                 Phase::Introduction
                 | Phase::Payload(_)
                 | Phase::Waiting(_)
                 | Phase::Asking(_)
-                | Phase::Telling(_) => self.close(id, now),
+                | Phase::Telling(_) => self.close(id),
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -349,6 +357,7 @@ impl Relay {
                 | Phase::Lingering(_) => {}
             }
         }
+        self.settle(now);
     }
 
     // ---- What is to be done -----------------------------------------------------------------------------------------------
@@ -402,6 +411,7 @@ impl Relay {
     /// Lends what is to be written to a client next; nothing, if there is nothing.
     pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
         self.prepare_output(id, now);
+        self.settle(now);
         let mut gather = Gather::default();
         if let Some(connection) = self.connections.get(id)
             && gather.push(connection.output.rest())
@@ -422,6 +432,7 @@ impl Relay {
             self.viewer_took(id, bytes - of_output);
         }
         self.after_output(id, now);
+        self.settle(now);
     }
 
     /// The client's turn is over: its socket takes more, or does not.

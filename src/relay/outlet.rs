@@ -338,7 +338,9 @@ impl Relay {
 
     /// The next datagrams to be sent, to one client.
     pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
-        let (id, to) = self.next_client(now)?;
+        let next = self.next_client(now);
+        self.settle(now);
+        let (id, to) = next?;
         let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
         self.udp.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
         Some(Datagrams {

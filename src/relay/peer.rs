@@ -77,7 +77,7 @@ impl Relay {
                 self.count(id);
                 let has_place = self.has_place_for(peer.ip());
                 if !has_place {
-                    self.close(id, now);
+                    self.close(id);
                 }
                 has_place
             }

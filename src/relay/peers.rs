@@ -167,12 +167,7 @@ impl Relay {
     }
 
     /// Reads on in what a peer tells. Says whether the connection can be read on.
-    pub(super) fn read_telling(
-        &mut self,
-        id: ConnectionId,
-        input: &mut &[u8],
-        now: Moment,
-    ) -> bool {
+    pub(super) fn read_telling(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -208,7 +203,7 @@ impl Relay {
             },
         };
         if !goes_on {
-            self.close(id, now);
+            self.close(id);
         }
         goes_on
     }
@@ -269,13 +264,13 @@ impl Relay {
     }
 
     /// Whoever asked for a list is gone, or has waited for too long. Says whether it was one.
-    pub(super) fn drop_gathering(&mut self, ticket: Ticket, now: Moment) -> bool {
+    pub(super) fn drop_gathering(&mut self, ticket: Ticket) -> bool {
         let Some(gathering) = self.gatherings.remove(&ticket) else {
             return false;
         };
         for share in gathering.shares {
             if let Share::Awaited(id) = share {
-                self.close(id, now);
+                self.close(id);
             }
         }
         true

@@ -129,7 +129,7 @@ impl Relay {
         };
         self.source_lost(id, source, "another source took over", now);
         if let Origin::Http(connection) = source {
-            self.close(connection, now);
+            self.close(connection);
         }
     }
 
@@ -181,7 +181,7 @@ impl Relay {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         self.end_live(live, End::Complete, "its source is complete", now);
         let Some(reply) = reply else {
-            return self.close(id, now);
+            return self.close(id);
         };
         let bytes = http::whole(
             Status::Ok,
@@ -203,7 +203,7 @@ impl Relay {
     ) {
         match reply {
             Some(reply) => self.refuse(id, refusal, reply.closing(), now),
-            None => self.close(id, now),
+            None => self.close(id),
         }
     }
 
@@ -216,13 +216,13 @@ impl Relay {
             return;
         };
         if !source.body.ends_with_connection() {
-            return self.close(id, now);
+            return self.close(id);
         }
         let (live, bytes) = (source.live, source.bytes);
         let reply = source.reply.map(Reply::closing);
         // Such an end is what a break looks like, too: with `--hold` it is taken for one.
         if self.hold(live, "its connection ended", now) {
-            self.close(id, now);
+            self.close(id);
         } else {
             self.source_complete(id, live, bytes, reply, now);
         }

@@ -82,6 +82,12 @@ impl Relay {
 
     /// A datagram has arrived.
     pub fn datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
+        self.sort_datagram(from, port, bytes, now);
+        self.settle(now);
+    }
+
+    /// Finds out whose it is.
+    fn sort_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         if port == UdpPort::Rtcp || rtp::is_control(bytes) {
             return self.control(from, bytes, now);
@@ -140,7 +146,7 @@ impl Relay {
                     self.source_lost(old, Origin::Rtp(from), "its source has started anew", now);
                 }
                 self.begin_rtp(from, session, &first.datagram, now);
-                self.datagram(from, UdpPort::Rtp, bytes, now);
+                self.sort_datagram(from, UdpPort::Rtp, bytes, now);
             }
             None if self.udp.candidates.len() < CANDIDATES_MAX => {
                 self.udp.figures.dropped_out_of_sequence += u64::from(running.is_some());

@@ -328,7 +328,7 @@ impl Relay {
                 time.as_millis()
             ),
         );
-        self.close(id, now);
+        self.close(id);
     }
 
     /// A viewer is gone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::config::{self, Command};
 use tollgate::moment::Moment;
-use tollgate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket};
+use tollgate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket, UdpPort};
 use tollgate::stream::Outcome;
 
 use super::meter::{self, counted};
@@ -34,6 +34,8 @@ pub struct Hall {
     pub jobs: Vec<(Ticket, Job)>,
     /// Origins that it wants to connect to.
     pub calls: Vec<(ConnectionId, SocketAddr)>,
+    /// Streams that run: the log says so.
+    pub running: usize,
     ports: u16,
 }
 
@@ -50,6 +52,7 @@ impl Hall {
             clients: BTreeMap::new(),
             jobs: Vec::new(),
             calls: Vec::new(),
+            running: 0,
             ports: 1_000,
         }
     }
@@ -97,6 +100,12 @@ impl Hall {
         for id in ids {
             self.leave(id);
         }
+    }
+
+    pub fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
+        let (relay, now) = (&mut self.relay, self.now);
+        counted(|| relay.datagram(from, UdpPort::Rtp, bytes, now));
+        self.act();
     }
 
     /// A turn of the shell's loop, after which so much time has passed.
@@ -176,7 +185,12 @@ impl Hall {
                 }
                 Action::Help(ticket, job) => self.jobs.push((ticket, job)),
                 // Text that the shell writes and frees.
-                Action::Log(line) | Action::LogAccess(line) => counted(|| drop(line)),
+                Action::Log(line) => {
+                    self.running += usize::from(line.contains("event=stream-begins"));
+                    self.running -= usize::from(line.contains("event=stream-ends"));
+                    counted(|| drop(line));
+                }
+                Action::LogAccess(line) => counted(|| drop(line)),
                 Action::ShutdownWrite(_) | Action::ReadOn(_) | Action::ReturnMemory => {}
             }
         }

@@ -2,6 +2,8 @@
 //! for a byte, or for a request that is refused, below a constant. The core runs without sockets, under an allocator that counts,
 //! so all of this is exact and the same in every run.
 
+mod calls;
 mod hall;
 mod meter;
+mod origins;
 mod requests;

@@ -1,0 +1,46 @@
+//! Where the parts of the server meet. What one of them does never reaches into another: it says what has happened, and that is
+//! heard here, when nobody is in the middle of anything. Every input of [`Relay`] ends with this.
+
+use super::connection::Phase;
+use super::live::Origin;
+use super::{ConnectionId, Relay};
+use crate::moment::Moment;
+
+/// What the clients say.
+pub(super) enum Said {
+    /// This connection is over, in this phase of it. Its id is stale already.
+    Gone(ConnectionId, Phase),
+}
+
+impl Relay {
+    /// Takes what was said until nothing is left.
+    pub(super) fn settle(&mut self, now: Moment) {
+        while let Some(said) = self.said.pop_front() {
+            match said {
+                Said::Gone(id, phase) => self.hear_gone(id, phase, now),
+            }
+        }
+    }
+
+    fn hear_gone(&mut self, id: ConnectionId, phase: Phase, now: Moment) {
+        match phase {
+            Phase::Source(source) => {
+                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
+            }
+            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
+            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
+            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
+            Phase::Awaiting(ticket) => {
+                self.errands.remove(&ticket);
+                self.drop_gathering(ticket);
+            }
+            Phase::Telling(telling) => self.telling_ended(&telling, now),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Listing(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => {}
+        }
+    }
+}
