@@ -277,7 +277,7 @@ fn a_second_source_gets_409_until_the_first_is_gone() {
 
 #[test]
 fn a_stream_is_held_for_rtp_and_over_to_http() {
-    let server = Server::gated(&["--hold=60", "--source-idle-time=1", "--rtp=127.0.0.1:0"]);
+    let server = Server::gated(&["--hold=60", "--source-idle-time=2", "--rtp=127.0.0.1:0"]);
     let rtp = server.rtp.expect("it says where RTP is");
     let encoder = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let target = format!(
@@ -297,9 +297,15 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     until("it runs", || server.stream("demo"));
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
-    // It starts anew: another synchronisation source from the same address.
-    send(2);
-    server.await_line(&["event=stream-goes-on"]);
+    // It starts anew: another synchronisation source from the same address, which counts when the first has been silent.
+    until("it goes on", || {
+        send(2);
+        let lines = server.stderr();
+        let mut lines = lines.iter();
+        lines
+            .any(|line| line.contains("event=stream-goes-on"))
+            .then_some(())
+    });
     await_held(&server, "demo");
     let stream = server.stream("demo").expect("it is held");
     assert_eq!(stream["source"]["protocol"], "rtp-udp");

@@ -232,6 +232,15 @@ fn disorder_loss_and_repetition_are_mended_for_viewers() {
         got.ends_with(&expected),
         "the viewer's packets are not in order"
     );
+    let disorder = || server.stream("cam").expect("it runs")["source"]["packets"].clone();
+    assert_eq!(disorder(), serde_json::json!({"late": 2, "lost": 1}));
+    let text = server.request("GET", "/metrics").text();
+    for row in ["{kind=\"late\"} 2\n", "{kind=\"lost\"} 1\n"] {
+        assert!(
+            text.contains(&format!("tollgate_rtp_disorder_total{row}")),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -283,6 +292,92 @@ fn revoking_stops_datagrams_and_adding_starts_them() {
     });
     assert_silent(&first, &server);
     assert_silent(&second, &server);
+}
+
+/// Whoever sends from the source's address must know its SSRC; another counts for nothing while it sends.
+#[test]
+fn another_ssrc_does_not_end_a_stream() {
+    let (server, rtp) = start();
+    let (camera, player) = (client(), client());
+    admit(&server, "cam", &[&camera, &player]);
+    let mut sent = Vec::new();
+    for number in 0..20 {
+        let own = datagram(33, number, 7, &transport(number as u8, None));
+        camera.send_to(&own, rtp).expect("sent");
+        sent.push(own);
+        if number == 0 {
+            continue;
+        }
+        for other in [number, number + 1] {
+            let spoofed = datagram(33, other, 8, &transport(99, None));
+            camera.send_to(&spoofed, rtp).expect("sent");
+        }
+        let came = receive(&player) == sent[usize::from(number) - 1];
+        assert!(came, "what goes out is not what came in");
+    }
+    assert!(receive(&player) == sent[19]);
+    let goodbye = [0x81, 203, 0, 1, 0, 0, 0, 7];
+    camera.send_to(&goodbye, rtp).expect("sent");
+    server.await_end_of_stream("cam");
+    let begun = server.stderr();
+    let begun = begun.iter().filter(|line| line.contains("stream-begins"));
+    assert_eq!(begun.count(), 1);
+    // It said that it leaves: another counts at once.
+    for number in 0..2 {
+        let other = datagram(33, number, 8, &transport(1, None));
+        camera.send_to(&other, rtp).expect("sent");
+    }
+    until("the other runs", || server.stream("cam"));
+}
+
+#[test]
+fn publish_from_holds_for_rtp() {
+    let server = Server::gated(&["--rtp=127.0.0.1:0", "--publish-from=127.0.0.2"]);
+    let rtp = server.rtp.expect("it says where RTP is");
+    let (outside, player) = (client(), client());
+    let inside = UdpSocket::bind("127.0.0.2:0").expect("a free port");
+    admit(&server, "cam", &[&outside, &inside, &player]);
+    for number in 0..4 {
+        let packet = datagram(33, number, 7, &transport(0, None));
+        outside.send_to(&packet, rtp).expect("sent");
+    }
+    let text = until("they have been dropped", || {
+        let text = server.request("GET", "/metrics").text();
+        text.contains("{reason=\"outside\"} 4\n").then_some(text)
+    });
+    assert!(text.contains("tollgate_streams_total 0\n"), "{text}");
+    for number in 0..2 {
+        let packet = datagram(33, number, 7, &transport(0, None));
+        inside.send_to(&packet, rtp).expect("sent");
+        // It may receive all the same.
+        assert_eq!(
+            receive(if number == 0 { continue } else { &outside }),
+            datagram(33, 0, 7, &transport(0, None))
+        );
+    }
+    assert!(server.stream("cam").is_some());
+}
+
+#[test]
+fn a_host_under_two_names_gets_everything_once() {
+    let (server, _) = start();
+    let player = client();
+    let port = player.local_addr().expect("its address").port();
+    let target = format!(
+        "/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients=127.0.0.1:{port},localhost:{port}"
+    );
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&[transport(0, None), transport(1, None)].concat());
+    let stream = until("it is known", || {
+        let stream = server.stream("tv")?;
+        (stream["format"] == "mpegts").then_some(stream)
+    });
+    assert_eq!(stream["udp_clients"], 1);
+    let numbers = [receive(&player), receive(&player)]
+        .map(|datagram| Packet::parse(&datagram).expect("RTP").sequence_number);
+    assert_eq!(numbers[0].wrapping_add(1), numbers[1]);
+    assert_silent(&player, &server);
 }
 
 #[test]

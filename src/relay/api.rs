@@ -393,15 +393,17 @@ impl Relay {
         block: Option<Duration>,
         now: Moment,
     ) -> Result<Answer, Refusal> {
-        let viewers = self.end_session(session, now).ok_or_else(|| {
+        let ended = self.end_session(session, now);
+        if let Some(block) = block {
+            self.block_session(session, now + block, now);
+        }
+        // A block is something to be done where nothing runs, too.
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
             Refusal::new(
                 Status::NotFound,
                 "sessionid: this session has no running stream",
             )
         })?;
-        if let Some(block) = block {
-            self.blocks.add(session, now + block, now);
-        }
         Ok(json(
             Status::Ok,
             &Aborted {

@@ -1,7 +1,17 @@
 //! What must hold of the whole core, whatever happened to it.
 
+use std::net::SocketAddr;
+
 use super::Relay;
 use super::connection::Phase;
+use super::udp::RtpInput;
+
+/// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65 MiB), and what is on its way.
+const RTP_BYTES_MAX: usize = 1280 * 1024;
+/// What first packets hold at the most.
+const CANDIDATES_BYTES_MAX: usize = 768 * 1024;
+/// What an entry in the tables of sources and of streams that drain takes at the most.
+const ENTRY_BYTES_MAX: usize = 512;
 
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
@@ -68,9 +78,33 @@ impl Relay {
                 "a stream is held for nobody"
             );
         }
+        let draining = self.draining.check();
+        assert!(
+            self.lives.len() == self.running.len() + draining,
+            "a stream neither runs nor drains"
+        );
+        assert!(
+            self.lives.len() <= self.settings.limits.streams_max,
+            "there are more streams than may be"
+        );
+        let streams_max = self.settings.limits.streams_max;
+        assert!(
+            self.udp.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
+            "RTP that belongs to no stream holds too much"
+        );
+        assert!(
+            self.draining.held_bytes() <= (streams_max + 1) * ENTRY_BYTES_MAX,
+            "the table of streams that drain holds too much"
+        );
         let mut held_bytes = 0;
         for (_, live) in self.lives.iter() {
             live.stream.check();
+            let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
+            let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
+            assert!(
+                of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
+                "a stream's RTP holds too much"
+            );
             held_bytes += live.stream.held_bytes() as isize;
         }
         let bytes_max = self.settings.limits.buffers_bytes_max as isize;
@@ -96,6 +130,7 @@ impl Relay {
                     .is_some_and(|live| live.pull == Some(pull));
                 is_its && self.running.get(session) == Some(&live)
             });
+        let armed = armed + usize::from(self.udp.armed.is_armed());
         assert_eq!(armed, self.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.tokens {
             tokens.check();

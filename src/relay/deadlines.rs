@@ -153,7 +153,8 @@ impl Relay {
             Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
             Origin::Http(_) | Origin::Gone => None,
         };
-        [paced, reordered, gone].into_iter().flatten().min()
+        let rest = live.outlet.rest_until;
+        [paced, reordered, gone, rest].into_iter().flatten().min()
     }
 
     pub(super) fn rearm_live(&mut self, id: LiveId, now: Moment) {
@@ -185,6 +186,10 @@ impl Relay {
                 return self.end_live(id, End::Lost, "its source did not come back", now);
             }
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+        }
+        let rest_until = live.outlet.rest_until;
+        if rest_until.is_some_and(|until| until <= now) {
+            return self.rest_timed_out(id, now);
         }
         if live.input.is_some() {
             self.drain_reorder(id, now);

@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::moment::Moment;
-use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
+use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
 use crate::stream::{End, Figures, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
@@ -99,7 +99,8 @@ impl Cuts {
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
     sessionid: &'a SessionId,
-    source: RowSource,
+    /// None: it is gone, and the stream drains.
+    source: Option<RowSource>,
     held: bool,
     started_at: u64,
     format: Option<&'static str>,
@@ -118,6 +119,9 @@ pub(super) struct Row<'a> {
 struct RowSource {
     protocol: &'static str,
     address: String,
+    /// Of RTP that is put in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<Disorder>,
 }
 
 impl Live {
@@ -148,6 +152,17 @@ impl Live {
         })
     }
 
+    fn row_source(&self) -> RowSource {
+        let input = self.input.as_ref();
+        RowSource {
+            protocol: if input.is_some() { "rtp-udp" } else { "http" },
+            address: self.source_address.to_string(),
+            packets: input
+                .filter(|input| input.payload_type == PAYLOAD_TYPE_MPEG_TS)
+                .map(|input| input.reorder.disorder()),
+        }
+    }
+
     /// What list-streams says of it.
     pub(super) fn row(&self, now: Moment) -> Row<'_> {
         let Figures {
@@ -157,14 +172,7 @@ impl Live {
         } = self.stream.figures();
         Row {
             sessionid: &self.session,
-            source: RowSource {
-                protocol: if self.input.is_some() {
-                    "rtp-udp"
-                } else {
-                    "http"
-                },
-                address: self.source_address.to_string(),
-            },
+            source: (self.source != Origin::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
             format: match self.stream.told() {
@@ -186,6 +194,7 @@ impl Live {
 
 /// Why a stream ends whose source is sound.
 pub(super) const SHUT_DOWN: &str = "the server shuts down";
+const ABORTED: &str = "it was aborted";
 
 impl Relay {
     /// The session has a source: its stream begins, or goes on if it waits for one.
@@ -201,6 +210,8 @@ impl Relay {
             self.go_on(id, content_type, source, source_address, now);
             return id;
         }
+        self.end_rests(&session);
+        self.make_room_for_stream(&session, now);
         self.counts.streams += 1;
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
@@ -231,9 +242,6 @@ impl Relay {
             armed: Armed::default(),
         });
         self.order.insert(serial, live);
-        if let Some(old) = self.udp.resting.remove(&session) {
-            self.end_rest(old);
-        }
         self.running.insert(session, live);
         self.refresh_clients(live, now);
         live
@@ -316,10 +324,7 @@ impl Relay {
             return;
         };
         let source = std::mem::replace(&mut live.source, Origin::Gone);
-        if let Some(transport) = &mut live.outlet.transport {
-            transport.pacing.finish();
-            self.udp.resting.insert(live.session.clone(), id);
-        }
+        live.outlet.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
         let session = live.session.clone();
@@ -327,6 +332,7 @@ impl Relay {
         if self.running.get(&session) == Some(&id) {
             self.running.remove(&session);
         }
+        self.draining.enter(&session, live.serial, id);
         self.log(
             Level::Info,
             now,
@@ -349,31 +355,33 @@ impl Relay {
         self.forget_if_over(id);
     }
 
-    /// What is left of a stream for its UDP clients is not sent any more.
-    pub(super) fn end_rest(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.outlet = Outlet::default();
+    /// Ends a session's stream at once, and what drains of those before: source and viewers are disconnected. Says how many
+    /// viewers that were.
+    pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
+        let running = self.running.get(session).copied();
+        if let Some(id) = running {
+            let source = self.lives.get(id).map(|live| live.source);
+            self.end_live(id, End::Lost, ABORTED, now);
+            if let Some(Origin::Http(connection)) = source {
+                self.close(connection);
+            }
+            self.drop_pull(session, now);
         }
-        self.forget_if_over(id);
+        let draining: Vec<LiveId> = self.draining.of(session).collect();
+        if running.is_none() && draining.is_empty() {
+            return None;
+        }
+        let viewers = draining
+            .into_iter()
+            .map(|id| self.cut_off(id, ABORTED, now));
+        Some(viewers.sum())
     }
 
-    /// Ends a session's stream at once: its source and its viewers are disconnected. Says how many viewers that were.
-    pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
-        let id = *self.running.get(session)?;
-        let live = self.lives.get(id)?;
-        let viewers: Vec<ConnectionId> = live.stream.connections().collect();
-        let source = live.source;
-        self.end_live(id, End::Lost, "it was aborted", now);
-        match source {
-            Origin::Http(connection) => self.close(connection),
-            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => {}
-        }
+    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is told so.
+    pub(super) fn block_session(&mut self, session: &SessionId, until: Moment, now: Moment) {
+        self.blocks.add(session, until, now);
         self.drop_pull(session, now);
-        self.end_rest(id);
-        for viewer in &viewers {
-            self.close(*viewer);
-        }
-        Some(viewers.len())
+        self.admit_waiting(session, now);
     }
 
     /// The server shuts down: streams end whose source is no connection that could be ended.
@@ -387,16 +395,14 @@ impl Relay {
 
     /// A stream is over when neither source nor outlet is left.
     pub(super) fn forget_if_over(&mut self, id: LiveId) {
-        let Some(live) = self.lives.get(id) else {
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        let is_sent = live.outlet.is_empty()
-            && live
-                .outlet
-                .transport
-                .as_ref()
-                .is_none_or(|transport| transport.is_over(live.stream.newest()));
-        if live.source != Origin::Gone || live.stream.viewer_count() > 0 || !is_sent {
+        if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
+            return;
+        }
+        live.outlet.clear();
+        if live.stream.viewer_count() > 0 {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
@@ -413,9 +419,7 @@ impl Relay {
             }
             self.order.remove(&live.serial);
             self.timers.disarm(&mut live.armed, Owner::Live(id));
-            if self.udp.resting.get(&live.session) == Some(&id) {
-                self.udp.resting.remove(&live.session);
-            }
+            self.draining.leave(&live.session, live.serial);
         }
     }
 

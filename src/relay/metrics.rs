@@ -101,6 +101,12 @@ impl Relay {
             "Those of them whose viewers wait for a source.",
             held,
         );
+        text.one(
+            "tollgate_draining_streams",
+            "gauge",
+            "Streams without a source whose rest still goes out.",
+            self.draining.len() as u64,
+        );
         text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);
         text.one(
             "tollgate_waiting_viewers",
@@ -224,13 +230,27 @@ impl Relay {
         for (reason, count) in [
             ("stranger", udp.dropped_stranger),
             ("malformed", udp.dropped_malformed),
+            ("outside", udp.dropped_outside),
             ("second_source", udp.dropped_second_source),
+            ("refused", udp.dropped_refused),
             ("out_of_sequence", udp.dropped_out_of_sequence),
             ("unsent", udp.dropped_unsent),
         ] {
             text.row(
                 "tollgate_datagrams_dropped_total",
                 &format!("{{reason=\"{reason}\"}}"),
+                count,
+            );
+        }
+        text.family(
+            "tollgate_rtp_disorder_total",
+            "counter",
+            "Packets of MPEG-TS over RTP: late are those that came too late or twice, lost those that were not waited for any longer.",
+        );
+        for (kind, count) in [("late", udp.disorder.late), ("lost", udp.disorder.lost)] {
+            text.row(
+                "tollgate_rtp_disorder_total",
+                &format!("{{kind=\"{kind}\"}}"),
                 count,
             );
         }

@@ -18,6 +18,7 @@ mod api;
 mod check;
 mod connection;
 mod deadlines;
+mod draining;
 mod errand;
 mod fetch;
 mod frame;
@@ -59,6 +60,7 @@ use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
 use connection::{Connection, Phase};
+use draining::Draining;
 use errand::Errand;
 pub use errand::{Done, Job, Ticket};
 use frame::Frame;
@@ -119,6 +121,7 @@ pub struct Relay {
     hosts: HashMap<IpAddr, usize>,
     lives: Slots<Live>,
     running: HashMap<SessionId, LiveId>,
+    draining: Draining,
     origins: Origins,
     pulls: Pulls,
     /// The streams in the order in which they began.
@@ -188,6 +191,7 @@ impl Relay {
             hosts: HashMap::new(),
             lives: Slots::default(),
             running: HashMap::new(),
+            draining: Draining::default(),
             origins: Origins::new(&settings.origins, &mut random),
             pulls: Pulls::default(),
             order: std::collections::BTreeMap::new(),
@@ -326,6 +330,7 @@ impl Relay {
                 Owner::Connection(id) => self.connection_due(id, now),
                 Owner::Live(id) => self.live_due(id, now),
                 Owner::Pull(id) => self.pull_due(id, now),
+                Owner::Candidates => self.candidates_due(now),
             }
             self.settle(now);
         }

@@ -2,11 +2,15 @@
 //!
 //! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its clock; RTP from a source goes
 //! out as it came. A datagram is made once, however many clients it goes to.
+//!
+//! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way, the clock references of a
+//! pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes): 0.7 MiB with 256 clients.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::draining::rest_time;
 use super::live::Origin;
 use super::{Level, LiveId, Relay, udp};
 use crate::format::Format;
@@ -37,9 +41,9 @@ pub(super) struct Outlet {
     next_client: usize,
     /// It stands in the queue of those who have something to send.
     pub is_queued: bool,
-    pub datagrams_sent: u64,
+    /// A source that is gone leaves a rest, which is sent until then.
+    pub rest_until: Option<Moment>,
     pub bytes_sent: u64,
-    pub dropped: u64,
 }
 
 /// MPEG-TS on its way from the buffer into datagrams.
@@ -61,7 +65,7 @@ struct Letter {
 
 /// Datagrams that go out together: what the kernel takes in one call.
 const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
-/// What waits to be sent of RTP that came in; more is dropped.
+/// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
 const POST_BYTES_MAX: usize = 512 * 1024;
 /// How long packets wait for their datagram to be filled.
 const FILL_TIME: Duration = Duration::from_millis(100);
@@ -73,12 +77,11 @@ impl Outlet {
             let letter = self.post.front()?;
             if let Some(client) = self.clients.get(self.next_client) {
                 self.next_client += 1;
-                self.datagrams_sent += letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
                 self.bytes_sent += letter.bytes.len() as u64;
                 return Some(*client);
             }
             self.next_client = 0;
-            self.post_bytes -= letter.bytes.len();
+            self.post_bytes -= letter.held_bytes();
             self.post.pop_front();
         }
     }
@@ -95,32 +98,76 @@ impl Outlet {
         self.post.is_empty()
     }
 
-    /// A datagram of a source goes out as it came. Several of one size share a letter that is not being sent yet.
-    pub fn forward(&mut self, datagram: &[u8]) {
+    /// A datagram of a source goes out as it came, unless too much waits already: then it says no. Several of one size share a
+    /// letter that is not being sent yet.
+    #[must_use]
+    pub fn forward(&mut self, datagram: &[u8]) -> bool {
         if self.clients.is_empty() || datagram.is_empty() {
-            return;
+            return true;
         }
-        if self.post_bytes + datagram.len() > POST_BYTES_MAX {
-            self.dropped += 1;
-            return;
+        if self.post_bytes + datagram.len() + 2 * size_of::<Letter>() > POST_BYTES_MAX {
+            return false;
         }
-        self.post_bytes += datagram.len();
         let is_open = self.post.len() > 1 || self.next_client == 0;
         match self.post.back_mut() {
             Some(letter) if is_open && letter.takes(datagram) => {
-                letter.bytes.extend_from_slice(datagram)
+                self.post_bytes -= letter.held_bytes();
+                letter.add(datagram);
+                self.post_bytes += letter.held_bytes();
             }
-            _ => self.post.push_back(Letter {
+            _ => self.push(Letter {
                 bytes: datagram.to_vec(),
                 datagram_bytes: datagram.len(),
             }),
         }
+        true
+    }
+
+    fn push(&mut self, letter: Letter) {
+        self.post_bytes += letter.held_bytes();
+        self.post.push_back(letter);
+    }
+
+    /// The source is gone; what is left up to `newest` goes out still, for its time.
+    pub fn finish(&mut self, newest: u64, now: Moment) {
+        if let Some(transport) = &mut self.transport {
+            transport.pacing.finish();
+            let rest_bytes = newest.saturating_sub(transport.cursor);
+            self.rest_until = Some(now + rest_time(rest_bytes));
+        }
+    }
+
+    /// Whether all up to `newest` is out.
+    pub fn is_over(&self, newest: u64) -> bool {
+        let is_over = |transport: &Transport| transport.is_over(newest);
+        self.is_empty() && self.transport.as_ref().is_none_or(is_over)
+    }
+
+    /// Nobody gets anything any more, and nothing is held.
+    pub fn clear(&mut self) {
+        *self = Outlet {
+            is_queued: self.is_queued,
+            bytes_sent: self.bytes_sent,
+            ..Outlet::default()
+        };
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let letters = self.post.iter().map(|letter| letter.bytes.capacity());
+        let transport = self.transport.as_ref();
+        letters.sum::<usize>()
+            + self.post.capacity() * size_of::<Letter>()
+            + self.clients.capacity() * size_of::<SocketAddr>()
+            + transport.map_or(0, |transport| {
+                transport.pacing.held_bytes() + transport.packetiser.held_bytes()
+            })
     }
 
     /// These clients, and no others, from now on.
     pub fn set_clients(&mut self, clients: Vec<SocketAddr>) {
         // Whoever has had the first letter does not get it again.
-        let had: Vec<SocketAddr> = self
+        let had: HashSet<SocketAddr> = self
             .clients
             .iter()
             .take(self.next_client)
@@ -146,8 +193,7 @@ impl Outlet {
         let mut batch = Batch::default();
         transport.write(now, has_ended, &mut batch, lend);
         if !batch.bytes.is_empty() && !self.clients.is_empty() {
-            self.post_bytes += batch.bytes.len();
-            self.post.push_back(Letter {
+            self.push(Letter {
                 bytes: batch.bytes,
                 datagram_bytes: DATAGRAM_BYTES,
             });
@@ -156,6 +202,21 @@ impl Outlet {
 }
 
 impl Letter {
+    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are taken at the most.
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + 2 * size_of::<Letter>()
+    }
+
+    /// It grows by doubling, and never beyond what it may hold.
+    fn add(&mut self, datagram: &[u8]) {
+        let length = self.bytes.len() + datagram.len();
+        if length > self.bytes.capacity() {
+            let capacity = (2 * length).min(LETTER_BYTES_MAX).max(length);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(datagram);
+    }
+
     fn takes(&self, datagram: &[u8]) -> bool {
         self.datagram_bytes == datagram.len()
             && self.bytes.len().is_multiple_of(self.datagram_bytes)
@@ -253,8 +314,10 @@ impl Relay {
                         .filter(|address| udp::is_reachable(bound, address.ip()));
                     reachable.next().copied()
                 });
+        // Two names may be one host's: it gets everything once.
+        let mut seen = HashSet::new();
         let clients = destinations
-            .filter(|address| source != Origin::Rtp(*address))
+            .filter(|address| source != Origin::Rtp(*address) && seen.insert(*address))
             .collect();
         live.outlet.set_clients(clients);
         let may_be_transport = matches!(
@@ -262,14 +325,13 @@ impl Relay {
             Told::Undecided | Told::Known(Format::MpegTs)
         );
         let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
-        if live.outlet.clients.is_empty() && live.stream.end().is_none() {
+        let has_ended = live.stream.end().is_some();
+        if live.outlet.clients.is_empty() && has_ended {
+            self.end_rest(id);
+        } else if live.outlet.clients.is_empty() {
             live.outlet.transport = None;
             self.resume(id);
-        } else if live.outlet.transport.is_none()
-            && is_body
-            && may_be_transport
-            && live.stream.end().is_none()
-        {
+        } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
             live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.draw()));
             self.rearm_live(id, now);
         }
@@ -292,9 +354,9 @@ impl Relay {
             return;
         };
         match live.stream.told() {
-            Told::Undecided => return,
+            Told::Undecided if live.stream.end().is_none() => return,
             Told::Known(Format::MpegTs) => {}
-            Told::Known(_) | Told::Unknown => {
+            Told::Undecided | Told::Known(_) | Told::Unknown => {
                 live.outlet.transport = None;
                 self.resume(id);
                 return self.forget_if_over(id);

@@ -398,7 +398,6 @@ impl Relay {
                 self.order
                     .range(after + 1..)
                     .filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)))
-                    .filter(|(_, live)| live.stream.end().is_none())
                     .map(|(serial, live)| (serial, live.row(now))),
             ),
         };

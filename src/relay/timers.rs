@@ -17,6 +17,8 @@ pub(super) enum Owner {
     Live(LiveId),
     /// A pull: an origin's name, the next round, nobody to watch.
     Pull(PullId),
+    /// First packets of RTP sources: the second has not come.
+    Candidates,
 }
 
 /// The moment for which an owner has an entry, kept at the owner.

@@ -2,16 +2,23 @@
 //!
 //! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is a second source is
 //! dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
+//!
+//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source holds what came early
+//! (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and each address that is a source an entry here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use super::live::Origin;
+use super::route::is_in;
+use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
 use crate::gate::{SessionId, Tuple};
+use crate::held::hash_map_bytes;
 use crate::moment::Moment;
-use crate::rtp::{self, PAYLOAD_TYPE_MPEG_TS, Packet, Probation, Reorder, Sequence};
+use crate::rtp::{self, Candidates, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 use crate::stream::End;
 
 /// Which socket a datagram came to.
@@ -34,12 +41,18 @@ pub struct UdpFigures {
     pub dropped_stranger: u64,
     /// Neither RTP nor RTCP.
     pub dropped_malformed: u64,
-    /// From a host whose sessions all have another source.
+    /// From a host that may not be a source (`--publish-from`).
+    pub dropped_outside: u64,
+    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
     pub dropped_second_source: u64,
+    /// Of a source for which there is no room, or whose session is blocked.
+    pub dropped_refused: u64,
     /// Not in sequence with what its source sends.
     pub dropped_out_of_sequence: u64,
-    /// The kernel took no more.
+    /// Too much waited to be sent, or the kernel took no more.
     pub dropped_unsent: u64,
+    /// What of sources' MPEG-TS did not come as it was sent.
+    pub disorder: Disorder,
 }
 
 /// Everything about RTP that belongs to no single stream.
@@ -51,27 +64,39 @@ pub(super) struct Udp {
     /// The streams whose source is an address.
     sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
-    candidates: HashMap<SocketAddr, Candidate>,
-    /// Streams without a source whose rest still goes out.
-    pub resting: HashMap<SessionId, LiveId>,
+    candidates: Candidates,
+    /// For when the oldest of these is given up.
+    pub armed: Armed,
 }
-
-/// A first packet.
-struct Candidate {
-    probation: Probation,
-    datagram: Vec<u8>,
-}
-
-/// First packets that are kept at once; where there are more, the others' sources begin a packet later.
-const CANDIDATES_MAX: usize = 1024;
 
 /// A stream's RTP source.
 pub(super) struct RtpInput {
     pub ssrc: u32,
     sequence: Sequence,
     pub reorder: Reorder,
+    /// So much of the disorder is in the figures of all.
+    disorder_told: Disorder,
     pub payload_type: u8,
     pub heard: Moment,
+}
+
+/// While a source has been heard within this, no other SSRC from its address counts: who spoofs must guess it.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// A host:port may be named by every session there is; of so many a free one is sought.
+const SESSIONS_TRIED_MAX: usize = 64;
+
+impl Udp {
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.candidates.held_bytes() + hash_map_bytes(&self.sources)
+    }
+}
+
+impl RtpInput {
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<RtpInput>() + self.reorder.held_bytes()
+    }
 }
 
 impl Relay {
@@ -102,15 +127,14 @@ impl Relay {
             return;
         };
         let running = self.udp.sources.get(&from).copied();
-        let is_pinned = |live: LiveId| {
-            self.lives
-                .get(live)
-                .and_then(|live| live.input.as_ref())
-                .is_some_and(|input| input.ssrc == packet.ssrc)
-        };
-        match running {
-            Some(live) if is_pinned(live) => self.media_datagram(live, &packet, bytes, now),
-            Some(_) | None => self.candidate(from, running, &packet, bytes, now),
+        match running.and_then(|id| Some((id, self.lives.get(id)?.input.as_ref()?))) {
+            Some((id, input)) if input.ssrc == packet.ssrc => {
+                self.media_datagram(id, &packet, bytes, now);
+            }
+            Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
+                self.udp.figures.dropped_second_source += 1;
+            }
+            Some(_) | None => self.candidate(from, running, (&packet, bytes), now),
         }
     }
 
@@ -119,8 +143,7 @@ impl Relay {
         &mut self,
         from: SocketAddr,
         running: Option<LiveId>,
-        packet: &Packet<'_>,
-        bytes: &[u8],
+        (packet, bytes): (&Packet<'_>, &[u8]),
         now: Moment,
     ) {
         let session = match running.and_then(|live| self.lives.get(live)) {
@@ -131,68 +154,83 @@ impl Relay {
             self.udp.figures.dropped_second_source += 1;
             return;
         };
-        let probation = Probation {
-            ssrc: packet.ssrc,
-            sequence_number: packet.sequence_number,
-        };
-        let before = self.udp.candidates.remove(&from);
-        match before.filter(|before| {
-            before
-                .probation
-                .is_followed_by(packet.ssrc, packet.sequence_number)
-        }) {
-            Some(first) => {
-                if let Some(old) = running {
-                    self.source_lost(old, Origin::Rtp(from), "its source has started anew", now);
-                }
-                self.begin_rtp(from, session, &first.datagram, now);
-                self.sort_datagram(from, UdpPort::Rtp, bytes, now);
-            }
-            None if self.udp.candidates.len() < CANDIDATES_MAX => {
-                self.udp.figures.dropped_out_of_sequence += u64::from(running.is_some());
-                self.udp.candidates.insert(
-                    from,
-                    Candidate {
-                        probation,
-                        datagram: bytes.to_vec(),
-                    },
-                );
-            }
-            None => self.udp.figures.dropped_out_of_sequence += 1,
+        if !self.may_publish_from(from.ip()) {
+            self.udp.figures.dropped_outside += 1;
+            return;
         }
+        if self.is_closing
+            || self.blocks.left(&session, now).is_some()
+            || !self.has_room_for_stream(&session)
+        {
+            self.udp.figures.dropped_refused += 1;
+            return;
+        }
+        if let Some(first) = self.udp.candidates.hear(from, packet, bytes, now) {
+            if let Some(old) = running {
+                self.source_lost(old, Origin::Rtp(from), "its source has started anew", now);
+            }
+            self.begin_rtp(from, session, packet, now);
+            // It may not have been kept.
+            if !first.is_empty() {
+                self.sort_datagram(from, UdpPort::Rtp, &first, now);
+            }
+            self.sort_datagram(from, UdpPort::Rtp, bytes, now);
+        }
+        self.rearm_candidates();
+    }
+
+    /// Whether what comes from this address may become a stream.
+    fn may_publish_from(&self, address: IpAddr) -> bool {
+        let subnets = &self.settings.publish_from;
+        subnets.is_empty() || is_in(subnets, address)
+    }
+
+    fn rearm_candidates(&mut self) {
+        if let Some(deadline) = self.udp.candidates.deadline() {
+            self.timers
+                .arm(&mut self.udp.armed, Owner::Candidates, deadline);
+        }
+    }
+
+    /// The oldest first packet may have waited for long enough.
+    pub(super) fn candidates_due(&mut self, now: Moment) {
+        self.udp.armed.fired();
+        self.udp.candidates.expire(now);
+        self.rearm_candidates();
     }
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let mut sessions = self.tokens.as_ref()?.sessions_from(from);
-        sessions.find(|session| !self.has_source(session)).cloned()
+        let sessions = self.tokens.as_ref()?.sessions_from(from);
+        let mut tried = sessions.take(SESSIONS_TRIED_MAX);
+        tried.find(|session| !self.has_source(session)).cloned()
     }
 
-    fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, first: &[u8], now: Moment) {
-        let Ok(packet) = Packet::parse(first) else {
-            return;
-        };
-        if !self.has_room_for_stream(&session) || self.blocks.left(&session, now).is_some() {
-            self.udp.figures.dropped_second_source += 1;
-            return;
-        }
+    /// A source has shown with its second packet that it is one.
+    fn begin_rtp(
+        &mut self,
+        from: SocketAddr,
+        session: SessionId,
+        second: &Packet<'_>,
+        now: Moment,
+    ) {
         self.drop_pull(&session, now);
-        let given_type = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS)
+        let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
         let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         live.input = Some(Box::new(RtpInput {
-            ssrc: packet.ssrc,
-            sequence: Sequence::new(packet.sequence_number),
+            ssrc: second.ssrc,
+            sequence: Sequence::new(second.sequence_number),
             reorder: Reorder::default(),
-            payload_type: packet.payload_type,
+            disorder_told: Disorder::default(),
+            payload_type: second.payload_type,
             heard: now,
         }));
         self.begin_input(id, from, now);
         self.admit_waiting(&session, now);
-        self.media_datagram(id, &packet, first, now);
         self.rearm_live(id, now);
     }
 
@@ -217,7 +255,8 @@ impl Relay {
         };
         input.heard = now;
         self.udp.figures.received += 1;
-        live.outlet.forward(bytes);
+        let fits = live.outlet.forward(bytes);
+        self.udp.figures.dropped_unsent += u64::from(!fits);
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
             if let Some(payload) = at_once {
@@ -240,41 +279,44 @@ impl Relay {
         {
             self.append(id, &payload, now);
         }
-        if self
-            .lives
-            .get(id)
-            .and_then(|live| live.input.as_ref())
-            .is_some_and(|input| input.reorder.deadline().is_some())
-        {
+        let live = self.lives.get_mut(id);
+        let Some(input) = live.and_then(|live| live.input.as_mut()) else {
+            return;
+        };
+        let disorder = input.reorder.disorder();
+        let told = std::mem::replace(&mut input.disorder_told, disorder);
+        self.udp.figures.disorder.late += disorder.late - told.late;
+        self.udp.figures.disorder.lost += disorder.lost - told.lost;
+        if input.reorder.deadline().is_some() {
             self.rearm_live(id, now);
         }
     }
 
     /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
     fn control(&mut self, from: SocketAddr, bytes: &[u8], now: Moment) {
-        let Ok(control) = rtp::Control::parse(bytes) else {
-            self.udp.figures.dropped_malformed += 1;
-            return;
-        };
         // It comes from the source's port, or as RFC 3550 has it, from the one above.
         let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
         let live = [from, below]
             .iter()
             .find_map(|address| self.udp.sources.get(address))
             .copied();
-        let is_its = |live: &LiveId| {
-            self.lives
-                .get(*live)
-                .and_then(|live| live.input.as_ref())
-                .is_some_and(|input| input.ssrc == control.ssrc)
-        };
-        let Some(id) = live.filter(is_its) else {
+        let Some(id) = live else {
             self.udp.figures.dropped_stranger += 1;
             return;
         };
-        if let Some(live) = self.lives.get_mut(id) {
-            live.outlet.forward(bytes);
+        let Ok(control) = rtp::Control::parse(bytes) else {
+            self.udp.figures.dropped_malformed += 1;
+            return;
+        };
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
+            self.udp.figures.dropped_second_source += 1;
+            return;
         }
+        let fits = live.outlet.forward(bytes);
+        self.udp.figures.dropped_unsent += u64::from(!fits);
         self.post(id);
         if control.says_bye {
             self.end_live(id, End::Complete, "its source said goodbye", now);
@@ -291,22 +333,27 @@ impl Relay {
     /// A session's tuples have changed: who is a client of its streams, and who may be its source.
     pub(super) fn tuples_changed(&mut self, session: &SessionId, now: Moment) {
         let running = self.running.get(session).copied();
-        let resting = self.udp.resting.get(session).copied();
-        for id in running.into_iter().chain(resting) {
+        let draining = self.draining.of(session);
+        for id in running.into_iter().chain(draining).collect::<Vec<_>>() {
             self.refresh_clients(id, now);
         }
         let source = running
             .and_then(|id| self.lives.get(id))
             .map(|live| live.source);
-        if let (Some(id), Some(Origin::Rtp(address))) = (running, source) {
-            let is_named = self
-                .tokens
-                .as_ref()
-                .is_some_and(|tokens| tokens.sessions_from(address).any(|named| named == session));
-            if !is_named {
-                self.end_live(id, End::Lost, "its token was revoked", now);
-            }
+        if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
+            && !self.is_client(session, address)
+        {
+            self.end_live(id, End::Lost, "its token was revoked", now);
         }
+    }
+
+    /// Whether a tuple of the session names this address.
+    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
+        let tokens = self.tokens.iter();
+        let mut named = tokens
+            .flat_map(|tokens| tokens.udp_destinations(session))
+            .flat_map(|(_, _, addresses)| addresses);
+        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
     /// First packets of hosts that lost their tokens are forgotten.
@@ -316,10 +363,8 @@ impl Relay {
             .filter_map(|tuple| tuple.rtp())
             .flat_map(|rtp| &rtp.addresses)
         {
-            self.udp.candidates.remove(&SocketAddr::new(
-                address.ip().to_canonical(),
-                address.port(),
-            ));
+            let from = SocketAddr::new(address.ip().to_canonical(), address.port());
+            self.udp.candidates.forget(from);
         }
     }
 

@@ -1,17 +1,20 @@
 //! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace.
 //!
-//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or who receives.
+//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or who receives. What each can be made to
+//! hold stands in its file; each tells what its allocations take.
 
+mod candidates;
 mod pacing;
 mod packet;
 mod packetiser;
 mod reorder;
 mod sequence;
 
+pub use candidates::Candidates;
 pub use pacing::Pacing;
 pub use packet::{Control, Malformed, Packet, is_control};
 pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
-pub use reorder::Reorder;
+pub use reorder::{Disorder, Reorder};
 pub use sequence::{Probation, Sequence};
 
 /// MPEG-TS (RFC 3551 section 6).

@@ -4,7 +4,7 @@
 //! they may be sent. A body that comes faster than real time is let out at the pace of its clock; one that comes in real time is
 //! spread over about one interval between references, so that a key frame is no burst; without a clock, bytes are due when they arrive.
 //!
-//! `sent <= due <= arrived`, and the marks ascend in offset and in time.
+//! `sent <= due <= arrived`, and the marks ascend in offset and in time. There are at most [`MARKS_MAX`] of them, which is 96 KiB.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -263,6 +263,11 @@ impl Pacing {
     /// Whether the stream has ended and all of it is due.
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.marks.capacity() * size_of::<Mark>() + self.aligner.held_bytes()
     }
 }
 

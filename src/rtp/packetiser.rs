@@ -73,6 +73,11 @@ impl Packetiser {
         }
     }
 
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.waiting.capacity() + self.aligner.held_bytes()
+    }
+
     /// Whether packets wait for a datagram to be filled.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()

@@ -1,7 +1,13 @@
-//! Packets in their order: what comes early waits for what is missing, bounded in packets and above all in time.
+//! Packets in their order: what comes early waits for what is missing, bounded in time and bytes.
+//!
+//! A source sends what it likes, so what waits is counted by the bytes that it holds: at most
+//! [`EARLY_BYTES_MAX`], one datagram (64 KiB) that has come on top of that, and [`EARLY_MAX`]
+//! places, which bounds the work of finding one too. That is 0.7 MiB for a source.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use crate::moment::Moment;
 
@@ -10,63 +16,96 @@ use crate::moment::Moment;
 pub struct Reorder {
     /// The number that is to be handed on next; `None` before the first.
     next: Option<u64>,
-    /// Packets that came early, by their extended numbers: all are greater than `next`.
-    early: BTreeMap<u64, Early>,
+    /// Packets that came early. Their numbers ascend, and none is below `next`.
+    early: VecDeque<Early>,
+    /// Bytes of their payloads.
+    early_bytes: usize,
     /// Since when `next` has been missing, while anything is early.
     gap_since: Option<Moment>,
-    /// What can be handed on.
-    ready: VecDeque<Vec<u8>>,
+    disorder: Disorder,
+}
+
+/// What did not come as it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Disorder {
     /// Packets that came too late, or twice.
-    dropped: u64,
-    /// Packets that never came.
-    lost: u64,
+    pub late: u64,
+    /// Packets that were not waited for any longer.
+    pub lost: u64,
 }
 
 #[derive(Debug)]
 struct Early {
+    /// Extended.
+    number: u64,
     payload: Vec<u8>,
     arrived: Moment,
 }
 
-/// How long a missing packet is waited for. A window by count alone would stall slow sound for a second.
+/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a second.
 const WAIT: Duration = Duration::from_millis(50);
+/// How many bytes wait at the most: those of a source of 80 Mbit/s.
+const EARLY_BYTES_MAX: usize = 512 * 1024;
 /// How many packets wait at the most.
-const EARLY_MAX: usize = 256;
+const EARLY_MAX: usize = 1024;
 
 impl Reorder {
-    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need not be kept.
+    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need not be kept. All that
+    /// [`Reorder::next`] has is to be taken afterwards.
     pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Moment) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
-        if number < next || self.early.contains_key(&number) {
-            self.dropped += 1;
-            return None;
-        }
-        if number == next && self.early.is_empty() && self.ready.is_empty() {
+        if number == next && self.early.is_empty() {
             self.next = Some(next + 1);
             return Some(payload);
         }
-        self.gap_since.get_or_insert(now);
-        self.early.insert(
-            number,
-            Early {
-                payload: payload.to_vec(),
-                arrived: now,
-            },
-        );
-        if self.early.len() > EARLY_MAX {
-            self.give_up_gap();
+        match self.place_of(number) {
+            Some(place) if number >= next => {
+                self.gap_since.get_or_insert(now);
+                self.early_bytes += payload.len();
+                let early = Early {
+                    number,
+                    payload: payload.to_vec(),
+                    arrived: now,
+                };
+                self.early.insert(place, early);
+            }
+            Some(_) | None => self.disorder.late += 1,
         }
-        self.advance();
         None
     }
 
-    /// The next payload in order, where there is one. Gaps older than the wait are given up.
-    pub fn next(&mut self, now: Moment) -> Option<Vec<u8>> {
-        if self.ready.is_empty() && self.deadline().is_some_and(|deadline| deadline <= now) {
-            self.give_up_gap();
-            self.advance();
+    /// Where a packet belongs among those that are early; `None` if it is there. Most come last.
+    fn place_of(&self, number: u64) -> Option<usize> {
+        match self.early.back() {
+            Some(last) if last.number >= number => {
+                let found = self
+                    .early
+                    .binary_search_by_key(&number, |early| early.number);
+                found.err()
+            }
+            Some(_) | None => Some(self.early.len()),
         }
-        self.ready.pop_front()
+    }
+
+    /// The next payload in order, where there is one. A gap is given up when it is too old, or too much waits behind it.
+    pub fn next(&mut self, now: Moment) -> Option<Vec<u8>> {
+        let first = self.early.front()?.number;
+        let missing = first.saturating_sub(self.next.unwrap_or(first));
+        let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
+        if missing > 0 && !is_over {
+            return None;
+        }
+        let early = self.early.pop_front()?;
+        self.disorder.lost += missing;
+        self.next = Some(early.number + 1);
+        self.early_bytes -= early.payload.len();
+        // The next gap has been one since something behind it came.
+        self.gap_since = self.early.front().map(|early| early.arrived);
+        Some(early.payload)
+    }
+
+    fn is_full(&self) -> bool {
+        self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX
     }
 
     /// When the oldest gap is given up.
@@ -74,32 +113,15 @@ impl Reorder {
         self.gap_since.map(|since| since + WAIT)
     }
 
-    /// Packets that came too late or twice.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// What did not come as it was sent, so far.
+    pub fn disorder(&self) -> Disorder {
+        self.disorder
     }
 
-    /// Packets that never came.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    fn give_up_gap(&mut self) {
-        if let (Some(next), Some((&first, _))) = (self.next, self.early.first_key_value()) {
-            self.lost += first.saturating_sub(next);
-            self.next = Some(first);
-        }
-    }
-
-    fn advance(&mut self) {
-        while let (Some(next), Some(entry)) = (self.next, self.early.first_entry())
-            && *entry.key() == next
-        {
-            self.ready.push_back(entry.remove().payload);
-            self.next = Some(next + 1);
-            // The next gap has been one since something behind it came.
-            self.gap_since = self.early.values().next().map(|early| early.arrived);
-        }
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let payloads = self.early.iter().map(|early| early.payload.capacity());
+        payloads.sum::<usize>() + self.early.capacity() * size_of::<Early>()
     }
 }
 
@@ -134,7 +156,7 @@ mod tests {
         assert_eq!(reorder.insert(2, b"2", at(4)), None);
         assert_eq!(drain(&mut reorder, at(4)), b"234");
         assert_eq!(reorder.insert(2, b"2", at(5)), None);
-        assert_eq!((reorder.dropped(), reorder.lost()), (2, 0));
+        assert_eq!(reorder.disorder(), Disorder { late: 2, lost: 0 });
     }
 
     #[test]
@@ -145,7 +167,7 @@ mod tests {
         assert_eq!(reorder.deadline(), Some(at(60)));
         assert_eq!(drain(&mut reorder, at(59)), b"");
         assert_eq!(drain(&mut reorder, at(60)), b"4");
-        assert_eq!(reorder.lost(), 2);
+        assert_eq!(reorder.disorder().lost, 2);
         assert_eq!(reorder.insert(3, b"3", at(61)), None);
         assert_eq!(reorder.insert(5, b"5", at(61)), Some(&b"5"[..]));
     }
@@ -166,13 +188,29 @@ mod tests {
         }
     }
 
+    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that are really held.
     #[test]
-    fn the_window_is_bounded_in_packets() {
-        let mut reorder = Reorder::default();
-        reorder.insert(1, b"1", at(0));
-        for number in 0..10_000 {
-            reorder.insert(3 + 2 * number, b"x", at(0));
-            assert!(reorder.early.len() <= EARLY_MAX);
+    fn the_window_is_bounded_in_bytes() {
+        let held_bytes_max = EARLY_BYTES_MAX + (64 << 10) + EARLY_MAX * size_of::<Early>();
+        for payload_bytes in [1, 188, 1_316, 9_000, 65_000] {
+            let payload = vec![7; payload_bytes];
+            for step in [2, 2_999] {
+                let mut reorder = Reorder::default();
+                let (mut handed_on, mut last) = (0, None);
+                reorder.insert(1, &payload, at(0));
+                for number in 0..5_000_u64 {
+                    // In pairs that come backwards, each behind a gap.
+                    reorder.insert(3 + step * (number ^ 1), &payload, at(0));
+                    assert!(reorder.held_bytes() <= held_bytes_max);
+                    while let Some(payload) = reorder.next(at(0)) {
+                        handed_on += payload.len();
+                        assert!(reorder.next > last, "not in order");
+                        last = reorder.next;
+                    }
+                }
+                assert!(reorder.early_bytes <= EARLY_BYTES_MAX);
+                assert!(handed_on > 0 && reorder.disorder().lost > 0);
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 //! so all of this is exact and the same in every run.
 
 mod calls;
+mod datagrams;
 mod hall;
 mod meter;
 mod origins;
 mod requests;
+mod streams;

@@ -173,12 +173,20 @@ impl Server {
         response.json().as_array().expect("an array").clone()
     }
 
-    /// The stream of a session, as list-streams shows it.
+    /// The stream of a session that has a source, as list-streams shows it.
     #[track_caller]
     pub fn stream(&self, session: &str) -> Option<Value> {
         self.streams()
             .into_iter()
-            .find(|stream| stream["sessionid"] == session)
+            .find(|stream| stream["sessionid"] == session && !stream["source"].is_null())
+    }
+
+    /// What still goes out of a session's streams whose source is gone.
+    #[track_caller]
+    pub fn draining(&self, session: &str) -> Vec<Value> {
+        let mut streams = self.streams();
+        streams.retain(|stream| stream["sessionid"] == session && stream["source"].is_null());
+        streams
     }
 
     /// Waits until list-streams shows so many viewers.

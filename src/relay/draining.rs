@@ -1,0 +1,145 @@
+//! Streams that have lost their source and still go out: to viewers who have not taken all of it, and at its own pace to UDP clients.
+//!
+//! They are listed, aborted and revoked as those that run. With these they have `--streams` places together. Who publishes gets
+//! in all the same: for a stream that begins when there is no place left, one that drains is cut, of its own session the one
+//! that began first, else of all. What goes to UDP clients ends with the time that its bytes are worth ([`rest_time`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::{ConnectionId, Level, LiveId, Relay};
+use crate::gate::SessionId;
+use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::moment::Moment;
+
+/// Streams that drain, by the serials that they have as streams.
+#[derive(Default)]
+pub(super) struct Draining {
+    all: BTreeMap<u64, LiveId>,
+    /// The same; no tree is empty.
+    by_session: HashMap<SessionId, BTreeMap<u64, LiveId>>,
+}
+
+/// The slowest rest, in bytes a second: a telephone's sound in MPEG-TS is faster.
+const REST_BYTES_PER_SECOND_MIN: u64 = 4_000;
+/// For a rest of a few packets.
+const REST_TIME_MIN: Duration = Duration::from_secs(60);
+
+/// How long so many bytes are sent at the most, however slow the clock in them is.
+pub(super) fn rest_time(bytes: u64) -> Duration {
+    REST_TIME_MIN + Duration::from_secs(bytes / REST_BYTES_PER_SECOND_MIN)
+}
+
+impl Draining {
+    pub fn enter(&mut self, session: &SessionId, serial: u64, id: LiveId) {
+        self.all.insert(serial, id);
+        let of_session = self.by_session.entry(session.clone()).or_default();
+        of_session.insert(serial, id);
+    }
+
+    pub fn leave(&mut self, session: &SessionId, serial: u64) {
+        self.all.remove(&serial);
+        if let Some(of_session) = self.by_session.get_mut(session) {
+            of_session.remove(&serial);
+            if of_session.is_empty() {
+                self.by_session.remove(session);
+            }
+        }
+    }
+
+    /// Those of a session, in the order in which they began.
+    pub fn of(&self, session: &SessionId) -> impl Iterator<Item = LiveId> {
+        let of_session = self.by_session.get(session).into_iter();
+        of_session.flat_map(BTreeMap::values).copied()
+    }
+
+    /// The one that makes room for a stream of this session.
+    fn first_for(&self, session: &SessionId) -> Option<LiveId> {
+        let first_of_all = || self.all.values().next().copied();
+        self.of(session).next().or_else(first_of_all)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let of_sessions = self.by_session.values().map(tree_map_bytes);
+        of_sessions.sum::<usize>() + tree_map_bytes(&self.all) + hash_map_bytes(&self.by_session)
+    }
+
+    /// What must hold; and how many there are.
+    pub fn check(&self) -> usize {
+        let of_sessions = self.by_session.values().map(BTreeMap::len);
+        assert_eq!(of_sessions.sum::<usize>(), self.all.len());
+        assert!(self.by_session.values().all(|tree| !tree.is_empty()));
+        self.all.len()
+    }
+}
+
+impl Relay {
+    /// A stream of this session is about to begin: it has a place.
+    pub(super) fn make_room_for_stream(&mut self, session: &SessionId, now: Moment) {
+        while self.lives.len() >= self.settings.limits.streams_max
+            && let Some(id) = self.draining.first_for(session)
+        {
+            self.cut_off(id, "another stream takes its place", now);
+        }
+    }
+
+    /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
+    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, now: Moment) -> usize {
+        let Some(live) = self.lives.get_mut(id) else {
+            return 0;
+        };
+        let viewers: Vec<ConnectionId> = live.stream.connections().collect();
+        let (digest, count) = (live.session.digest(), viewers.len());
+        self.log(
+            Level::Info,
+            now,
+            format_args!(
+                "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
+            ),
+        );
+        self.end_rest(id);
+        for viewer in viewers {
+            self.close(viewer);
+        }
+        count
+    }
+
+    /// What is left of a stream for its UDP clients is not sent any more.
+    pub(super) fn end_rest(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.outlet.clear();
+        }
+        self.forget_if_over(id);
+    }
+
+    /// What is left for its UDP clients has taken longer than it may.
+    pub(super) fn rest_timed_out(&mut self, id: LiveId, now: Moment) {
+        let digest = self.lives.get(id).map(|live| live.session.digest());
+        if let Some(digest) = digest {
+            let detail = "its clock is slower than its bytes may be sent";
+            self.log(
+                Level::Warn,
+                now,
+                format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),
+            );
+        }
+        self.end_rest(id);
+    }
+
+    /// Another source has come for the session: its UDP clients get that, and not what is left of the one before.
+    pub(super) fn end_rests(&mut self, session: &SessionId) {
+        let resting: Vec<LiveId> = self.draining.of(session).collect();
+        for id in resting {
+            self.end_rest(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What is left of streams, on the stage: how long it lasts, and that nothing outlives it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::relay::UdpPort;
+use crate::relay::stage::Stage;
+use crate::rtp::Packet;
+
+const CLIENT: &str = "10.2.0.1:6000";
+const CAMERA: &str = "10.2.0.2:6000";
+
+fn stage() -> Stage {
+    let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+    stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+    stage.client(&format!("POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients={CLIENT},{CAMERA} HTTP/1.1\r\nHost: 10.0.0.9\r\n\r\n"));
+    stage
+}
+
+/// Lets time pass, and says how many bytes went out to UDP clients meanwhile.
+fn pass(stage: &mut Stage, time: Duration) -> usize {
+    let until = stage.now + time;
+    let mut bytes = 0;
+    loop {
+        while let Some(datagrams) = stage.relay.next_datagrams(stage.now) {
+            bytes += datagrams.bytes.len();
+        }
+        stage.settle();
+        let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
+            stage.now = until;
+            return bytes;
+        };
+        stage.now = due.max(stage.now);
+        stage.relay.expire(stage.now);
+    }
+}
+
+/// MPEG-TS of so many packets, each with a clock reference a second after the one before.
+fn slow(packets: u64) -> Vec<u8> {
+    let packet = |number: u64| {
+        let mut packet = [0xff; PACKET_BYTES];
+        let base = number * 90_000;
+        packet[..6].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10]);
+        packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+        packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
+        packet
+    };
+    (0..packets).flat_map(packet).collect()
+}
+
+fn put(stage: &mut Stage, media: &[u8]) {
+    let length = media.len();
+    let head = format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    let id = stage.client(&head);
+    stage.relay.received(id, media, stage.now);
+    stage.settle();
+    stage.assert_status(id, 200);
+}
+
+fn call(stage: &mut Stage, request: &str) -> String {
+    let id = stage.client(&format!("{request} HTTP/1.1\r\nHost: 10.0.0.9\r\n\r\n"));
+    stage.text(id)
+}
+
+fn rtp(stage: &mut Stage, payload_type: u8, numbers: std::ops::Range<u16>, ssrc: u32) {
+    for number in numbers {
+        let header = Packet::header(payload_type, number, 0, ssrc);
+        let datagram = [&header[..], b"payload"].concat();
+        let from = CAMERA.parse().expect("an address");
+        stage
+            .relay
+            .datagram(from, UdpPort::Rtp, &datagram, stage.now);
+        stage.settle();
+    }
+}
+
+fn goodbye(stage: &mut Stage, ssrc: u8) {
+    let from = CAMERA.parse().expect("an address");
+    let bye = [0x81, 203, 0, 1, 0, 0, 0, ssrc];
+    stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
+    stage.settle();
+}
+
+/// By its clock this rest would take an hour and a half.
+#[test]
+fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
+    let mut stage = stage();
+    let media = slow(5_000);
+    put(&mut stage, &media);
+    let sent = pass(&mut stage, Duration::from_secs(60));
+    assert!(sent > 0 && stage.relay.lives.len() == 1);
+    // 60 s and 940,000 bytes at 4,000 a second.
+    let sent = pass(&mut stage, Duration::from_secs(230));
+    assert!(sent > 0 && stage.relay.lives.len() == 1);
+    pass(&mut stage, Duration::from_secs(6));
+    assert_eq!(stage.relay.lives.len(), 0);
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_rest_ends_when_its_clients_are_revoked() {
+    let mut stage = stage();
+    put(&mut stage, &slow(5_000));
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.lives.len(), 1);
+    let free = stage.relay.pool.bytes_left;
+    let revoked = call(&mut stage, "DELETE /api/revoke-token?sessionid=s");
+    assert!(revoked.starts_with("HTTP/1.1 200 "), "{revoked}");
+    assert_eq!(stage.relay.lives.len(), 0);
+    assert!(stage.relay.pool.bytes_left > free);
+}
+
+/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is made, leave a stream behind.
+#[test]
+fn a_stream_of_which_little_is_known_is_forgotten_too() {
+    let mut stage = stage();
+    put(&mut stage, b"G");
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.lives.len(), 0, "of a body of one byte");
+    for round in 0..3 {
+        rtp(&mut stage, 96, 10..20, 7);
+        assert_eq!(stage.relay.running.len(), 1);
+        goodbye(&mut stage, 7);
+        let sent = pass(&mut stage, Duration::from_secs(1));
+        assert!(sent > 10 * 19, "{sent}");
+        assert_eq!(stage.relay.lives.len(), 0, "of RTP, round {round}");
+    }
+}
+
+#[test]
+fn another_ssrc_counts_when_the_source_is_silent() {
+    let mut stage = stage();
+    rtp(&mut stage, 96, 0..2, 7);
+    for number in 2..50 {
+        rtp(&mut stage, 96, number..number + 1, 7);
+        pass(&mut stage, Duration::from_millis(900));
+        rtp(&mut stage, 96, 100 * number..100 * number + 20, 8);
+    }
+    let figures = stage.relay.udp.figures;
+    assert_eq!(
+        (figures.received, figures.dropped_second_source),
+        (50, 48 * 20)
+    );
+    assert_eq!(stage.relay.counts.streams, 1);
+    pass(&mut stage, Duration::from_millis(100));
+    rtp(&mut stage, 96, 1..3, 8);
+    assert_eq!(stage.relay.counts.streams, 2);
+    assert_eq!(stage.relay.running.len(), 1);
+    // Who says goodbye makes room at once.
+    goodbye(&mut stage, 8);
+    assert_eq!(stage.relay.running.len(), 0);
+    rtp(&mut stage, 96, 1..3, 9);
+    assert_eq!(stage.relay.counts.streams, 3);
+}
+
+#[test]
+fn a_first_packet_is_forgotten_when_no_second_comes() {
+    let mut stage = stage();
+    rtp(&mut stage, 33, 1..2, 7);
+    assert!(stage.relay.udp.held_bytes() > 0);
+    pass(&mut stage, Duration::from_secs(2));
+    assert_eq!(stage.relay.udp.held_bytes(), 0);
+    rtp(&mut stage, 33, 2..3, 7);
+    assert_eq!(stage.relay.running.len(), 0);
+    rtp(&mut stage, 33, 3..4, 7);
+    assert_eq!(stage.relay.running.len(), 1);
+}
+
+/// Whoever publishes, nothing begins where nobody may come any more.
+#[test]
+fn rtp_is_asked_the_same_as_the_other_ways_in() {
+    let mut stage = stage();
+    let blocked = call(&mut stage, "DELETE /api/abort-stream?sessionid=s&block=60");
+    assert!(
+        blocked.contains("{\"sessionid\":\"s\",\"viewers\":0}"),
+        "{blocked}"
+    );
+    rtp(&mut stage, 33, 0..10, 7);
+    assert_eq!(stage.relay.running.len(), 0, "blocked");
+    pass(&mut stage, Duration::from_secs(60));
+    stage.relay.shut_down(stage.now);
+    rtp(&mut stage, 33, 0..10, 7);
+    assert_eq!(stage.relay.running.len(), 0, "shut down");
+    assert_eq!(stage.relay.udp.figures.dropped_refused, 20);
+}

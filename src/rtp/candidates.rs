@@ -1,0 +1,182 @@
+//! Sources that have sent one packet: the second in sequence makes one real (RFC 3550 appendix A.1).
+//!
+//! Whoever can send from a token's address can fill this, so it keeps nobody out: an address has
+//! one place, the oldest makes room for the newest, and a place is given up when no second packet
+//! has followed for [`PROBATION_TIME`]. Held at the most: [`DATAGRAM_BYTES_MAX`] of datagrams and
+//! [`PLACES_MAX`] places, 0.75 MiB. A packet that finds no room among the datagrams keeps its place
+//! all the same; its source then begins with the second.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Packet, Probation};
+use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::moment::Moment;
+
+/// First packets that wait for their second.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    places: HashMap<SocketAddr, Candidate>,
+    /// The same by age: whose place has this serial.
+    order: BTreeMap<u64, SocketAddr>,
+    serial_next: u64,
+    /// Bytes of all datagrams.
+    datagram_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    probation: Probation,
+    /// Empty if there was no room for it.
+    datagram: Box<[u8]>,
+    arrived: Moment,
+    serial: u64,
+}
+
+/// Two packets that are further apart are not in sequence.
+const PROBATION_TIME: Duration = Duration::from_secs(2);
+/// Addresses that wait at the most.
+const PLACES_MAX: usize = 1024;
+/// What their datagrams take at the most.
+const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
+
+impl Candidates {
+    /// A packet has come from an address. If it follows on the one before, there is a source: that
+    /// one is given back (empty if it could not be kept). If not, it waits in its place.
+    pub fn hear(
+        &mut self,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+        now: Moment,
+    ) -> Option<Box<[u8]>> {
+        self.expire(now);
+        if let Some(before) = self.take(from)
+            && before
+                .probation
+                .is_followed_by(packet.ssrc, packet.sequence_number)
+        {
+            return Some(before.datagram);
+        }
+        if self.places.len() >= PLACES_MAX {
+            self.drop_oldest();
+        }
+        let has_room = self.datagram_bytes + datagram.len() <= DATAGRAM_BYTES_MAX;
+        let kept = if has_room { datagram } else { &[] };
+        self.datagram_bytes += kept.len();
+        let serial = self.serial_next;
+        self.serial_next += 1;
+        self.order.insert(serial, from);
+        let candidate = Candidate {
+            probation: Probation {
+                ssrc: packet.ssrc,
+                sequence_number: packet.sequence_number,
+            },
+            datagram: kept.into(),
+            arrived: now,
+            serial,
+        };
+        self.places.insert(from, candidate);
+        None
+    }
+
+    /// What came from an address counts no more.
+    pub fn forget(&mut self, from: SocketAddr) {
+        self.take(from);
+    }
+
+    fn take(&mut self, from: SocketAddr) -> Option<Candidate> {
+        let candidate = self.places.remove(&from)?;
+        self.order.remove(&candidate.serial);
+        self.datagram_bytes -= candidate.datagram.len();
+        Some(candidate)
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((_, &from)) = self.order.first_key_value() {
+            self.take(from);
+        }
+    }
+
+    /// Gives up those whose time is over; the tables, too, when nobody is left.
+    pub fn expire(&mut self, now: Moment) {
+        while self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.drop_oldest();
+        }
+        if self.places.is_empty() {
+            self.places = HashMap::new();
+        }
+    }
+
+    /// When the oldest is to be given up.
+    pub fn deadline(&self) -> Option<Moment> {
+        let (_, from) = self.order.first_key_value()?;
+        Some(self.places.get(from)?.arrived + PROBATION_TIME)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.datagram_bytes + hash_map_bytes(&self.places) + tree_map_bytes(&self.order)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    fn from(number: usize) -> SocketAddr {
+        let [.., high, low] = number.to_be_bytes();
+        SocketAddr::from(([10, 0, high, low], 5004))
+    }
+
+    fn hear(
+        candidates: &mut Candidates,
+        number: usize,
+        sequence_number: u16,
+        payload_bytes: usize,
+        now: Moment,
+    ) -> Option<usize> {
+        let header = Packet::header(33, sequence_number, 0, 7);
+        let datagram = [&header[..], &vec![1; payload_bytes]].concat();
+        let packet = Packet::parse(&datagram).expect("good RTP");
+        let first = candidates.hear(from(number), &packet, &datagram, now);
+        first.map(|first| first.len())
+    }
+
+    #[test]
+    fn two_in_sequence_that_are_close_in_time_are_a_source() {
+        let mut candidates = Candidates::default();
+        assert_eq!(hear(&mut candidates, 1, 5, 100, at(0)), None);
+        assert_eq!(hear(&mut candidates, 1, 7, 100, at(10)), None);
+        assert_eq!(hear(&mut candidates, 2, 8, 100, at(20)), None);
+        assert_eq!(hear(&mut candidates, 1, 8, 100, at(30)), Some(112));
+        assert_eq!(candidates.deadline(), Some(at(2_020)));
+        assert_eq!(hear(&mut candidates, 2, 9, 100, at(2_020)), None);
+        candidates.forget(from(2));
+        assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
+        candidates.expire(at(5_000));
+        assert_eq!(candidates.held_bytes(), 0);
+    }
+
+    /// However many there are, and however large their packets: bounded, and a newcomer gets in.
+    #[test]
+    fn a_flood_holds_little_and_keeps_nobody_out() {
+        let mut candidates = Candidates::default();
+        for number in 0..10_000 {
+            hear(&mut candidates, number, 1, 65_000, at(number as u64 / 100));
+            assert!(candidates.held_bytes() <= 768 << 10, "{number}");
+        }
+        assert_eq!(hear(&mut candidates, 20_000, 1, 1_316, at(100)), None);
+        for number in 0..PLACES_MAX - 1 {
+            hear(&mut candidates, number, 3, 65_000, at(101));
+        }
+        assert!(hear(&mut candidates, 20_000, 2, 1_316, at(102)).is_some());
+        candidates.expire(at(10_000));
+        assert_eq!(candidates.held_bytes(), 0);
+    }
+}
