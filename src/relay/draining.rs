@@ -53,10 +53,13 @@ impl Draining {
         of_session.flat_map(BTreeMap::values).copied()
     }
 
-    /// The one that makes room for a stream of this session.
-    fn first_for(&self, session: &SessionId) -> Option<LiveId> {
-        let first_of_all = || self.all.values().next().copied();
-        self.of(session).next().or_else(first_of_all)
+    /// Those that make room for streams of this session: its own first, each in the order in which they began.
+    fn first_for(&self, session: &SessionId, count: usize) -> Vec<LiveId> {
+        let of_session = self.by_session.get(session);
+        let is_others = |serial: &u64| of_session.is_none_or(|its| !its.contains_key(serial));
+        let others = self.all.iter().filter(|(serial, _)| is_others(serial));
+        let in_order = self.of(session).chain(others.map(|(_, id)| *id));
+        in_order.take(count).collect()
     }
 
     /// How many there are.
@@ -82,9 +85,9 @@ impl Draining {
 impl Relay {
     /// A stream of this session is about to begin: it has a place.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, now: Moment) {
-        while self.lives.len() >= self.settings.limits.streams_max
-            && let Some(id) = self.draining.first_for(session)
-        {
+        // They are gone when this input is settled.
+        let too_many = (self.lives.len() + 1).saturating_sub(self.settings.limits.streams_max);
+        for id in self.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place", now);
         }
     }
