@@ -301,8 +301,12 @@ impl Relay {
         reason: &'static str,
         now: Moment,
     ) {
-        let is_its = self.lives.get(id).is_some_and(|live| live.source == source);
-        if is_its && !self.hold(id, reason, now) {
+        let is_its = |live: &Live| live.source == source;
+        if !self.lives.get(id).is_some_and(is_its) {
+            return;
+        }
+        self.finish_reorder(id, now);
+        if self.lives.get(id).is_some_and(is_its) && !self.hold(id, reason, now) {
             self.end_live(id, End::Lost, reason, now);
         }
     }
@@ -315,6 +319,10 @@ impl Relay {
         if live.stream.end().is_some() {
             return;
         }
+        self.finish_reorder(id, now);
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
         if let Some(splicer) = &mut live.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);

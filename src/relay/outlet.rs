@@ -311,7 +311,7 @@ impl Relay {
                 .filter_map(|(_, _, addresses)| {
                     let mut reachable = addresses
                         .iter()
-                        .filter(|address| udp::is_reachable(bound, address.ip()));
+                        .filter(|address| udp::destination_fault(bound, **address).is_none());
                     reachable.next().copied()
                 });
         // Two names may be one host's: it gets everything once.
@@ -326,7 +326,8 @@ impl Relay {
         );
         let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
         let has_ended = live.stream.end().is_some();
-        if live.outlet.clients.is_empty() && has_ended {
+        let is_over = live.outlet.clients.is_empty() || live.outlet.is_over(live.stream.newest());
+        if has_ended && is_over {
             self.end_rest(id);
         } else if live.outlet.clients.is_empty() {
             live.outlet.transport = None;

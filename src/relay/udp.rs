@@ -286,6 +286,19 @@ impl Relay {
         }
     }
 
+    /// A stream's source is gone: what came early goes on, though something is missing before it.
+    pub(super) fn finish_reorder(&mut self, id: LiveId, now: Moment) {
+        while let Some(payload) = self
+            .lives
+            .get_mut(id)
+            .and_then(|live| live.input.as_mut())
+            .and_then(|input| input.reorder.finish())
+        {
+            self.append(id, &payload, now);
+        }
+        self.drain_reorder(id, now);
+    }
+
     /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
     fn control(&mut self, from: SocketAddr, bytes: &[u8], now: Moment) {
         // It comes from the source's port, or as RFC 3550 has it, from the one above.
@@ -364,21 +377,25 @@ impl Relay {
 
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        let bound = self.udp.bound?;
-        let is_here = address.ip() == bound.ip().to_canonical()
-            || (bound.ip().is_unspecified() && address.ip().is_loopback());
-        if address.port() == bound.port() && is_here {
-            Some("that is this server's own RTP address")
-        } else if !is_reachable(bound, address.ip()) {
-            Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
-        } else {
-            None
-        }
+        destination_fault(self.udp.bound?, address)
+    }
+}
+
+/// Why a socket that is bound here cannot send there, if it cannot.
+pub(super) fn destination_fault(bound: SocketAddr, address: SocketAddr) -> Option<&'static str> {
+    let is_here = address.ip() == bound.ip().to_canonical()
+        || (bound.ip().is_unspecified() && address.ip().is_loopback());
+    if address.port() == bound.port() && is_here {
+        Some("that is this server's own RTP address")
+    } else if !is_reachable(bound, address.ip()) {
+        Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
+    } else {
+        None
     }
 }
 
 /// Whether a socket that is bound here can send there.
-pub(super) fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
+fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
     match (bound.ip(), address.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
         (IpAddr::V6(bound), IpAddr::V4(_)) => bound.is_unspecified(),
