@@ -449,3 +449,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
