@@ -3,8 +3,9 @@
 //! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is a second source is
 //! dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
-//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source holds what came early
-//! (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and each address that is a source an entry here.
+//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
+//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
+//! each address that is a source an entry here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -80,7 +81,8 @@ pub(super) struct RtpInput {
     pub heard: Moment,
 }
 
-/// While a source has been heard within this, no other SSRC from its address counts: who spoofs must guess it.
+/// While a source has been heard within this, no other SSRC from its address counts: who spoofs
+/// must guess it.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A host:port may be named by every session there is; of so many a free one is sought.
 const SESSIONS_TRIED_MAX: usize = 64;
@@ -377,7 +379,10 @@ impl Relay {
 
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        destination_fault(self.udp.bound?, address)
+        match self.udp.bound {
+            Some(bound) => destination_fault(bound, address),
+            None => Some("there is no RTP here, so it would get nothing; see --rtp"),
+        }
     }
 }
 
