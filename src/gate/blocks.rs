@@ -31,7 +31,8 @@ impl Blocks {
         self.until.insert(session.clone(), until);
     }
 
-    /// Bytes that its allocations take, at most 0.5 MiB: the names are counted though others may hold them, too.
+    /// Bytes that its allocations take, at most 0.5 MiB: the names are counted though others may
+    /// hold them, too.
     pub fn held_bytes(&self) -> usize {
         // A name is counted by two numbers.
         let names = self.until.keys().map(|session| session.as_str().len() + 16);

@@ -363,8 +363,8 @@ impl Relay {
         self.forget_if_over(id);
     }
 
-    /// Ends a session's stream at once, and what drains of those before: source and viewers are disconnected. Says how many
-    /// viewers that were.
+    /// Ends a session's stream at once, and what drains of those before: source and viewers are
+    /// disconnected. Says how many viewers that were.
     pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
         let running = self.running.get(session).copied();
         if let Some(id) = running {
@@ -385,7 +385,8 @@ impl Relay {
         Some(viewers.sum())
     }
 
-    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is told so.
+    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is
+    /// told so.
     pub(super) fn block_session(&mut self, session: &SessionId, until: Moment, now: Moment) {
         self.blocks.add(session, until, now);
         self.drop_pull(session, now);

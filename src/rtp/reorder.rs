@@ -42,18 +42,20 @@ struct Early {
     arrived: Moment,
 }
 
-/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a second.
+/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a
+/// second.
 const WAIT: Duration = Duration::from_millis(50);
 /// How many bytes wait at the most: those of a source of 80 Mbit/s.
 const EARLY_BYTES_MAX: usize = 512 * 1024;
-/// A source that has started its numbers anew goes on so far ahead, or further ([`super::Sequence`]): nothing is missing.
+/// A source that has started its numbers anew goes on so far ahead, or further
+/// ([`super::Sequence`]): nothing is missing.
 const ANEW: u64 = 1 << 16;
 /// How many packets wait at the most.
 const EARLY_MAX: usize = 1024;
 
 impl Reorder {
-    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need not be kept. All that
-    /// [`Reorder::next`] has is to be taken afterwards.
+    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need
+    /// not be kept. All that [`Reorder::next`] has is to be taken afterwards.
     pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Moment) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
         if number == next && self.early.is_empty() {
@@ -89,7 +91,8 @@ impl Reorder {
         }
     }
 
-    /// The next payload in order, where there is one. A gap is given up when it is too old, or too much waits behind it.
+    /// The next payload in order, where there is one. A gap is given up when it is too old, or too
+    /// much waits behind it.
     pub fn next(&mut self, now: Moment) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
@@ -218,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that are really held.
+    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that
+    /// are really held.
     #[test]
     fn the_window_is_bounded_in_bytes() {
         let held_bytes_max = EARLY_BYTES_MAX + (64 << 10) + EARLY_MAX * size_of::<Early>();

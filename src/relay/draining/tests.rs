@@ -111,7 +111,8 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     assert!(stage.relay.pool.bytes_left > free);
 }
 
-/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is made, leave a stream behind.
+/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
+/// made, leave a stream behind.
 #[test]
 fn a_stream_of_which_little_is_known_is_forgotten_too() {
     let mut stage = stage();

@@ -9,7 +9,8 @@ fn outlet() -> Outlet {
     }
 }
 
-/// Datagrams of any size, of one size or of many in turn, while nobody sends: bounded, and those that do not fit are told.
+/// Datagrams of any size, of one size or of many in turn, while nobody sends: bounded, and those
+/// that do not fit are told.
 #[test]
 fn what_is_on_its_way_is_bounded_in_bytes_that_are_held() {
     for sizes in [
