@@ -38,7 +38,7 @@ fn without_a_token_nothing_is_told_about_whether_a_stream_runs() {
 
 #[test]
 fn an_rtp_token_admits_nobody_over_http() {
-    let server = Server::gated(&[]);
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
     let target = "/api/add-token?type=rtp-udp&sessionid=demo&udp-clients=127.0.0.1:5004";
     assert_eq!(server.request("POST", target).status(), 201);
     server

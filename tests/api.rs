@@ -31,7 +31,7 @@ fn add_token_shows_the_sessions_tuples() {
 
 #[test]
 fn adding_to_a_session_adds_to_its_tuples_in_their_order() {
-    let server = Server::gated(&[]);
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
     let call = |query: &str, status: u16| {
         let response = server.request("POST", &format!("/api/add-token?{query}"));
         assert_eq!(response.status(), status, "{}", response.text());
@@ -79,7 +79,7 @@ fn adding_to_a_session_adds_to_its_tuples_in_their_order() {
 
 #[test]
 fn revoke_token_removes_all_tuples_of_its_session_and_no_other() {
-    let server = Server::gated(&[]);
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
     server.admit("a");
     server.admit("b");
     server.request(
@@ -350,7 +350,7 @@ fn a_bad_udp_client_is_named_with_its_number_and_nothing_is_added() {
 
 #[test]
 fn a_query_is_percent_decoded_and_a_plus_is_a_plus() {
-    let server = Server::gated(&[]);
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
     let added = server.request(
         "POST",
         "/api/add-token?type=%68ttp&sessionid=a+b%20c%2Fd%26%C3%BC",
@@ -374,7 +374,7 @@ fn the_same_address_written_in_two_ways_is_one_tuple() {
     if !has_ipv6() {
         return;
     }
-    let server = Server::gated(&[]);
+    let server = Server::gated(&["--rtp=[::]:0"]);
     let list = "[2001:db8::1]:5004,[2001:DB8:0:0:0:0:0:1]:5004,[2001:db8::1]:5006";
     let added = server.request(
         "POST",
@@ -435,7 +435,7 @@ fn head_is_answered_like_get_but_for_the_body() {
 /// Watching and publishing are not the API.
 #[test]
 fn tokens_have_a_limit_and_a_call_beyond_it_adds_nothing() {
-    let server = Server::gated(&["--tokens=3"]);
+    let server = Server::gated(&["--tokens=3", "--rtp=127.0.0.1:0"]);
     server.admit("a");
     let target =
         "/api/add-token?type=rtp-udp&sessionid=b&udp-clients=192.0.2.1:1,192.0.2.1:2,192.0.2.1:3";

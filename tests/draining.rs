@@ -1,4 +1,5 @@
-//! Streams whose source is gone and which still go out: they are seen, ended and counted as those that run.
+//! Streams whose source is gone and which still go out: they are seen, ended and counted as those
+//! that run.
 
 mod support;
 
@@ -145,7 +146,8 @@ fn viewers_of_what_is_complete_are_ended_too() {
     }
 }
 
-/// Who publishes again and again to a viewer who does not read gets in every time, and holds no more than `--streams` streams.
+/// Who publishes again and again to a viewer who does not read gets in every time, and holds no
+/// more than `--streams` streams.
 #[test]
 fn streams_that_drain_count_as_streams() {
     const STREAMS: usize = 4;

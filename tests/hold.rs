@@ -297,7 +297,8 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     until("it runs", || server.stream("demo"));
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
-    // It starts anew: another synchronisation source from the same address, which counts when the first has been silent.
+    // It starts anew: another synchronisation source from the same address, which counts when the
+    // first has been silent.
     until("it goes on", || {
         send(2);
         let lines = server.stderr();

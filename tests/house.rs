@@ -43,7 +43,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
     ("http", &["moment"]),
-    ("gate", &["slots", "moment", "random"]),
+    ("gate", &["held", "slots", "moment", "random"]),
     ("gather", &[]),
     ("held", &[]),
     ("slots", &[]),

@@ -294,7 +294,8 @@ fn revoking_stops_datagrams_and_adding_starts_them() {
     assert_silent(&second, &server);
 }
 
-/// Whoever sends from the source's address must know its SSRC; another counts for nothing while it sends.
+/// Whoever sends from the source's address must know its SSRC; another counts for nothing while it
+/// sends.
 #[test]
 fn another_ssrc_does_not_end_a_stream() {
     let (server, rtp) = start();
@@ -450,6 +451,12 @@ fn a_client_that_cannot_be_one_is_refused() {
             .assert_problem(400, &[what, &client]);
     }
     assert!(server.tokens().is_empty());
+    // Where there is no RTP, nobody can.
+    let without = Server::gated(&["--rtp=off"]);
+    let target = "/api/add-token?type=http,rtp-udp&sessionid=s&udp-clients=127.0.0.1:5004";
+    let refused = without.request("POST", target);
+    refused.assert_problem(400, &["127.0.0.1:5004", "no RTP here", "--rtp"]);
+    assert!(without.tokens().is_empty());
     let named = server.request(
         "POST",
         "/api/add-token?type=rtp-udp&sessionid=s&udp-clients=localhost:5004",

@@ -130,7 +130,7 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
         help: "take streams from this subnet only",
-        more: "On top of the token; PUT and POST from elsewhere get 403.",
+        more: "On top of the token; PUT and POST from elsewhere get 403, and RTP is dropped.",
     },
     Row {
         name: "rtp-to",

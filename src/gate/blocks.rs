@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::SessionId;
+use crate::held::hash_map_bytes;
 use crate::moment::Moment;
 
 /// The blocked sessions, each until a moment.
@@ -28,6 +29,14 @@ impl Blocks {
             first.and_then(|first| self.until.remove(&first));
         }
         self.until.insert(session.clone(), until);
+    }
+
+    /// Bytes that its allocations take, at most 0.5 MiB: the names are counted though others may
+    /// hold them, too.
+    pub fn held_bytes(&self) -> usize {
+        // A name is counted by two numbers.
+        let names = self.until.keys().map(|session| session.as_str().len() + 16);
+        names.sum::<usize>() + hash_map_bytes(&self.until)
     }
 
     /// How long the session is blocked still.
@@ -57,5 +66,6 @@ mod tests {
             blocks.add(&other, now + Duration::from_secs(60), now);
         }
         assert!(blocks.until.len() <= BLOCKS_MAX);
+        assert!((BLOCKS_MAX * 16..512 << 10).contains(&blocks.held_bytes()));
     }
 }

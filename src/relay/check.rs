@@ -6,7 +6,8 @@ use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
 
-/// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65 MiB), and what is on its way.
+/// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
+/// MiB), and what is on its way.
 const RTP_BYTES_MAX: usize = 1280 * 1024;
 /// What first packets hold at the most.
 const CANDIDATES_BYTES_MAX: usize = 768 * 1024;

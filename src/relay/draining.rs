@@ -1,8 +1,10 @@
-//! Streams that have lost their source and still go out: to viewers who have not taken all of it, and at its own pace to UDP clients.
+//! Streams that have lost their source and still go out: to viewers who have not taken all of it,
+//! and at its own pace to UDP clients.
 //!
-//! They are listed, aborted and revoked as those that run. With these they have `--streams` places together. Who publishes gets
-//! in all the same: for a stream that begins when there is no place left, one that drains is cut, of its own session the one
-//! that began first, else of all. What goes to UDP clients ends with the time that its bytes are worth ([`rest_time`]).
+//! They are listed, aborted and revoked as those that run. With these they have `--streams` places
+//! together. Who publishes gets in all the same: for a stream that begins when there is no place
+//! left, one that drains is cut, of its own session the one that began first, else of all. What
+//! goes to UDP clients ends with the time that its bytes are worth ([`rest_time`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -135,7 +137,8 @@ impl Relay {
         self.end_rest(id);
     }
 
-    /// Another source has come for the session: its UDP clients get that, and not what is left of the one before.
+    /// Another source has come for the session: its UDP clients get that, and not what is left of
+    /// the one before.
     pub(super) fn end_rests(&mut self, session: &SessionId) {
         let resting: Vec<LiveId> = self.draining.of(session).collect();
         for id in resting {

@@ -301,8 +301,12 @@ impl Relay {
         reason: &'static str,
         now: Moment,
     ) {
-        let is_its = self.lives.get(id).is_some_and(|live| live.source == source);
-        if is_its && !self.hold(id, reason, now) {
+        let is_its = |live: &Live| live.source == source;
+        if !self.lives.get(id).is_some_and(is_its) {
+            return;
+        }
+        self.finish_reorder(id, now);
+        if self.lives.get(id).is_some_and(is_its) && !self.hold(id, reason, now) {
             self.end_live(id, End::Lost, reason, now);
         }
     }
@@ -315,6 +319,10 @@ impl Relay {
         if live.stream.end().is_some() {
             return;
         }
+        self.finish_reorder(id, now);
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
         if let Some(splicer) = &mut live.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
@@ -355,8 +363,8 @@ impl Relay {
         self.forget_if_over(id);
     }
 
-    /// Ends a session's stream at once, and what drains of those before: source and viewers are disconnected. Says how many
-    /// viewers that were.
+    /// Ends a session's stream at once, and what drains of those before: source and viewers are
+    /// disconnected. Says how many viewers that were.
     pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
         let running = self.running.get(session).copied();
         if let Some(id) = running {
@@ -377,7 +385,8 @@ impl Relay {
         Some(viewers.sum())
     }
 
-    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is told so.
+    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is
+    /// told so.
     pub(super) fn block_session(&mut self, session: &SessionId, until: Moment, now: Moment) {
         self.blocks.add(session, until, now);
         self.drop_pull(session, now);

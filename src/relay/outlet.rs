@@ -3,8 +3,9 @@
 //! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its clock; RTP from a source goes
 //! out as it came. A datagram is made once, however many clients it goes to.
 //!
-//! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way, the clock references of a
-//! pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes): 0.7 MiB with 256 clients.
+//! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way,
+//! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
+//! 0.7 MiB with 256 clients.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -98,8 +99,8 @@ impl Outlet {
         self.post.is_empty()
     }
 
-    /// A datagram of a source goes out as it came, unless too much waits already: then it says no. Several of one size share a
-    /// letter that is not being sent yet.
+    /// A datagram of a source goes out as it came, unless too much waits already: then it says no.
+    /// Several of one size share a letter that is not being sent yet.
     #[must_use]
     pub fn forward(&mut self, datagram: &[u8]) -> bool {
         if self.clients.is_empty() || datagram.is_empty() {
@@ -202,7 +203,8 @@ impl Outlet {
 }
 
 impl Letter {
-    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are taken at the most.
+    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are
+    /// taken at the most.
     fn held_bytes(&self) -> usize {
         self.bytes.capacity() + 2 * size_of::<Letter>()
     }
@@ -311,7 +313,7 @@ impl Relay {
                 .filter_map(|(_, _, addresses)| {
                     let mut reachable = addresses
                         .iter()
-                        .filter(|address| udp::is_reachable(bound, address.ip()));
+                        .filter(|address| udp::destination_fault(bound, **address).is_none());
                     reachable.next().copied()
                 });
         // Two names may be one host's: it gets everything once.
@@ -326,7 +328,8 @@ impl Relay {
         );
         let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
         let has_ended = live.stream.end().is_some();
-        if live.outlet.clients.is_empty() && has_ended {
+        let is_over = live.outlet.clients.is_empty() || live.outlet.is_over(live.stream.newest());
+        if has_ended && is_over {
             self.end_rest(id);
         } else if live.outlet.clients.is_empty() {
             live.outlet.transport = None;
@@ -450,3 +453,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,9 @@
 //! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is a second source is
 //! dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
-//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source holds what came early
-//! (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and each address that is a source an entry here.
+//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
+//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
+//! each address that is a source an entry here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -80,7 +81,8 @@ pub(super) struct RtpInput {
     pub heard: Moment,
 }
 
-/// While a source has been heard within this, no other SSRC from its address counts: who spoofs must guess it.
+/// While a source has been heard within this, no other SSRC from its address counts: who spoofs
+/// must guess it.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A host:port may be named by every session there is; of so many a free one is sought.
 const SESSIONS_TRIED_MAX: usize = 64;
@@ -292,6 +294,19 @@ impl Relay {
         }
     }
 
+    /// A stream's source is gone: what came early goes on, though something is missing before it.
+    pub(super) fn finish_reorder(&mut self, id: LiveId, now: Moment) {
+        while let Some(payload) = self
+            .lives
+            .get_mut(id)
+            .and_then(|live| live.input.as_mut())
+            .and_then(|input| input.reorder.finish())
+        {
+            self.append(id, &payload, now);
+        }
+        self.drain_reorder(id, now);
+    }
+
     /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
     fn control(&mut self, from: SocketAddr, bytes: &[u8], now: Moment) {
         // It comes from the source's port, or as RFC 3550 has it, from the one above.
@@ -370,21 +385,28 @@ impl Relay {
 
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        let bound = self.udp.bound?;
-        let is_here = address.ip() == bound.ip().to_canonical()
-            || (bound.ip().is_unspecified() && address.ip().is_loopback());
-        if address.port() == bound.port() && is_here {
-            Some("that is this server's own RTP address")
-        } else if !is_reachable(bound, address.ip()) {
-            Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
-        } else {
-            None
+        match self.udp.bound {
+            Some(bound) => destination_fault(bound, address),
+            None => Some("there is no RTP here, so it would get nothing; see --rtp"),
         }
     }
 }
 
+/// Why a socket that is bound here cannot send there, if it cannot.
+pub(super) fn destination_fault(bound: SocketAddr, address: SocketAddr) -> Option<&'static str> {
+    let is_here = address.ip() == bound.ip().to_canonical()
+        || (bound.ip().is_unspecified() && address.ip().is_loopback());
+    if address.port() == bound.port() && is_here {
+        Some("that is this server's own RTP address")
+    } else if !is_reachable(bound, address.ip()) {
+        Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
+    } else {
+        None
+    }
+}
+
 /// Whether a socket that is bound here can send there.
-pub(super) fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
+fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
     match (bound.ip(), address.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
         (IpAddr::V6(bound), IpAddr::V4(_)) => bound.is_unspecified(),

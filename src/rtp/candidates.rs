@@ -1,4 +1,5 @@
-//! Sources that have sent one packet: the second in sequence makes one real (RFC 3550 appendix A.1).
+//! Sources that have sent one packet: the second in sequence makes one real (RFC 3550 appendix
+//! A.1).
 //!
 //! Whoever can send from a token's address can fill this, so it keeps nobody out: an address has
 //! one place, the oldest makes room for the newest, and a place is given up when no second packet

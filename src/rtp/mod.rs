@@ -1,7 +1,8 @@
 //! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace.
 //!
-//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or who receives. What each can be made to
-//! hold stands in its file; each tells what its allocations take.
+//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or
+//! who receives. What each can be made to hold stands in its file; each tells what its allocations
+//! take.
 
 mod candidates;
 mod pacing;

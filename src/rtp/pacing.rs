@@ -4,7 +4,8 @@
 //! they may be sent. A body that comes faster than real time is let out at the pace of its clock; one that comes in real time is
 //! spread over about one interval between references, so that a key frame is no burst; without a clock, bytes are due when they arrive.
 //!
-//! `sent <= due <= arrived`, and the marks ascend in offset and in time. There are at most [`MARKS_MAX`] of them, which is 96 KiB.
+//! `sent <= due <= arrived`, and the marks ascend in offset and in time. There are at most
+//! [`MARKS_MAX`] of them, which is 96 KiB.
 
 use std::collections::VecDeque;
 use std::time::Duration;

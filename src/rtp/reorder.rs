@@ -42,16 +42,20 @@ struct Early {
     arrived: Moment,
 }
 
-/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a second.
+/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a
+/// second.
 const WAIT: Duration = Duration::from_millis(50);
 /// How many bytes wait at the most: those of a source of 80 Mbit/s.
 const EARLY_BYTES_MAX: usize = 512 * 1024;
+/// A source that has started its numbers anew goes on so far ahead, or further
+/// ([`super::Sequence`]): nothing is missing.
+const ANEW: u64 = 1 << 16;
 /// How many packets wait at the most.
 const EARLY_MAX: usize = 1024;
 
 impl Reorder {
-    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need not be kept. All that
-    /// [`Reorder::next`] has is to be taken afterwards.
+    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need
+    /// not be kept. All that [`Reorder::next`] has is to be taken afterwards.
     pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Moment) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
         if number == next && self.early.is_empty() {
@@ -87,16 +91,28 @@ impl Reorder {
         }
     }
 
-    /// The next payload in order, where there is one. A gap is given up when it is too old, or too much waits behind it.
+    /// The next payload in order, where there is one. A gap is given up when it is too old, or too
+    /// much waits behind it.
     pub fn next(&mut self, now: Moment) -> Option<Vec<u8>> {
-        let first = self.early.front()?.number;
-        let missing = first.saturating_sub(self.next.unwrap_or(first));
+        let missing = self.missing()?;
         let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
-        if missing > 0 && !is_over {
+        if (1..ANEW).contains(&missing) && !is_over {
             return None;
         }
+        self.finish()
+    }
+
+    /// How many are missing ahead of the first that is early.
+    fn missing(&self) -> Option<u64> {
+        let first = self.early.front()?.number;
+        Some(first.saturating_sub(self.next.unwrap_or(first)))
+    }
+
+    /// The next payload, whatever is missing: nothing more comes.
+    pub fn finish(&mut self) -> Option<Vec<u8>> {
+        let missing = self.missing()?;
         let early = self.early.pop_front()?;
-        self.disorder.lost += missing;
+        self.disorder.lost += if missing < ANEW { missing } else { 0 };
         self.next = Some(early.number + 1);
         self.early_bytes -= early.payload.len();
         // The next gap has been one since something behind it came.
@@ -172,6 +188,23 @@ mod tests {
         assert_eq!(reorder.insert(5, b"5", at(61)), Some(&b"5"[..]));
     }
 
+    #[test]
+    fn a_source_that_starts_anew_has_lost_nothing() {
+        let mut sequence = super::super::Sequence::new(40_000);
+        let mut reorder = Reorder::default();
+        let mut got = Vec::new();
+        for number in [40_000, 40_001, 3, 4, 6] {
+            if let Some(number) = sequence.extend(number) {
+                got.extend(reorder.insert(number, b"x", at(0)).map(<[u8]>::to_vec));
+                got.extend(std::iter::from_fn(|| reorder.next(at(0))));
+            }
+        }
+        assert_eq!((got.len(), reorder.disorder().lost), (3, 0));
+        // Nothing more comes.
+        assert_eq!(reorder.finish(), Some(b"x".to_vec()));
+        assert_eq!((reorder.finish(), reorder.disorder().lost), (None, 1));
+    }
+
     /// Packets that come in backwards do not keep a gap open, each by itself.
     #[test]
     fn a_gap_is_given_up_in_time_whatever_comes_meanwhile() {
@@ -188,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that are really held.
+    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that
+    /// are really held.
     #[test]
     fn the_window_is_bounded_in_bytes() {
         let held_bytes_max = EARLY_BYTES_MAX + (64 << 10) + EARLY_MAX * size_of::<Early>();

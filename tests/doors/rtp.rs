@@ -32,6 +32,7 @@ pub fn packet(data: &[u8]) {
         };
         let payload = number.to_be_bytes();
         let at_once = reorder.insert(number, &payload, now).map(<[u8]>::to_vec);
+        assert!(reorder.held_bytes() <= 64 << 10, "more than its places");
         for handed_on in at_once
             .into_iter()
             .chain(std::iter::from_fn(|| reorder.next(now)))

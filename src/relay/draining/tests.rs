@@ -111,7 +111,8 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     assert!(stage.relay.pool.bytes_left > free);
 }
 
-/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is made, leave a stream behind.
+/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
+/// made, leave a stream behind.
 #[test]
 fn a_stream_of_which_little_is_known_is_forgotten_too() {
     let mut stage = stage();
@@ -183,4 +184,50 @@ fn rtp_is_asked_the_same_as_the_other_ways_in() {
     rtp(&mut stage, 33, 0..10, 7);
     assert_eq!(stage.relay.running.len(), 0, "shut down");
     assert_eq!(stage.relay.udp.figures.dropped_refused, 20);
+}
+
+/// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
+#[test]
+fn what_came_early_goes_out_when_its_source_says_goodbye() {
+    let mut stage = stage();
+    rtp(&mut stage, 33, 0..2, 7);
+    let viewer = stage.viewer("s");
+    rtp(&mut stage, 33, 2..3, 7);
+    rtp(&mut stage, 33, 4..6, 7);
+    goodbye(&mut stage, 7);
+    let (media, is_complete) = stage.media(viewer);
+    assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
+    assert_eq!(stage.relay.udp.figures.disorder.lost, 1);
+    assert_eq!(
+        stage.relay.lives.len(),
+        1,
+        "its clients have not got it yet"
+    );
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.lives.len(), 0);
+}
+
+/// 1,250 hosts with a token each send one large packet, whose second never comes.
+#[test]
+fn first_packets_keep_no_new_source_out() {
+    let mut stage = stage();
+    let header = Packet::header(33, 1, 0, 7);
+    let large = [&header[..], &[0; 65_000]].concat();
+    for net in 0..5 {
+        let list: Vec<String> = (1..=250)
+            .map(|host| format!("10.3.{net}.{host}:6000"))
+            .collect();
+        let clients = list.join(",");
+        let query = format!("type=rtp-udp&sessionid=flood{net}&udp-clients={clients}");
+        let added = call(&mut stage, &format!("POST /api/add-token?{query}"));
+        assert!(added.starts_with("HTTP/1.1 201 "), "{added}");
+        for from in list {
+            let from = from.parse().expect("an address");
+            let (port, now) = (UdpPort::Rtp, stage.now);
+            stage.relay.datagram(from, port, &large, now);
+            assert!(stage.relay.udp.held_bytes() <= 768 << 10);
+        }
+    }
+    rtp(&mut stage, 33, 1..3, 7);
+    assert_eq!(stage.relay.running.len(), 1);
 }
