@@ -11,8 +11,6 @@ pub struct Target {
     pub segments: Vec<Vec<u8>>,
     /// The query, without its question mark, as it was sent.
     pub query: Option<String>,
-    /// The whole target as it was sent, for the access log.
-    pub written: String,
 }
 
 /// A parameter of a query, as it was sent: still percent-encoded.
@@ -40,7 +38,6 @@ impl Target {
             let target = Target {
                 segments: Vec::new(),
                 query: None,
-                written: written.to_owned(),
             };
             return Ok((target, None));
         }
@@ -73,14 +70,7 @@ impl Target {
             .map(percent_decoded)
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| bad("has a % that two hexadecimal digits do not follow"))?;
-        Ok((
-            Target {
-                segments,
-                query,
-                written: written.to_owned(),
-            },
-            authority,
-        ))
+        Ok((Target { segments, query }, authority))
     }
 
     /// The parameters of the query in the order in which they were sent. A `+` is a plus.

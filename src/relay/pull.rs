@@ -27,8 +27,12 @@ use crate::slots::Slots;
 /// A session that is fetched.
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What the request came through that began it.
+    /// What all came through who have asked for it: none of them alone decides what an origin sees.
     pub(super) via: Option<String>,
+    /// The same, when an origin was asked last.
+    pub(super) asked_via: Option<String>,
+    /// An origin has said that it may not be watched, and none has sent it since.
+    pub(super) is_forbidden: bool,
     pub(super) stage: Stage,
     /// It has brought the stream once.
     pub(super) has_run: bool,

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use super::admission::{Claim, Way};
 use super::live::Origin;
 use super::{LiveId, Relay};
 use crate::format::Format;
@@ -166,11 +167,13 @@ impl Relay {
         let Ok(packet) = Packet::parse(first) else {
             return;
         };
-        if !self.has_room_for_stream(&session) || self.blocks.left(&session, now).is_some() {
+        let claim = Claim::without_request(Way::Rtp, from);
+        let standing = self.standing(&session);
+        if !self.gate(now).may_publish(&claim, &session, &standing) {
             self.udp.figures.dropped_second_source += 1;
             return;
         }
-        self.drop_pull(&session, now);
+        self.take_from_origins(&session, now);
         let given_type = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
         let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);

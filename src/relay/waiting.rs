@@ -83,7 +83,7 @@ impl Relay {
         let Some((session, reply)) = self.take_waiting(id) else {
             return;
         };
-        let verdict = match self.check_watch(&session, now) {
+        let verdict = match self.gate(now).watch(&session, &self.standing(&session)) {
             Ok(()) if !self.running.contains_key(&session) => Err(self.absence(&session)),
             verdict => verdict,
         };
