@@ -248,7 +248,6 @@ impl Relay {
                 let fields = [
                     ("Cache-Control", "no-store"),
                     ("Content-Security-Policy", &page.policy),
-                    ("X-Content-Type-Options", "nosniff"),
                     ("Referrer-Policy", "no-referrer"),
                 ];
                 let bytes = http::whole(
@@ -344,6 +343,7 @@ impl Relay {
         };
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")
+            .field("X-Content-Type-Options", "nosniff")
             .field("Cache-Control", "no-store");
         let head = match missing {
             "" => head,
