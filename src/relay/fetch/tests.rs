@@ -323,6 +323,65 @@ fn what_comes_back_to_the_server_itself_is_refused() {
     edge.assert_nothing_left();
 }
 
+/// A viewer's `Via` is what anybody may write. That of one must not decide for the others who wait for the same pull.
+#[test]
+fn what_one_viewer_came_through_is_no_loop_of_the_others() {
+    let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
+    let looped = "HTTP/1.1 508 Loop Detected\r\nContent-Length: 0\r\n\r\n";
+    let long = ["1.1 x"; 16].join(", ");
+    for evil in ["1.1 tollgate-0123456789abcdef", &long] {
+        for (first, second) in [(evil, None), (evil, Some("1.0 honest"))] {
+            let mut edge = Stage::new(&[ORIGIN]);
+            let stranger = edge.client(&ask(first));
+            let viewer = match second {
+                Some(via) => edge.client(&ask(via)),
+                None => edge.viewer("a"),
+            };
+            let (origin, _, asked) = edge.call();
+            assert!(asked.contains(evil), "{asked}");
+            edge.send(origin, looped);
+            let (origin, _, asked) = edge.call();
+            let own = format!("\r\nVia: {}\r\n", edge.relay.origins.via(None));
+            assert!(asked.contains(&own), "{asked}");
+            edge.send(origin, OK);
+            edge.send(origin, "5\r\nhello\r\n0\r\n\r\n");
+            for each in [stranger, viewer] {
+                assert_eq!(edge.content(each), ("hello".to_owned(), true));
+            }
+            edge.assert_nothing_left();
+        }
+    }
+    // What all have in common is a loop of the pull's, and it is not asked for again and again.
+    let mut edge = Stage::new(&[ORIGIN]);
+    let viewers =
+        ["1.1 b, 1.1 a", "1.1 a,1.1 c", "1.1 c , 1.1 a"].map(|via| edge.client(&ask(via)));
+    edge.answer(looped);
+    let (origin, _, asked) = edge.call();
+    assert!(asked.contains("Via: 1.1 a, 1.1 tollgate-"), "{asked}");
+    edge.send(origin, looped);
+    for viewer in viewers {
+        edge.assert_status(viewer, 508);
+    }
+    edge.assert_nothing_left();
+}
+
+/// In a path these are steps, to whoever normalises it.
+#[test]
+fn sessions_that_look_like_steps_are_asked_for_by_name() {
+    for session in ["..", ".", "a%2F..", "%2e%2e"] {
+        let mut edge = Stage::new(&["--origin=http://10.1.0.1:8000/x"]);
+        let target = format!("/stream?sessionid={session}");
+        let viewer = edge.client(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let (origin, _, asked) = edge.call();
+        let written = session.replace("%2e", ".");
+        let line = format!("GET /x/stream?sessionid={written} HTTP/1.1\r\n");
+        assert!(asked.starts_with(&line), "{asked}");
+        edge.send(origin, OK);
+        edge.send(origin, "5\r\nhello\r\n0\r\n\r\n");
+        assert_eq!(edge.content(viewer), ("hello".to_owned(), true));
+    }
+}
+
 #[test]
 fn the_origin_says_who_may_watch_where_it_is_asked() {
     let options = [ORIGIN, "--token-server=10.0.0.1", "--rtp=off"];
