@@ -14,7 +14,7 @@
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, subnets
 //! proxy_header   what a proxy says of whose connection it is
-//! gather, moment, random, slots     what all of them are made of
+//! gather, held, moment, random, slots     what all of them are made of
 //! ```
 //!
 //! The life of a byte: [`server`] reads it; [`relay`] asks [`http`] to unframe it; [`stream`] copies it into the stream's buffer, the
@@ -26,6 +26,7 @@ pub mod config;
 pub mod format;
 pub mod gate;
 pub mod gather;
+pub mod held;
 pub mod http;
 pub mod moment;
 pub mod proxy_header;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::SessionId;
+use crate::held::table_bytes;
 use crate::moment::Moment;
 
 /// The blocked sessions, each until a moment.
@@ -28,6 +29,12 @@ impl Blocks {
             first.and_then(|first| self.until.remove(&first));
         }
         self.until.insert(session.clone(), until);
+    }
+
+    /// What they hold in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let names: usize = self.until.keys().map(SessionId::held_bytes).sum();
+        table_bytes::<(SessionId, Moment)>(self.until.capacity()) + names
     }
 
     /// How long the session is blocked still.

@@ -22,6 +22,7 @@ mod deadlines;
 mod errand;
 mod fetch;
 mod frame;
+mod held;
 mod hold;
 mod icecast;
 mod ledger;

@@ -74,6 +74,16 @@ impl Origins {
         self.list.len()
     }
 
+    /// What they hold in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let servers = self.list.iter().map(|server| {
+            let url = server.url.host.as_str().len() + server.url.path.capacity();
+            url + server.addresses.capacity() * size_of::<SocketAddr>()
+        });
+        let list = self.list.capacity() * size_of::<OriginServer>();
+        list + self.pseudonym.capacity() + servers.sum::<usize>()
+    }
+
     /// Whether the addresses of an origin are at hand.
     pub fn whereabouts(&self, origin: usize, now: Moment) -> Option<Whereabouts> {
         let server = self.list.get(origin)?;
