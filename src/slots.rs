@@ -107,10 +107,21 @@ impl<T> Slots<T> {
         }
     }
 
+    /// What the table itself holds, in bytes: room for the most entries that there ever were at once.
+    pub fn held_bytes(&self) -> usize {
+        // An empty place holds a number, which is the least that any takes.
+        self.entries.capacity() * size_of::<Option<(u32, T)>>().max(2 * size_of::<usize>())
+    }
+
     /// Takes the entry out, if it is still there.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
-        self.entries.try_remove(id.index()).map(|(_, entry)| entry)
+        let removed = self.entries.try_remove(id.index());
+        if self.entries.is_empty() {
+            // What many held is not kept for nobody. Ids stay unlike, by their generations.
+            self.entries = Slab::new();
+        }
+        removed.map(|(_, entry)| entry)
     }
 
     /// The entry of this id, if it is still there.

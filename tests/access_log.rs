@@ -66,9 +66,78 @@ fn each_request_has_its_line_in_the_combined_format() {
     has("\"PUT /stream/");
     has("\"GET /stream?sessionid=");
     has(" HTTP/1.1\" 200 10 \"http://site.example/\" \"a \\\"player\\\"\\xc3\\xa9\"");
-    has("\"GET /nowhere?a=b HTTP/1.1\" 404 ");
+    has("\"GET /...?... HTTP/1.1\" 404 ");
     has("\"-\" 400 ");
     assert!(all.iter().all(|line| !line.contains("secret")), "{all:#?}");
+}
+
+/// In whatever way a client spells it, and wherever it stands.
+#[test]
+fn no_spelling_brings_a_sessionid_into_the_log() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("spellings.log");
+    let _ = fs::remove_file(&path);
+    let server = Server::gated(&[&format!("--access-log={}", path.display()), "--icecast"]);
+    let targets = [
+        "/stream/secret/",
+        "//stream/secret",
+        "/stream//secret",
+        "/stream/secret/secret",
+        "/Stream/secret",
+        "/%73tream/secret",
+        "/stream%2fsecret",
+        "/stream;secret",
+        "/secret",
+        "/secret/stream",
+        "/api/secret",
+        "/api/list-tokens/secret",
+        "/healthz/secret",
+        "/stream?session%69d=secret",
+        "/stream?sessionid=secret&secret",
+        "/stream?secret=x",
+        "/stream?SESSIONID=secret",
+        "/stream?x=sessionid=secret",
+        "/stream?a&b&c&d&e&f&g&h&i&j&k&l&secret",
+        "/api/add-token?type=secret&direction=secret&abort=secret&sessionid=secret",
+        "/api/add-token?type=http,secret",
+        "/api/abort-stream?block=secret&udp-clients=secret:1",
+        "/list-tokens?secret",
+        "/?secret",
+        "http://secret/stream/secret?secret",
+        "/metrics?secret",
+    ];
+    for target in targets {
+        for method in ["GET", "PUT", "SOURCE", "secret"] {
+            let mut client = Client::connect(server.address());
+            client.send_head(
+                method,
+                target,
+                &[
+                    "Referer: http://site.example/stream/secret?sessionid=secret#secret",
+                    "Connection: close",
+                ],
+            );
+            client.response(method);
+        }
+    }
+    for referer in [
+        "secret",
+        "http://secret@site.example/",
+        "http://site.example:secret@x/",
+        "//site.example/secret",
+        "about:secret",
+    ] {
+        let mut client = Client::connect(server.address());
+        client.send_head("GET", "/healthz", &[&format!("Referer: {referer}")]);
+        assert_eq!(client.response("GET").status(), 200);
+    }
+    let all = lines(&path, targets.len() * 4 + 5);
+    assert!(all.iter().all(|line| !line.contains("secret")), "{all:#?}");
+    let has = |expected: &str| assert!(all.iter().any(|line| line.contains(expected)), "{all:#?}");
+    has("\"GET /stream/... HTTP/1.1\" 404 ");
+    has("\"GET /... HTTP/1.1\" 404 ");
+    has("\"GET /stream?... HTTP/1.1\" 400 ");
+    has("\"... /api/... HTTP/1.1\" 404 ");
+    has(" \"http://site.example/\" ");
 }
 
 #[test]

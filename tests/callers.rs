@@ -43,23 +43,23 @@ fn checks_come_in_their_order() {
     );
     refused(
         &outside,
-        "PATCH /api/add-token?typo=1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "PATCH /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         405,
     );
     refused(
         &outside,
-        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         403,
     );
     let stranger = "Origin: http://elsewhere.example\r\n\r\n";
     refused(
         &inside,
-        &format!("POST /api/add-token?typo=1 HTTP/1.1\r\nHost: h\r\n{stranger}"),
+        &format!("POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n{stranger}"),
         403,
     );
     refused(
         &inside,
-        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         400,
     );
     refused(&inside, "PUT /stream/%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400);
@@ -238,7 +238,7 @@ fn an_origin_is_no_matter_for_streams() {
 #[test]
 fn a_payload_is_ignored_up_to_64_kib_and_never_taken_for_a_request() {
     let server = Server::gated(&[]);
-    let smuggled = "DELETE /api/revoke-token?sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n";
+    let smuggled = "DELETE /api/revoke-token?sessionid=a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let mut payload = smuggled.repeat(65_536 / smuggled.len() + 1);
     payload.truncate(65_536);
     let mut client = Client::connect(server.address());

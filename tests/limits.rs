@@ -277,7 +277,8 @@ fn past_the_limit_on_streams_a_source_gets_503() {
 fn requests_that_are_sent_ahead_are_answered_in_their_order() {
     let server = Server::gated(&[]);
     let mut client = Client::connect(server.address());
-    let head = |method: &str, target: &str| format!("{method} {target} HTTP/1.1\r\nHost: h\r\n");
+    let head =
+        |method: &str, target: &str| format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
     client.send(format!(
         "{}\r\n{}\r\n{}\r\n{}Content-Length: 5\r\n\r\nhello{}\r\n{}\r\n",
         head("GET", "/nowhere"),

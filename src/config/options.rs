@@ -118,9 +118,10 @@ pub(super) const OPTIONS: &[Row] = &[
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
-        help: "answer API calls to this name only",
-        more: "Addresses always count. Against names that a stranger has pointed at the server \
-               (DNS rebinding): any other Host gets 403 from the API.",
+        help: "answer API calls under this name, too",
+        more: "Addresses, `localhost` and the machine's own name always count. Against names that a \
+               stranger has pointed at the server (DNS rebinding): any other Host gets 403 from the \
+               API, the page and the figures.",
     },
     Row {
         name: "publish-from",
@@ -130,7 +131,7 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
         help: "take streams from this subnet only",
-        more: "On top of the token; PUT and POST from elsewhere get 403, and RTP is dropped.",
+        more: "On top of the token. PUT and POST from elsewhere get 403, and RTP is dropped.",
     },
     Row {
         name: "rtp-to",
@@ -474,7 +475,8 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Shown("none"),
         help: "let this site's pages watch; * is any",
-        more: "For GET of streams only, never for the API.",
+        more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
+               by POST, too; other sites' pages may not.",
     },
     Row {
         name: "icecast",

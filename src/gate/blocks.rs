@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::SessionId;
-use crate::held::hash_map_bytes;
+use crate::held::table_bytes;
 use crate::moment::Moment;
 
 /// The blocked sessions, each until a moment.
@@ -31,12 +31,10 @@ impl Blocks {
         self.until.insert(session.clone(), until);
     }
 
-    /// Bytes that its allocations take, at most 0.5 MiB: the names are counted though others may
-    /// hold them, too.
+    /// What they hold in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        // A name is counted by two numbers.
-        let names = self.until.keys().map(|session| session.as_str().len() + 16);
-        names.sum::<usize>() + hash_map_bytes(&self.until)
+        let names: usize = self.until.keys().map(SessionId::held_bytes).sum();
+        table_bytes::<(SessionId, Moment)>(self.until.capacity()) + names
     }
 
     /// How long the session is blocked still.

@@ -38,6 +38,11 @@ impl SessionId {
         &self.0
     }
 
+    /// What its text holds in memory, in bytes, for all that share it.
+    pub fn held_bytes(&self) -> usize {
+        2 * size_of::<usize>() + self.0.len()
+    }
+
     /// A label for logs: the same for the same sessionid on every start, and too short to tell it.
     pub fn digest(&self) -> Digest {
         // FNV-1a, 64 bits, folded to 32. It has no key, so that labels can be compared across restarts and

@@ -21,6 +21,11 @@ pub struct UdpClient {
 }
 
 impl UdpClient {
+    /// What it holds in memory besides itself, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.host.as_str().len()
+    }
+
     /// Takes one decoded entry.
     pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
         if entry.is_empty() {

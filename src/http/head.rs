@@ -108,6 +108,8 @@ pub struct Head {
     pub content_type: Option<String>,
     /// `Origin`
     pub origin: Option<String>,
+    /// `Sec-Fetch-Site`: whose page a browser says that the request is of
+    pub site: Option<String>,
     /// `Authorization`
     pub authorization: Option<String>,
     /// `User-Agent`
@@ -202,6 +204,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
         keep_alive,
         content_type: fields.content_type,
         origin: fields.origin,
+        site: fields.site,
         authorization: fields.authorization,
         user_agent: fields.user_agent,
         referer: fields.referer,

@@ -164,7 +164,7 @@ impl ResponseHead {
     }
 }
 
-/// A whole response whose body is at hand. `fields` come after the usual ones.
+/// A whole response whose body is at hand, and of the type that it says. `fields` come after the usual ones.
 pub fn whole(
     status: Status,
     reply: &Reply,
@@ -176,7 +176,8 @@ pub fn whole(
     if status != Status::NoContent {
         head = head
             .field("Content-Type", content_type)
-            .field("Content-Length", &body.len().to_string());
+            .field("Content-Length", &body.len().to_string())
+            .field("X-Content-Type-Options", "nosniff");
     }
     for (name, value) in fields {
         head = head.field(name, value);

@@ -12,8 +12,6 @@ pub struct Target {
     pub segments: Vec<Vec<u8>>,
     /// The query, without its question mark, as it was sent.
     pub query: Option<String>,
-    /// The whole target as it was sent, for the access log.
-    pub written: String,
 }
 
 /// A parameter of a query, as it was sent: still percent-encoded.
@@ -44,7 +42,6 @@ impl Target {
             let target = Target {
                 segments: Vec::new(),
                 query: None,
-                written: written.to_owned(),
             };
             return Ok((target, None));
         }
@@ -80,14 +77,7 @@ impl Target {
             .take(Target::SEGMENTS_MAX)
             .filter_map(percent_decoded)
             .collect();
-        Ok((
-            Target {
-                segments,
-                query,
-                written: written.to_owned(),
-            },
-            authority,
-        ))
+        Ok((Target { segments, query }, authority))
     }
 
     /// The parameters of the query in the order in which they were sent. A `+` is a plus.

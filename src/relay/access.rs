@@ -1,14 +1,16 @@
 //! The access log: a line for each answered request, in the combined format that web servers write.
 //!
-//! A sessionid is a secret and appears as its digest; whatever else a client wrote is bounded and escaped. The bytes are those sent
-//! for the answer, its head included; of a stream, the media.
+//! A sessionid is a secret and appears as its digest. So the request line is made of what was understood of it, and `...` stands for what
+//! was not: there a sessionid may stand in any spelling. Of where the request came from only the site is told; the program's name is
+//! bounded and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use super::api::Name;
 use super::{Action, ConnectionId, Relay};
 use crate::gate::SessionId;
-use crate::http::{Head, HttpDate, Status, Target, Version, percent_decoded};
+use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};
 
 /// A request that is being answered.
 pub(super) struct Entry {
@@ -22,6 +24,9 @@ pub(super) struct Entry {
 
 /// Of each thing that a client wrote.
 const WRITTEN_BYTES_MAX: usize = 256;
+/// More parameters than any call has.
+const PARAMETERS_MAX: usize = 8;
+const VALUE_BYTES_MAX: usize = 32;
 
 impl Entry {
     /// Of a request whose head could not be read.
@@ -36,7 +41,10 @@ impl Entry {
 
     fn new(host: IpAddr, date: HttpDate, head: &Head) -> Entry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
-        push_written(&mut request, &head.method_token);
+        request.push_str(match head.method {
+            Method::Other => UNKNOWN,
+            _ => &head.method_token,
+        });
         request.push(' ');
         push_target(&mut request, &head.target);
         request.push_str(match head.version {
@@ -44,7 +52,10 @@ impl Entry {
             Version::Http11 => " HTTP/1.1\"",
         });
         let mut client = String::from('"');
-        push_written(&mut client, head.referer.as_deref().unwrap_or("-"));
+        match head.referer.as_deref().and_then(site) {
+            Some(site) => client.extend([site, "/"]),
+            None => client.push('-'),
+        }
         client.push_str("\" \"");
         push_written(&mut client, head.user_agent.as_deref().unwrap_or("-"));
         client.push('"');
@@ -86,38 +97,72 @@ fn push_written(line: &mut String, written: &str) {
     }
 }
 
-/// The target as it was sent, but for the sessionid in its path and its query.
+/// What is not understood.
+const UNKNOWN: &str = "...";
+/// Parameters that are shown, and what values of them are.
+const PARAMETERS: &[&str] = &["type", "direction", "abort"];
+const VALUES: &[&str] = &["http", "rtp-udp", "in", "out", "both", "true", "false"];
+
+/// Whose page a request came from, without what the page's own URL tells.
+fn site(referer: &str) -> Option<&str> {
+    let scheme = ["http://", "https://"]
+        .into_iter()
+        .find(|scheme| referer.starts_with(scheme))?;
+    let authority = referer[scheme.len()..].split(['/', '?', '#']).next()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    let is_authority = !authority.is_empty() && authority.bytes().all(is_plain);
+    is_authority.then(|| &referer[..scheme.len() + authority.len()])
+}
+
 fn push_target(line: &mut String, target: &Target) {
-    let [first, session] = target.segments.as_slice() else {
-        return push_path_and_query(line, target);
-    };
-    if first != b"stream" {
-        return push_path_and_query(line, target);
+    let segments: Vec<&[u8]> = target.segments.iter().map(Vec::as_slice).collect();
+    match segments.as_slice() {
+        [] => line.push('*'),
+        [b""] => line.push('/'),
+        [b"stream", session] => {
+            line.push_str("/stream/");
+            push_session(line, session);
+        }
+        [b"api", b"openapi.json"] => line.push_str("/api/openapi.json"),
+        [b"api", name] if Name::parse(name).is_some() => push_path(line, &[b"api", name]),
+        [name] if is_word(name) || Name::parse(name).is_some() => push_path(line, &[name]),
+        [first, ..] if is_word(first) => push_path(line, &[first, UNKNOWN.as_bytes()]),
+        _ => push_path(line, &[UNKNOWN.as_bytes()]),
     }
-    line.push_str("/stream/");
-    push_session(line, session);
     push_query(line, target);
 }
 
-fn push_path_and_query(line: &mut String, target: &Target) {
-    let path = target.written.split('?').next().unwrap_or("");
-    push_written(line, path);
-    push_query(line, target);
+/// Whether this is how one of the server's own paths begins.
+fn is_word(segment: &[u8]) -> bool {
+    matches!(segment, b"stream" | b"api" | b"metrics" | b"healthz")
+}
+
+fn push_path(line: &mut String, segments: &[&[u8]]) {
+    for segment in segments {
+        line.push('/');
+        line.extend(segment.iter().map(|byte| char::from(*byte)));
+    }
 }
 
 fn push_query(line: &mut String, target: &Target) {
-    let end = line.len() + WRITTEN_BYTES_MAX;
     for (index, parameter) in target.parameters().enumerate() {
-        if line.len() >= end {
-            return;
-        }
         line.push(if index == 0 { '?' } else { '&' });
-        push_written(line, parameter.name);
-        line.push('=');
-        if parameter.name == "sessionid" {
-            push_session(line, &percent_decoded(parameter.value).unwrap_or_default());
-        } else {
-            push_written(line, parameter.value);
+        let mut values = parameter.value.split(',');
+        match parameter.name {
+            "sessionid" => {
+                line.push_str("sessionid=");
+                push_session(line, &percent_decoded(parameter.value).unwrap_or_default());
+            }
+            name if PARAMETERS.contains(&name)
+                && parameter.value.len() <= VALUE_BYTES_MAX
+                && values.all(|value| VALUES.contains(&value)) =>
+            {
+                line.extend([name, "=", parameter.value]);
+            }
+            _ => line.push_str(UNKNOWN),
+        }
+        if index >= PARAMETERS_MAX {
+            return;
         }
     }
 }

@@ -3,7 +3,6 @@
 //! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before all of it has been checked.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,7 +13,6 @@ use super::ledger::Change;
 use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
-use super::route::is_in;
 use crate::gate::{self, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 use crate::moment::Moment;
@@ -354,7 +352,11 @@ impl Relay {
     }
 
     /// Whoever holds the API must not be able to turn the relay on a stranger.
-    pub(super) fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
+    pub(super) fn check_destinations(
+        &self,
+        clients: &[gate::RtpTuple],
+        now: Moment,
+    ) -> Result<(), Refusal> {
         for tuple in clients {
             // The first address that can be reached is sent to; what is wrong with a name is what is wrong with all of its addresses.
             let faults = tuple
@@ -365,9 +367,10 @@ impl Relay {
                 return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
             }
         }
+        let gate = self.gate(now);
         let is_outside = |tuple: &&gate::RtpTuple| {
             let mut addresses = tuple.addresses.iter();
-            !addresses.all(|address| self.is_in_rtp_to(address))
+            !addresses.all(|address| gate.may_receive(address))
         };
         match clients.iter().find(is_outside) {
             None => Ok(()),
@@ -379,12 +382,6 @@ impl Relay {
                 Err(Refusal::new(Status::Forbidden, detail))
             }
         }
-    }
-
-    /// Whether a UDP client may be there.
-    pub(super) fn is_in_rtp_to(&self, address: &SocketAddr) -> bool {
-        let subnets = &self.settings.rtp_to;
-        subnets.is_empty() || is_in(subnets, address.ip())
     }
 
     fn abort_stream(
@@ -422,11 +419,3 @@ const BLOCK_SECONDS_MAX: u64 = 86_400;
 
 /// After how long a client may try again when a limit is reached.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
-
-/// The answer to every call where there is no token table.
-pub(super) fn framework_is_off() -> Refusal {
-    Refusal::new(
-        Status::Forbidden,
-        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
-    )
-}

@@ -43,6 +43,8 @@ pub struct Connection {
     pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy said who the peer is.
     pub(super) is_proxied: bool,
+    /// The peer is who asks, and not a proxy that does not say for whom.
+    pub(super) is_named: bool,
     /// It is one of its peer's host's connections. Not before it is known whose it is, and not where this server called.
     pub(super) is_counted: bool,
     pub(super) phase: Phase,
@@ -173,6 +175,7 @@ impl Connection {
             peer,
             forwarder: None,
             is_proxied: false,
+            is_named: true,
             is_counted: false,
             phase: Phase::Head(HeadReader::default()),
             input: Vec::new(),

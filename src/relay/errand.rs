@@ -1,11 +1,12 @@
 //! Errands: what the helper thread does for the core, and who waits for it. The loop never waits.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::api::{AddToken, Answer, RETRY_AFTER_SECONDS};
 use super::connection::Phase;
 use super::{Action, ConnectionId, Relay};
-use crate::gate::{RtpTuple, udp_clients};
+use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
@@ -38,6 +39,15 @@ pub(super) struct Errand {
     connection: ConnectionId,
     reply: Reply,
     add: AddToken,
+}
+
+impl Errand {
+    /// What it holds in memory besides itself, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let clients = &self.add.clients;
+        let hosts: usize = clients.iter().map(UdpClient::held_bytes).sum();
+        self.add.session.held_bytes() + clients.capacity() * size_of::<UdpClient>() + hosts
+    }
 }
 
 impl Relay {
@@ -90,7 +100,7 @@ impl Relay {
         results: Vec<Result<Vec<SocketAddr>, String>>,
         now: Moment,
     ) {
-        let Some(errand) = self.errands.remove(&ticket) else {
+        let Some(errand) = self.take_errand(ticket) else {
             return;
         };
         let Errand {
@@ -106,7 +116,7 @@ impl Relay {
     /// The helper thread has too much to do already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         let is_anothers = self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now);
-        if !is_anothers && let Some(errand) = self.errands.remove(&ticket) {
+        if !is_anothers && let Some(errand) = self.take_errand(ticket) {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many names are being resolved",
@@ -119,7 +129,7 @@ impl Relay {
 
     /// An errand has taken too long; whatever comes of it is not wanted any more.
     pub(super) fn errand_timed_out(&mut self, ticket: Ticket, now: Moment) {
-        let Some(errand) = self.errands.remove(&ticket) else {
+        let Some(errand) = self.take_errand(ticket) else {
             return;
         };
         let refusal = Refusal::new(
@@ -127,6 +137,14 @@ impl Relay {
             "udp-clients: a name did not resolve in time; names must resolve within 5 s",
         );
         self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
+    }
+
+    pub(super) fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
+        let errand = self.errands.remove(&ticket);
+        if self.errands.is_empty() {
+            self.errands = HashMap::new();
+        }
+        errand
     }
 
     fn finish_errand(

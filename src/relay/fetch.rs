@@ -7,15 +7,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::api::RETRY_AFTER_SECONDS;
+use super::admission::{Claim, Way};
 use super::connection::{Asking, Connection, Phase, Source};
 use super::live::Origin;
-use super::origins::Whereabouts;
+use super::origins::{self, Whereabouts};
 use super::pull::{Fault, Pull, Stage};
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
 use crate::gate::SessionId;
-use crate::http::{self, Answer, AnswerReader, Body, Method, Refusal, Status};
+use crate::http::{self, Answer, AnswerReader, Body, Refusal};
 use crate::moment::Moment;
 use crate::stream::End;
 
@@ -33,25 +33,8 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 impl Relay {
     // ---- A viewer comes ---------------------------------------------------------------------------------------------------
 
-    /// Whether a viewer of a session that does not run may wait for it.
-    pub(super) fn check_wait(&self, method: Method, session: &SessionId) -> Result<(), Refusal> {
-        if method != Method::Get
-            || (self.origins.is_empty() && self.settings.limits.wait_time.is_zero())
-        {
-            return self.check_runs(session);
-        }
-        let is_begun = self.origins.is_empty() || self.pulls.of(session).is_some();
-        if is_begun || (self.has_room_for_stream(session) && self.has_room_for_pull()) {
-            return Ok(());
-        }
-        Err(Refusal::busy(
-            Status::ServiceUnavailable,
-            "the session is not running here, and there is no room to fetch it",
-            RETRY_AFTER_SECONDS,
-        ))
-    }
-
-    fn has_room_for_pull(&self) -> bool {
+    /// Whether another session may be fetched.
+    pub(super) fn has_room_for_pull(&self) -> bool {
         self.pulls.without_stream() < WITHOUT_STREAM_MAX
             && self.connections.len() < self.settings.limits.connections_max
             && !self.is_closing
@@ -70,10 +53,16 @@ impl Relay {
         if self.origins.is_empty() {
             return;
         }
-        if self.pulls.of(session).is_none() {
+        if let Some(id) = self.pulls.of(session) {
+            if let Some(pull) = self.pulls.entries.get_mut(id) {
+                pull.via = origins::common(pull.via.take(), via);
+            }
+        } else {
             let id = self.pulls.insert(Pull {
                 session: session.clone(),
                 via: via.map(str::to_owned),
+                asked_via: None,
+                is_forbidden: false,
                 stage: Stage::Pausing { until: now },
                 has_run: false,
                 failures: 0,
@@ -90,12 +79,6 @@ impl Relay {
     pub(super) fn pull_time(&self) -> Duration {
         let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
         self.settings.limits.origin_time.saturating_mul(origins)
-    }
-
-    /// Whether the origin says who may watch this session: not where it has a source of its own here.
-    pub(super) fn asks_origin(&self, session: &SessionId) -> bool {
-        let is_fetched = self.pulls.of(session).is_some();
-        self.settings.asks_origin && (is_fetched || !self.running.contains_key(session))
     }
 
     /// Why a session does not run that was waited for until now.
@@ -181,15 +164,14 @@ impl Relay {
             self.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1, now);
         }
-        let Some(pull) = self.pulls.entries.get(id) else {
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
-        let Some(request) = self
-            .origins
-            .request(origin, &pull.session, pull.via.as_deref())
-        else {
+        let via = pull.via.as_deref();
+        let Some(request) = self.origins.request(origin, &pull.session, via) else {
             return;
         };
+        pull.asked_via = pull.via.clone();
         let asking = Asking {
             pull: id,
             reader: AnswerReader::default(),
@@ -251,12 +233,21 @@ impl Relay {
             return;
         };
         let peer = connection.peer;
+        let Some(pull) = self.pulls.entries.get(pull_id) else {
+            return;
+        };
+        let session = pull.session.clone();
+        let claim = Claim::without_request(Way::Pull, peer);
+        let standing = self.standing(&session);
+        if !self.gate(now).may_publish(&claim, &session, &standing) {
+            return self.give_up_asking(id, Fault::Busy);
+        }
         let Some(pull) = self.pulls.entries.get_mut(pull_id) else {
             return;
         };
         pull.has_run = true;
+        pull.is_forbidden = false;
         pull.fault = None;
-        let session = pull.session.clone();
         let live_id = self.begin_live(
             session.clone(),
             answer.content_type,
@@ -316,6 +307,10 @@ impl Relay {
         if connection != id {
             return;
         }
+        // A loop is one of those who wait, and not the pull's, if others have come since who came another way.
+        if asking.fault == Fault::Loop && pull.via != pull.asked_via {
+            return self.ask_address(asking.pull, (origin, address), until, now);
+        }
         self.note_fault(asking.pull, asking.fault);
         match asking.fault {
             // It may be at its next address.
@@ -329,6 +324,7 @@ impl Relay {
 
     fn note_fault(&mut self, id: PullId, fault: Fault) {
         if let Some(pull) = self.pulls.entries.get_mut(id) {
+            pull.is_forbidden |= fault == Fault::Forbidden;
             pull.fault = pull.fault.max(Some(fault));
         }
     }
@@ -407,7 +403,25 @@ impl Relay {
         self.tend_pull(&session, now);
     }
 
-    /// The session has another source now, or is not to be fetched any more. Whoever waits waits on.
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let in by an origin's word alone, and
+    /// is held still, has no leave to watch it.
+    pub(super) fn take_from_origins(&mut self, session: &SessionId, now: Moment) {
+        self.drop_pull(session, now);
+        let Some(id) = self.held(session) else {
+            return;
+        };
+        let was_fetched = self.lives.get(id).is_some_and(|live| live.via.is_some());
+        if was_fetched && !self.gate(now).may_stay(session) {
+            self.end_live(
+                id,
+                End::Lost,
+                "its viewers may not watch its next source",
+                now,
+            );
+        }
+    }
+
+    /// The session is not to be fetched any more. Whoever waits waits on.
     pub(super) fn drop_pull(&mut self, session: &SessionId, now: Moment) {
         let Some(id) = self.pulls.of(session) else {
             return;

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::api::{self, Answer, RETRY_AFTER_SECONDS, json};
+use super::admission::framework_is_off;
+use super::api::{Answer, RETRY_AFTER_SECONDS, json};
 use super::connection::Phase;
 use super::errand::Ticket;
 use super::report::Level;
@@ -69,7 +70,7 @@ impl Relay {
         if self.ledger.is_some() {
             return Ok(Answer::Record(change));
         }
-        let decided = self.decide(&change, 0)?;
+        let decided = self.decide(&change, 0, now)?;
         self.carry_out(&change, decided, now)
     }
 
@@ -77,7 +78,7 @@ impl Relay {
     /// they were: addresses that no client could be given now do not count, though the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
         let silenced = tokens.retain_addresses(|address| {
-            self.is_in_rtp_to(address) && self.destination_fault(*address).is_none()
+            self.gate(now).may_receive(address) && self.destination_fault(*address).is_none()
         });
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
@@ -97,13 +98,13 @@ impl Relay {
         self.settings.limits.tokens
     }
 
-    fn decide(&self, change: &Change, reserved: usize) -> Result<Decided, Refusal> {
+    fn decide(&self, change: &Change, reserved: usize, now: Moment) -> Result<Decided, Refusal> {
         let Some(tokens) = &self.tokens else {
-            return Err(api::framework_is_off());
+            return Err(framework_is_off());
         };
         match &change.record {
             Record::Add { session, http, rtp } => {
-                self.check_destinations(rtp)?;
+                self.check_destinations(rtp, now)?;
                 tokens
                     .plan(session, *http, rtp.clone(), reserved)
                     .map(Decided::Addition)
@@ -131,7 +132,7 @@ impl Relay {
     ) -> Result<Answer, Refusal> {
         let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
-            return Err(api::framework_is_off());
+            return Err(framework_is_off());
         };
         match decided {
             Decided::Addition(addition) => {
@@ -196,7 +197,7 @@ impl Relay {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
         let mut reserved = 0;
         while let Some(asked) = self.next_change(&batch, reserved) {
-            match self.decide(&asked.change, reserved) {
+            match self.decide(&asked.change, reserved, now) {
                 // Nothing changes, so nothing has to be written.
                 Ok(Decided::Addition(addition)) if addition.is_empty() => {
                     let answer = self.carry_out(&asked.change, Decided::Addition(addition), now);

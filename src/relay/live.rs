@@ -14,6 +14,7 @@ use super::{
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
+use crate::http;
 use crate::moment::Moment;
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
 use crate::stream::{End, Figures, Stream, Told};
@@ -206,6 +207,8 @@ impl Relay {
         source_address: SocketAddr,
         now: Moment,
     ) -> LiveId {
+        // Whoever the source is, its stream is no document of this server's.
+        let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
             self.go_on(id, content_type, source, source_address, now);
             return id;

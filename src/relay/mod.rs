@@ -14,6 +14,7 @@
 //! One thread owns all of it. What would block is an action whose result is an input.
 
 mod access;
+mod admission;
 mod api;
 mod check;
 mod connection;
@@ -119,6 +120,8 @@ pub struct Relay {
     connections: Slots<Connection>,
     /// How many connections each host has.
     hosts: HashMap<IpAddr, usize>,
+    /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
+    unplaced: VecDeque<ConnectionId>,
     lives: Slots<Live>,
     running: HashMap<SessionId, LiveId>,
     draining: Draining,
@@ -185,10 +188,11 @@ impl Relay {
     pub fn new(settings: Settings) -> Relay {
         let tokens =
             (!settings.token_servers.is_empty()).then(|| Tokens::new(settings.limits.tokens));
-        let mut random = Random::new(settings.random_seed);
+        let mut random = Random::new(settings.random_key);
         Relay {
             connections: Slots::default(),
             hosts: HashMap::new(),
+            unplaced: VecDeque::new(),
             lives: Slots::default(),
             running: HashMap::new(),
             draining: Draining::default(),

@@ -74,6 +74,16 @@ impl Origins {
         self.list.len()
     }
 
+    /// What they hold in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let servers = self.list.iter().map(|server| {
+            let url = server.url.host.as_str().len() + server.url.path.capacity();
+            url + server.addresses.capacity() * size_of::<SocketAddr>()
+        });
+        let list = self.list.capacity() * size_of::<OriginServer>();
+        list + self.pseudonym.capacity() + servers.sum::<usize>()
+    }
+
     /// Whether the addresses of an origin are at hand.
     pub fn whereabouts(&self, origin: usize, now: Moment) -> Option<Whereabouts> {
         let server = self.list.get(origin)?;
@@ -124,11 +134,12 @@ impl Origins {
         }
     }
 
-    /// The request for a session's stream, for which a request came through `via`.
+    /// The request for a session's stream, for which requests came through `via`. The sessionid stands in the query: in a path `..` is
+    /// a step up to whoever normalises it.
     pub fn request(&self, origin: usize, session: &SessionId, via: Option<&str>) -> Option<String> {
         let OriginUrl { host, port, path } = &self.list.get(origin)?.url;
         Some(format!(
-            "GET {path}/stream/{} HTTP/1.1\r\nHost: {host}:{port}\r\nVia: {}\r\nUser-Agent: tollgate/{}\r\nConnection: close\r\n\r\n",
+            "GET {path}/stream?sessionid={} HTTP/1.1\r\nHost: {host}:{port}\r\nVia: {}\r\nUser-Agent: tollgate/{}\r\nConnection: close\r\n\r\n",
             percent_encoded(session.as_str()),
             self.via(via),
             env!("CARGO_PKG_VERSION"),
@@ -157,4 +168,20 @@ impl Origins {
         };
         Err(Refusal::new(Status::LoopDetected, detail))
     }
+}
+
+/// The relays that stand in both of two lists, as they stand in the first.
+pub(super) fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
+    let (one, other) = (one?, other?);
+    if one == other {
+        return Some(one);
+    }
+    let hops = |via: &str| -> Vec<String> {
+        let hops = via.split(',').map(|hop| hop.trim().to_owned());
+        hops.collect()
+    };
+    let others = hops(other);
+    let mut both = hops(&one);
+    both.retain(|hop| others.contains(hop));
+    (!both.is_empty()).then(|| both.join(", "))
 }

@@ -1,12 +1,13 @@
 //! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by, and how many connections each has.
 //!
 //! It is the address that connected, unless that is a proxy's which is known for one: such a connection begins with a PROXY protocol
-//! header, or each of its requests says in a field whose it is. Nobody else is believed.
+//! header, or each of its requests says in a field whose it is. Nobody else is believed, and where a proxy does not say whose it is, it
+//! is nobody's: not the proxy's own.
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::admission::Door;
 use super::connection::{Beyond, Connection, Phase};
-use super::route::is_in;
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay};
 use crate::http::{Forwarded, HeadReader, Refusal, Reply, Status, Version};
 use crate::moment::Moment;
@@ -16,36 +17,57 @@ impl Relay {
     /// A client has connected. `None`: there is no place even to refuse it in words; it is to be closed.
     pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
         let peer = canonical(peer);
-        let is_proxy = is_in(&self.settings.proxies, peer.ip());
-        let is_forwarder = is_in(&self.settings.forwarders, peer.ip());
-        if self.is_closing || !(is_proxy || is_forwarder || self.has_place_for(peer.ip())) {
+        let gate = self.gate(now);
+        let door = gate.door(peer.ip());
+        let is_anyones = door != Door::Own;
+        let host = (!is_anyones).then_some(peer.ip());
+        let may_take_place = is_anyones || gate.is_operators(peer.ip());
+        let has_place = gate.has_place(self.connections.len(), host);
+        if self.is_closing || !(has_place || (may_take_place && self.make_place(now))) {
             return None;
         }
-        let limits = &self.settings.limits;
-        if self.connections.len() >= limits.connections_max + CONNECTIONS_BEYOND_MAX {
-            return None;
-        }
-        let is_beyond = self.connections.len() >= limits.connections_max;
+        let is_beyond = self.connections.len() >= self.settings.limits.connections_max;
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), now);
-        if is_proxy {
-            connection.phase = Phase::Introduction;
-        } else if is_forwarder {
-            connection.forwarder = Some(Box::new(peer));
+        connection.is_named = !is_anyones;
+        match door {
+            Door::Own => {}
+            Door::Header => connection.phase = Phase::Introduction,
+            Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
         self.counts.connections += 1;
         let id = self.connections.insert(connection);
-        if !is_proxy && !is_forwarder {
-            self.count(id);
+        if is_anyones && is_beyond {
+            self.note_unplaced(id);
         }
+        self.count(id, now);
         self.rearm(id);
         Some(id)
     }
 
-    /// Half of what lies beyond the limit is kept for those who may call the API: strangers cannot keep the operator out.
-    fn has_place_for(&self, host: IpAddr) -> bool {
-        let connections_max = self.settings.limits.connections_max;
-        self.connections.len() < connections_max + CONNECTIONS_BEYOND_MAX / 2
-            || is_in(&self.settings.token_servers, host)
+    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it more.
+    fn note_unplaced(&mut self, id: ConnectionId) {
+        let connections = &self.connections;
+        self.unplaced.retain(|id| connections.get(*id).is_some());
+        if self.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
+            self.unplaced.pop_front();
+        }
+        self.unplaced.push_back(id);
+    }
+
+    /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not known to be of the API's hosts.
+    /// Else strangers, who come by the same proxy as the operator, would keep the operator out. Says whether there was one.
+    fn make_place(&mut self, now: Moment) -> bool {
+        while let Some(id) = self.unplaced.pop_front() {
+            let Some(connection) = self.connections.get(id) else {
+                continue;
+            };
+            let host = connection.peer.ip();
+            if !(connection.is_named && self.gate(now).is_operators(host)) {
+                self.close(id);
+                return true;
+            }
+        }
+        false
     }
 
     /// Reads a PROXY protocol header. Says whether the connection can be read on.
@@ -65,17 +87,24 @@ impl Relay {
                 *input = &input[header.bytes..];
                 connection.phase = Phase::Head(HeadReader::default());
                 connection.progress = now;
-                if let Some(client) = header.client {
-                    connection.peer = canonical(client);
-                    connection.is_proxied = true;
-                }
+                let Some(client) = header.client else {
+                    return true;
+                };
+                connection.peer = canonical(client);
+                connection.is_proxied = true;
                 let peer = connection.peer;
-                if is_in(&self.settings.forwarders, peer.ip()) {
-                    connection.forwarder = Some(Box::new(peer));
+                if self.gate(now).is_forwarder(peer.ip()) {
+                    if let Some(connection) = self.connections.get_mut(id) {
+                        connection.forwarder = Some(Box::new(peer));
+                    }
                     return true;
                 }
-                self.count(id);
-                let has_place = self.has_place_for(peer.ip());
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.is_named = true;
+                }
+                self.count(id, now);
+                let others = self.connections.len().saturating_sub(1);
+                let has_place = self.gate(now).has_place(others, Some(peer.ip()));
                 if !has_place {
                     self.close(id);
                 }
@@ -102,38 +131,48 @@ impl Relay {
         &mut self,
         id: ConnectionId,
         forwarded: &Forwarded,
+        now: Moment,
     ) -> Result<(), Refusal> {
-        let forwarders = &self.settings.forwarders;
+        let gate = self.gate(now);
+        let forwarder = self.connections.get(id);
+        let Some(forwarder) = forwarder.and_then(|connection| connection.forwarder.as_deref())
+        else {
+            return Ok(());
+        };
+        let forwarder = *forwarder;
+        let client = forwarded.client(|address| gate.is_forwarder(address));
         let Some(connection) = self.connections.get_mut(id) else {
             return Ok(());
         };
-        let Some(forwarder) = &connection.forwarder else {
-            return Ok(());
-        };
-        let client = forwarded.client(|address| is_in(forwarders, address))?;
-        let peer = client.unwrap_or(**forwarder);
-        let before = std::mem::replace(&mut connection.peer, peer);
-        connection.is_proxied |= client.is_some();
+        let named = client.as_ref().ok().copied().flatten();
+        let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
+        connection.is_proxied |= named.is_some();
+        connection.is_named = named.is_some();
         if std::mem::replace(&mut connection.is_counted, false) {
             self.uncount(before.ip());
         }
-        self.count(id);
-        Ok(())
+        self.count(id, now);
+        client.map(drop)
     }
 
-    /// Counts a connection for the host whose it is, now that it is known.
-    fn count(&mut self, id: ConnectionId) {
+    /// Counts a connection for the host whose it is, once that is known.
+    fn count(&mut self, id: ConnectionId, now: Moment) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let host = connection.is_named.then_some(connection.peer.ip());
+        let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
+        let beyond = self.gate(now).beyond(of_host.unwrap_or(0));
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let host = connection.peer.ip();
-        let count = self.hosts.entry(host).or_insert(0);
         if connection.is_beyond_limit != Some(Beyond::All) {
-            let is_beyond = *count >= self.settings.limits.connections_per_host_max;
-            connection.is_beyond_limit = is_beyond.then_some(Beyond::Host);
+            connection.is_beyond_limit = beyond.filter(|_| host.is_some());
         }
-        *count += 1;
-        connection.is_counted = true;
+        if let Some(host) = host {
+            connection.is_counted = true;
+            *self.hosts.entry(host).or_insert(0) += 1;
+        }
     }
 
     pub(super) fn uncount(&mut self, host: IpAddr) {

@@ -7,6 +7,7 @@
 //!
 //! Bounds: [`GATHERINGS_MAX`] at a time, [`PEER_TIME`] and [`PEER_BYTES_MAX`] for each peer.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::errand::Ticket;
 use super::listing::Rows;
 use super::{Action, ConnectionId, Relay};
 use crate::config::OriginUrl;
+use crate::held::table_bytes;
 use crate::http::{self, AnswerReader, Body, HeadReader, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 
@@ -71,6 +73,20 @@ pub(super) struct Telling {
 }
 
 impl Telling {
+    /// Keeps more of a list, in no more memory than a list may take. Says whether there was room.
+    fn keep(&mut self, content: &[u8]) -> bool {
+        let bytes = self.content.len() + content.len();
+        if bytes > PEER_BYTES_MAX {
+            return false;
+        }
+        if bytes > self.content.capacity() {
+            let room = (2 * bytes).min(PEER_BYTES_MAX);
+            self.content.reserve_exact(room - self.content.len());
+        }
+        self.content.extend_from_slice(content);
+        true
+    }
+
     /// Bytes that are allocated for it: as much as has come of its list.
     pub fn held_bytes(&self) -> usize {
         self.content.capacity()
@@ -186,10 +202,7 @@ impl Relay {
             },
             Some(body) => match body.read(input) {
                 Ok(Part::More) => return false,
-                Ok(Part::Content(content)) => {
-                    telling.content.extend_from_slice(content);
-                    telling.content.len() <= PEER_BYTES_MAX
-                }
+                Ok(Part::Content(content)) => telling.keep(content),
                 Ok(Part::End) => {
                     let (ticket, peer) = (telling.gathering, telling.peer);
                     let share = match rows_of(std::mem::take(&mut telling.content)) {
@@ -237,7 +250,7 @@ impl Relay {
         if !self.gatherings.get(&ticket).is_some_and(is_whole) {
             return;
         }
-        let Some(gathering) = self.gatherings.remove(&ticket) else {
+        let Some(gathering) = self.take_gathering(ticket) else {
             return;
         };
         let peers = self.settings.peers.iter().zip(&gathering.shares);
@@ -263,9 +276,31 @@ impl Relay {
         }
     }
 
+    fn take_gathering(&mut self, ticket: Ticket) -> Option<Gathering> {
+        let gathering = self.gatherings.remove(&ticket);
+        if self.gatherings.is_empty() {
+            self.gatherings = HashMap::new();
+        }
+        gathering
+    }
+
+    /// What lists that are being put together hold in memory, in bytes: rows that have come, and those that are coming.
+    pub(super) fn held_by_lists(&self) -> usize {
+        let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
+        let gatherings = self.gatherings.values();
+        let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
+        let rows = shares.map(|share| match share {
+            Share::Rows(rows) => rows.capacity(),
+            // What is coming is its connection's.
+            Share::Awaited(_) | Share::Missing => 0,
+        });
+        let places = gatherings.map(|gathering| gathering.shares.capacity());
+        table + places.sum::<usize>() * size_of::<Share>() + rows.sum::<usize>()
+    }
+
     /// Whoever asked for a list is gone, or has waited for too long. Says whether it was one.
     pub(super) fn drop_gathering(&mut self, ticket: Ticket) -> bool {
-        let Some(gathering) = self.gatherings.remove(&ticket) else {
+        let Some(gathering) = self.take_gathering(ticket) else {
             return false;
         };
         for share in gathering.shares {
@@ -284,7 +319,9 @@ fn rows_of(mut array: Vec<u8>) -> Option<Vec<u8>> {
     let begin = array.iter().position(|&byte| byte == b'[')?;
     array.truncate(end);
     array.drain(..=begin);
-    Some(array.trim_ascii().to_vec())
+    array.truncate(array.trim_ascii_end().len());
+    array.drain(..array.len() - array.trim_ascii_start().len());
+    Some(array)
 }
 
 #[cfg(test)]

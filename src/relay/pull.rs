@@ -20,6 +20,7 @@ use super::api::RETRY_AFTER_SECONDS;
 use super::timers::Armed;
 use super::{ConnectionId, LiveId, PullId};
 use crate::gate::SessionId;
+use crate::held::{string_bytes, table_bytes};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::slots::Slots;
@@ -27,8 +28,12 @@ use crate::slots::Slots;
 /// A session that is fetched.
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What the request came through that began it.
+    /// What all came through who have asked for it: none of them alone decides what an origin sees.
     pub(super) via: Option<String>,
+    /// The same, when an origin was asked last.
+    pub(super) asked_via: Option<String>,
+    /// An origin has said that it may not be watched, and none has sent it since.
+    pub(super) is_forbidden: bool,
     pub(super) stage: Stage,
     /// It has brought the stream once.
     pub(super) has_run: bool,
@@ -139,6 +144,16 @@ impl Pulls {
         self.entries.len()
     }
 
+    /// What they hold in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let pulls = self.entries.iter().map(|(_, pull)| {
+            let via = string_bytes(pull.via.as_ref()) + string_bytes(pull.asked_via.as_ref());
+            pull.session.held_bytes() + via
+        });
+        let by_session = table_bytes::<(SessionId, PullId)>(self.by_session.capacity());
+        self.entries.held_bytes() + by_session + pulls.sum::<usize>()
+    }
+
     /// How many have no stream, now or yet.
     pub fn without_stream(&self) -> usize {
         self.entries.len() - self.running
@@ -158,6 +173,9 @@ impl Pulls {
     pub fn remove(&mut self, id: PullId) -> Option<Pull> {
         let pull = self.entries.remove(id)?;
         self.by_session.remove(&pull.session);
+        if self.by_session.is_empty() {
+            self.by_session = HashMap::new();
+        }
         self.running -= usize::from(pull.stage.is_running());
         Some(pull)
     }

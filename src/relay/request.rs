@@ -61,7 +61,7 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: Head, now: Moment) {
-        let introduced = self.introduce(id, &head.forwarded);
+        let introduced = self.introduce(id, &head.forwarded, now);
         self.note_request(id, &head, self.date(now));
         let is_beyond_limit = self
             .connections
@@ -72,7 +72,7 @@ impl Relay {
             keep_alive: head.keep_alive && !self.is_closing && !is_beyond_limit,
             head_only: head.method == Method::Head,
             date: self.date(now),
-            fields: self.fields_for(&head),
+            fields: self.fields_for(&head, now),
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
         match introduced.and_then(|()| self.route(id, &head, now)) {
@@ -112,7 +112,7 @@ impl Relay {
     }
 
     /// What every answer to a request carries because of its path.
-    fn fields_for(&self, head: &Head) -> Fields {
+    fn fields_for(&self, head: &Head, now: Moment) -> Fields {
         if is_deprecated(head) {
             return &[DEPRECATION];
         }
@@ -122,16 +122,10 @@ impl Relay {
             .first()
             .is_some_and(|first| first == b"stream");
         let watches = matches!(head.method, Method::Get | Method::Head);
-        let Some(origin) = head.origin.as_deref().filter(|_| is_stream && watches) else {
-            return &[];
-        };
-        let is_allowed = |allowed: &str| allowed == "*" || allowed.eq_ignore_ascii_case(origin);
-        let cors = self
-            .settings
-            .cors
-            .iter()
-            .find(|(allowed, _)| is_allowed(allowed));
-        cors.map_or(&[], |(_, fields)| fields)
+        match head.origin.as_deref() {
+            Some(origin) if is_stream && watches => self.gate(now).cors(origin),
+            _ => &[],
+        }
     }
 
     /// The payload of a call means nothing, and must not be taken for a request.
@@ -254,7 +248,6 @@ impl Relay {
                 let fields = [
                     ("Cache-Control", "no-store"),
                     ("Content-Security-Policy", &page.policy),
-                    ("X-Content-Type-Options", "nosniff"),
                     ("Referrer-Policy", "no-referrer"),
                 ];
                 let bytes = http::whole(
@@ -350,6 +343,7 @@ impl Relay {
         };
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")
+            .field("X-Content-Type-Options", "nosniff")
             .field("Cache-Control", "no-store");
         let head = match missing {
             "" => head,

@@ -16,7 +16,7 @@ pub struct Settings {
     pub proxies: Vec<Subnet>,
     /// Proxies that say in each request's fields whose it is.
     pub forwarders: Vec<Subnet>,
-    /// Names under which the API may be called, besides the server's addresses.
+    /// Names under which the API may be called, besides addresses and `localhost`.
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
@@ -40,8 +40,8 @@ pub struct Settings {
     pub asks_origin: bool,
     /// The bounds.
     pub limits: Limits,
-    /// From which source identifiers and first sequence numbers are drawn.
-    pub random_seed: u64,
+    /// The key of all that is drawn: names, nonces, source identifiers, first sequence numbers.
+    pub random_key: u128,
     /// Seconds since 1970 at [`Moment::START`].
     pub started_unix_seconds: u64,
 }
@@ -86,13 +86,13 @@ pub struct Limits {
 }
 
 impl Settings {
-    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds; with a seed that nobody
-    /// outside can guess.
+    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds; with
+    /// a key that nobody outside can guess.
     pub fn from_config(
         config: &Config,
         connections_room: usize,
         started_unix_seconds: u64,
-        random_seed: u64,
+        random_key: u128,
     ) -> Settings {
         let hostnames = config.gate.hostnames.iter();
         Settings {
@@ -116,7 +116,7 @@ impl Settings {
                 .collect(),
             asks_origin: config.operation.origin_tokens,
             limits: Limits::from_config(config, connections_room),
-            random_seed,
+            random_key,
             started_unix_seconds,
         }
     }

@@ -31,7 +31,7 @@ impl Relay {
             Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
             Phase::Asking(asking) => self.asking_ended(id, &asking, now),
             Phase::Awaiting(ticket) => {
-                self.errands.remove(&ticket);
+                self.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
             Phase::Telling(telling) => self.telling_ended(&telling, now),

@@ -21,60 +21,6 @@ struct Received<'a> {
 }
 
 impl Relay {
-    /// Whether a request may become the session's source: token, length, conflict, and room for another stream.
-    pub(super) fn check_publish(
-        &self,
-        session: &SessionId,
-        framing: Framing,
-        now: Moment,
-    ) -> Result<(), Refusal> {
-        if self
-            .tokens
-            .as_ref()
-            .is_some_and(|tokens| !tokens.may_publish(session))
-        {
-            return Err(no_token());
-        }
-        self.check_block(session, now)?;
-        if framing == Framing::None {
-            return Err(Refusal::new(
-                Status::LengthRequired,
-                "a stream's body is chunked or has a Content-Length; this request has neither",
-            ));
-        }
-        if self.has_source(session) && !self.settings.takes_over {
-            return Err(Refusal::new(
-                Status::Conflict,
-                "this session has a source already; it can have one",
-            ));
-        }
-        if !self.has_room_for_stream(session) {
-            return Err(Refusal::busy(
-                Status::ServiceUnavailable,
-                "as many streams run as may",
-                RETRY_AFTER_SECONDS,
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether an abort keeps everybody out of the session still.
-    pub(super) fn check_block(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
-        match self.blocks.left(session, now) {
-            None => Ok(()),
-            Some(left) => {
-                let seconds = u32::try_from(left.as_secs())
-                    .unwrap_or(u32::MAX)
-                    .saturating_add(1);
-                Err(Refusal::busy(
-                    Status::TooManyRequests,
-                    "this session was aborted and is blocked for a while",
-                    seconds,
-                ))
-            }
-        }
-    }
-
     /// The request is admitted: its stream runs from now on.
     pub(super) fn publish(
         &mut self,
@@ -88,7 +34,7 @@ impl Relay {
         if self.has_source(&session) {
             self.end_for_takeover(&session, now);
         }
-        self.drop_pull(&session, now);
+        self.take_from_origins(&session, now);
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -292,11 +238,3 @@ impl Relay {
 
 pub(super) const SILENT: &str = "its source was silent for too long";
 const TOO_SLOW: &str = "its source was too slow";
-
-/// 403 for who has no token; the same whether the session exists or not.
-pub(super) fn no_token() -> Refusal {
-    Refusal::new(
-        Status::Forbidden,
-        "this sessionid has no http token; the token server adds one with add-token",
-    )
-}

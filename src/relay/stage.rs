@@ -173,6 +173,10 @@ impl Stage {
         assert_eq!(self.calls, [], "somebody is called still");
         assert!(self.relay.running.is_empty());
         assert!(self.relay.waiting.len() == 0);
+        for (part, bytes) in self.relay.held_bytes() {
+            let is_kept = matches!(part, "connections" | "origins" | "blocks");
+            assert!(bytes == 0 || is_kept, "{part} holds {bytes} bytes");
+        }
         let origins = self.relay.connections.iter();
         assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
     }

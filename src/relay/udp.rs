@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::admission::{Claim, Standing, Way};
 use super::live::Origin;
-use super::route::is_in;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
 use crate::gate::{SessionId, Tuple};
 use crate::held::hash_map_bytes;
+use crate::http::Framing;
 use crate::moment::Moment;
 use crate::rtp::{self, Candidates, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 use crate::stream::End;
@@ -156,14 +157,20 @@ impl Relay {
             self.udp.figures.dropped_second_source += 1;
             return;
         };
-        if !self.may_publish_from(from.ip()) {
+        let claim = Claim::without_request(Way::Rtp, from);
+        if self.gate(now).enter(&claim).is_err() {
             self.udp.figures.dropped_outside += 1;
             return;
         }
-        if self.is_closing
-            || self.blocks.left(&session, now).is_some()
-            || !self.has_room_for_stream(&session)
-        {
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: running.is_none() && self.has_source(&session),
+            ..self.standing(&session)
+        };
+        let verdict = self
+            .gate(now)
+            .publish(&claim, &session, Framing::UntilClose, &standing);
+        if self.is_closing || verdict.is_err() {
             self.udp.figures.dropped_refused += 1;
             return;
         }
@@ -179,12 +186,6 @@ impl Relay {
             self.sort_datagram(from, UdpPort::Rtp, bytes, now);
         }
         self.rearm_candidates();
-    }
-
-    /// Whether what comes from this address may become a stream.
-    fn may_publish_from(&self, address: IpAddr) -> bool {
-        let subnets = &self.settings.publish_from;
-        subnets.is_empty() || is_in(subnets, address)
     }
 
     fn rearm_candidates(&mut self) {
@@ -216,7 +217,7 @@ impl Relay {
         second: &Packet<'_>,
         now: Moment,
     ) {
-        self.drop_pull(&session, now);
+        self.take_from_origins(&session, now);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
         let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);

@@ -3,12 +3,11 @@
 use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
-use super::live::{Cut, Live};
-use super::source::no_token;
+use super::live::Cut;
 use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, HeadReader, Refusal, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, HeadReader, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
@@ -16,34 +15,6 @@ use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
 impl Relay {
-    /// Whether the session may be watched, told before anything about whether it runs.
-    pub(super) fn check_watch(&self, session: &SessionId, now: Moment) -> Result<(), Refusal> {
-        let may_not = self
-            .tokens
-            .as_ref()
-            .is_some_and(|tokens| !tokens.may_watch(session));
-        if may_not && !self.asks_origin(session) {
-            return Err(no_token());
-        }
-        self.check_block(session, now)?;
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        if let Some(fault) = live.and_then(Live::http_fault) {
-            return Err(Refusal::new(Status::NotAcceptable, fault));
-        }
-        Ok(())
-    }
-
-    /// Whether the session runs.
-    pub(super) fn check_runs(&self, session: &SessionId) -> Result<(), Refusal> {
-        if self.running.contains_key(session) {
-            return Ok(());
-        }
-        Err(Refusal::new(
-            Status::NotFound,
-            "this session is not running now",
-        ))
-    }
-
     /// The request is admitted: the stream goes out to its client, at once if it runs.
     pub(super) fn watch(
         &mut self,
@@ -361,12 +332,16 @@ impl Relay {
     }
 }
 
+/// A stream is its source's and no document of this server's: opened by itself it runs nothing, is of no origin, and gets nothing.
+const STREAM_POLICY: &str = "sandbox; default-src 'none'";
+
 /// The head of a viewer's response.
 fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {
     let mut head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
-        .field("X-Content-Type-Options", "nosniff");
+        .field("X-Content-Type-Options", "nosniff")
+        .field("Content-Security-Policy", STREAM_POLICY);
     if let Some(via) = via {
         head = head.field("Via", via);
     }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::connection::Phase;
 use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
+use crate::held::table_bytes;
 use crate::http::{HeadReader, Refusal, Reply};
 use crate::moment::Moment;
 
@@ -33,14 +34,32 @@ impl WaitingRoom {
         if let Some(ids) = self.sessions.get_mut(session) {
             ids.remove(&id);
             if ids.is_empty() {
-                self.sessions.remove(session);
+                self.take(session);
             }
         }
+    }
+
+    /// All who wait for a session, who wait no more.
+    fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
+        let ids = self.sessions.remove(session).unwrap_or_default();
+        if self.sessions.is_empty() {
+            self.sessions = HashMap::new();
+        }
+        ids
     }
 
     /// Whether anybody waits for this session.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
+    }
+
+    /// What the room holds in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let table = table_bytes::<(SessionId, HashSet<ConnectionId>)>(self.sessions.capacity());
+        let sessions = self.sessions.iter().map(|(session, ids)| {
+            session.held_bytes() + table_bytes::<ConnectionId>(ids.capacity())
+        });
+        table + sessions.sum::<usize>()
     }
 
     /// How many wait.
@@ -72,7 +91,7 @@ impl Relay {
 
     /// The session runs: those who waited for it watch, if they still may.
     pub(super) fn admit_waiting(&mut self, session: &SessionId, now: Moment) {
-        let ids = self.waiting.sessions.remove(session).unwrap_or_default();
+        let ids = self.waiting.take(session);
         for id in ids {
             self.end_wait(id, now);
         }
@@ -83,7 +102,7 @@ impl Relay {
         let Some((session, reply)) = self.take_waiting(id) else {
             return;
         };
-        let verdict = match self.check_watch(&session, now) {
+        let verdict = match self.gate(now).watch(&session, &self.standing(&session)) {
             Ok(()) if !self.running.contains_key(&session) => Err(self.absence(&session)),
             verdict => verdict,
         };
@@ -97,7 +116,7 @@ impl Relay {
 
     /// The session will not run: all who wait for it are told why.
     pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, now: Moment) {
-        let ids = self.waiting.sessions.remove(session).unwrap_or_default();
+        let ids = self.waiting.take(session);
         for id in ids {
             if let Some((_, reply)) = self.take_waiting(id) {
                 self.refuse(id, refusal, reply, now);

@@ -22,7 +22,7 @@ use super::{
     Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
 };
 use crate::config::{Bind, Config, Listen};
-use crate::gate::Tokens;
+use crate::gate::{HostName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
 
 /// Why the server did not start, in one line.
@@ -125,9 +125,21 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
         );
         return Err(StartError(detail));
     }
-    // The one source of chance that std has: the keys of its hash tables.
-    let seed = RandomState::new().hash_one(started);
-    Ok(Settings::from_config(config, room, started.as_secs(), seed))
+    // The one source of chance that std has: the keys of its hash tables, 128 bits from the kernel, of which each half is a hash.
+    let draw = || u128::from(RandomState::new().hash_one(started));
+    let random_key = draw() << 64 | draw();
+    let mut settings = Settings::from_config(config, room, started.as_secs(), random_key);
+    settings.hostnames.extend(own_name());
+    Ok(settings)
+}
+
+/// What this machine calls itself, if anything.
+fn own_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim_ascii();
+    HostName::parse(name)
+        .ok()
+        .map(|name| name.as_str().to_owned())
 }
 
 /// How many descriptors are open, before there is a client. The one that looks is not counted.

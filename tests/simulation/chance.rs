@@ -9,7 +9,7 @@ pub struct Chance(Random);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        Chance(Random::new(seed))
+        Chance(Random::new(seed.into()))
     }
 
     pub fn draw(&mut self) -> u64 {

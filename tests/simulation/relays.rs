@@ -51,7 +51,7 @@ impl Question {
         };
         assert!(field("Host: ").is_some(), "{text:?}");
         let via = field("Via: ").expect("a relay says what it is");
-        let session = target.strip_prefix("/stream/").map(|encoded| {
+        let session = target.strip_prefix("/stream?sessionid=").map(|encoded| {
             let name = decoded(encoded);
             let mut names = knowledge.sessions.iter().map(|session| &session.name);
             names

@@ -121,7 +121,7 @@ impl World {
             &config,
             1000,
             1_800_000_000,
-            chance.draw(),
+            chance.draw().into(),
         ));
         if chance.percent(50) {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);

@@ -22,7 +22,7 @@ fn client(text: &str, addresses: &[&str]) -> RtpTuple {
 
 /// Some hundred changes of a few sessions, with names that JSON has to escape.
 fn changes(seed: u64) -> Vec<Vec<Record>> {
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed.into());
     let names = ["a", "b\"[{\"", "größe \\ 3", "[{add}]"];
     let one = |random: &mut Random| {
         let session = session(names[random.draw() as usize % names.len()]);

@@ -20,7 +20,9 @@ fn all_viewers_of_a_session_share_one_pull() {
     assert_eq!(address.to_string(), "10.1.0.1:8000");
     let via = &edge.relay.origins.via(None);
     assert!(
-        asked.starts_with("GET /x/stream/a%2Fb%C3%BC HTTP/1.1\r\nHost: 10.1.0.1:8000\r\nVia: "),
+        asked.starts_with(
+            "GET /x/stream?sessionid=a%2Fb%C3%BC HTTP/1.1\r\nHost: 10.1.0.1:8000\r\nVia: "
+        ),
         "{asked}"
     );
     assert!(asked.contains(&format!("\r\nVia: {via}\r\n")), "{asked}");
@@ -147,7 +149,10 @@ fn the_first_origin_that_has_the_stream_counts() {
     edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     let (other, address, asked) = edge.call();
     assert_eq!(address.to_string(), "10.1.0.2:8000");
-    assert!(asked.starts_with("GET /second/stream/a "), "{asked}");
+    assert!(
+        asked.starts_with("GET /second/stream?sessionid=a "),
+        "{asked}"
+    );
     edge.send(other, OK);
     edge.send(other, "1\r\nx\r\n");
     edge.assert_status(viewer, 200);
@@ -318,6 +323,65 @@ fn what_comes_back_to_the_server_itself_is_refused() {
     edge.assert_nothing_left();
 }
 
+/// A viewer's `Via` is what anybody may write. That of one must not decide for the others who wait for the same pull.
+#[test]
+fn what_one_viewer_came_through_is_no_loop_of_the_others() {
+    let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
+    let looped = "HTTP/1.1 508 Loop Detected\r\nContent-Length: 0\r\n\r\n";
+    let long = ["1.1 x"; 16].join(", ");
+    for evil in ["1.1 tollgate-0123456789abcdef", &long] {
+        for (first, second) in [(evil, None), (evil, Some("1.0 honest"))] {
+            let mut edge = Stage::new(&[ORIGIN]);
+            let stranger = edge.client(&ask(first));
+            let viewer = match second {
+                Some(via) => edge.client(&ask(via)),
+                None => edge.viewer("a"),
+            };
+            let (origin, _, asked) = edge.call();
+            assert!(asked.contains(evil), "{asked}");
+            edge.send(origin, looped);
+            let (origin, _, asked) = edge.call();
+            let own = format!("\r\nVia: {}\r\n", edge.relay.origins.via(None));
+            assert!(asked.contains(&own), "{asked}");
+            edge.send(origin, OK);
+            edge.send(origin, "5\r\nhello\r\n0\r\n\r\n");
+            for each in [stranger, viewer] {
+                assert_eq!(edge.content(each), ("hello".to_owned(), true));
+            }
+            edge.assert_nothing_left();
+        }
+    }
+    // What all have in common is a loop of the pull's, and it is not asked for again and again.
+    let mut edge = Stage::new(&[ORIGIN]);
+    let viewers =
+        ["1.1 b, 1.1 a", "1.1 a,1.1 c", "1.1 c , 1.1 a"].map(|via| edge.client(&ask(via)));
+    edge.answer(looped);
+    let (origin, _, asked) = edge.call();
+    assert!(asked.contains("Via: 1.1 a, 1.1 tollgate-"), "{asked}");
+    edge.send(origin, looped);
+    for viewer in viewers {
+        edge.assert_status(viewer, 508);
+    }
+    edge.assert_nothing_left();
+}
+
+/// In a path these are steps, to whoever normalises it.
+#[test]
+fn sessions_that_look_like_steps_are_asked_for_by_name() {
+    for session in ["..", ".", "a%2F..", "%2e%2e"] {
+        let mut edge = Stage::new(&["--origin=http://10.1.0.1:8000/x"]);
+        let target = format!("/stream?sessionid={session}");
+        let viewer = edge.client(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let (origin, _, asked) = edge.call();
+        let written = session.replace("%2e", ".");
+        let line = format!("GET /x/stream?sessionid={written} HTTP/1.1\r\n");
+        assert!(asked.starts_with(&line), "{asked}");
+        edge.send(origin, OK);
+        edge.send(origin, "5\r\nhello\r\n0\r\n\r\n");
+        assert_eq!(edge.content(viewer), ("hello".to_owned(), true));
+    }
+}
+
 #[test]
 fn the_origin_says_who_may_watch_where_it_is_asked() {
     let options = [ORIGIN, "--token-server=10.0.0.1", "--rtp=off"];
@@ -326,7 +390,7 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
     let viewer = edge.viewer("a");
     edge.assert_status(viewer, 403);
     edge.assert_nothing_left();
-    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let viewer = edge.viewer("a");
     edge.answer(refusal);
     edge.assert_status(viewer, 502);
@@ -344,7 +408,7 @@ fn the_origin_says_who_may_watch_where_it_is_asked() {
     edge.assert_status(viewer, 200);
     edge.assert_status(second, 200);
     edge.client(
-        "POST /api/add-token?type=http&sessionid=b&direction=in HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /api/add-token?type=http&sessionid=b&direction=in HTTP/1.1\r\nHost: localhost\r\n\r\n",
     );
     edge.client(put);
     let third = edge.viewer("b");
@@ -411,10 +475,10 @@ fn with_wait_a_session_that_no_origin_has_yet_is_asked_for_again() {
 #[test]
 fn an_abort_ends_a_pull_for_good() {
     let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1", "--rtp=off"]);
-    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.client("POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let viewer = edge.viewer("a");
     let origin = edge.answer(OK);
-    edge.client("DELETE /api/abort-stream?sessionid=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.client("DELETE /api/abort-stream?sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(edge.closed.contains(&origin) && edge.closed.contains(&viewer));
     edge.assert_nothing_left();
 }
@@ -446,7 +510,7 @@ fn the_end_of_the_server_ends_pulls_cleanly() {
 fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
     let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1", "--origin-idle=600"]);
     edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
-    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
@@ -480,7 +544,7 @@ fn an_origin_is_not_called_where_there_is_no_room_for_its_connection() {
 fn udp_clients_get_what_is_fetched() {
     let mut edge = Stage::new(&[ORIGIN, "--token-server=10.0.0.1"]);
     edge.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
-    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    edge.client("POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let viewer = edge.viewer("a");
     let packet = |number: u8| [0x80, 33, 0, number, 0, 0, 0, 0, 0, 0, 0, 1, 0x47];
     let from = SocketAddr::from(([10, 2, 0, 1], 6000));
@@ -542,7 +606,9 @@ fn whatever_happens_nothing_is_left_of_it() {
                 0..=2 => everybody.push(edge.viewer(&session.to_string())),
                 3 => {
                     let call = "POST /api/add-token?type=http&sessionid=";
-                    edge.client(&format!("{call}{session} HTTP/1.1\r\nHost: h\r\n\r\n"));
+                    edge.client(&format!(
+                        "{call}{session} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                    ));
                 }
                 4 => {
                     let put = "HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n";
@@ -550,7 +616,9 @@ fn whatever_happens_nothing_is_left_of_it() {
                 }
                 5 => {
                     let call = "DELETE /api/abort-stream?sessionid=";
-                    edge.client(&format!("{call}{session} HTTP/1.1\r\nHost: h\r\n\r\n"));
+                    edge.client(&format!(
+                        "{call}{session} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                    ));
                 }
                 6 if !edge.calls.is_empty() => {
                     let (id, _) = edge.calls.remove(0);

@@ -1,0 +1,156 @@
+//! Which media types a stream may go out under: those that a browser plays or saves, and none that it would open as a document.
+//!
+//! A source, or an origin, says what it likes; what it says reaches viewers on this server's own origin, beside the API.
+
+use super::fields::is_token_byte;
+
+/// Longer ones say nothing that a player needs.
+const BYTES_MAX: usize = 256;
+
+/// Besides `audio/…` and `video/…`: Ogg, playlists, and what says nothing.
+const OTHERS: &[&str] = &[
+    "application/ogg",
+    "application/octet-stream",
+    "application/vnd.apple.mpegurl",
+    "application/x-mpegurl",
+];
+
+/// What of a subtype would make a document of it: browsers take every `…+xml` for one, whatever stands before the slash.
+const OF_DOCUMENTS: &[&str] = &["xml", "html", "svg", "script"];
+
+/// The type under which a stream may go out that is said to be `given`: that, or without its parameters if they are malformed. `None`:
+/// what the bytes show counts.
+pub fn stream_type(given: &str) -> Option<String> {
+    let given = given.trim_matches([' ', '\t']);
+    let (essence, parameters) = match given.find(';') {
+        Some(at) => given.split_at(at),
+        None => (given, ""),
+    };
+    let essence = essence.trim_end_matches([' ', '\t']);
+    let lower = essence.to_ascii_lowercase();
+    let (kind, subtype) = lower.split_once('/')?;
+    let is_media = matches!(kind, "audio" | "video")
+        && !subtype.is_empty()
+        && subtype.bytes().all(is_token_byte)
+        && !OF_DOCUMENTS.iter().any(|part| subtype.contains(part));
+    if essence.len() > BYTES_MAX || !(is_media || OTHERS.contains(&lower.as_str())) {
+        return None;
+    }
+    let is_whole = given.len() <= BYTES_MAX && are_parameters(parameters);
+    Some(if is_whole { given } else { essence }.to_owned())
+}
+
+/// `; NAME=VALUE` any number of times, as RFC 9110 section 5.6.6 has it, with values that need no escapes.
+fn are_parameters(mut text: &str) -> bool {
+    while let Some(rest) = text.strip_prefix(';') {
+        let rest = rest.trim_start_matches([' ', '\t']);
+        let Some((name, value)) = rest.split_once('=') else {
+            return false;
+        };
+        if name.is_empty() || !name.bytes().all(is_token_byte) {
+            return false;
+        }
+        let Some(rest) = behind_value(value) else {
+            return false;
+        };
+        text = rest.trim_start_matches([' ', '\t']);
+    }
+    text.is_empty()
+}
+
+/// What follows a token or a quoted string.
+fn behind_value(text: &str) -> Option<&str> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        let (inner, rest) = quoted.split_once('"')?;
+        let is_plain = inner
+            .bytes()
+            .all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\');
+        return is_plain.then_some(rest);
+    }
+    let end = text
+        .bytes()
+        .position(|byte| !is_token_byte(byte))
+        .unwrap_or(text.len());
+    (end > 0).then(|| &text[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_played_goes_out_as_it_was_given() {
+        for good in [
+            "video/webm",
+            "Video/WebM",
+            "audio/aacp",
+            "video/x-made-up",
+            "video/vnd.dlna.mpeg-tts",
+            "application/ogg",
+            "application/octet-stream",
+            "application/vnd.apple.mpegurl",
+            "application/x-mpegURL",
+            "audio/mpegurl",
+            "video/mp4; codecs=\"avc1.42E01E, mp4a.40.2\"",
+            "audio/ogg;codecs=opus ; rate=48000",
+        ] {
+            assert_eq!(stream_type(good).as_deref(), Some(good));
+        }
+        assert_eq!(stream_type(" video/mp2t\t").as_deref(), Some("video/mp2t"));
+    }
+
+    #[test]
+    fn parameters_that_are_malformed_are_left_out() {
+        let long = format!("video/webm; x={}", "y".repeat(BYTES_MAX));
+        for given in [
+            "video/webm;",
+            "video/webm; codecs",
+            "video/webm; =x",
+            "video/webm; codecs=\"vp8",
+            "video/webm; codecs=\"a\\\"b\"",
+            "video/webm; codecs=vp8, text/html",
+            "video/webm ;a=b c=d",
+            "video/webm; charset=\u{fffd}",
+            &long,
+        ] {
+            assert_eq!(stream_type(given).as_deref(), Some("video/webm"), "{given}");
+        }
+    }
+
+    #[test]
+    fn nothing_goes_out_as_a_document() {
+        let long = format!("video/{}", "x".repeat(BYTES_MAX));
+        for given in [
+            "",
+            "video",
+            "video/",
+            "/webm",
+            "text/html",
+            "TEXT/HTML; charset=utf-8",
+            "text/plain",
+            "text/xml",
+            "application/xhtml+xml",
+            "application/xml",
+            "application/pdf",
+            "application/json",
+            "application/javascript",
+            "application/dash+xml",
+            "application/x-www-form-urlencoded",
+            "image/svg+xml",
+            "image/png",
+            "video/svg+xml",
+            "video/x+xml",
+            "audio/X+XML",
+            "video/html",
+            "audio/xhtml",
+            "video/x-javascript",
+            "video/webm,text/html",
+            "video/a b",
+            "video/we\u{fffd}bm",
+            "multipart/x-mixed-replace; boundary=x",
+            &long,
+        ] {
+            assert_eq!(stream_type(given), None, "{given}");
+        }
+    }
+}

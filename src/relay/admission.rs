@@ -1,0 +1,524 @@
+//! Admission: who may come in, and what they may do there. Every way in asks these questions, and it is decided nowhere else.
+//!
+//! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in the contract's order: [`Gate::enter`]
+//! (subnet, site, Host) before the parameters are read, then [`Gate::publish`] or [`Gate::watch`] (token, block, length, conflict, room).
+//!
+//! What is not known is not trusted: who is brought by a proxy that does not say who it is is nobody, and a way in that has no answer of
+//! its own gets a no. Nothing is changed here.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::api::RETRY_AFTER_SECONDS;
+use super::connection::{Beyond, Connection};
+use super::live::Live;
+use super::settings::Fields;
+use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};
+use crate::gate::{Blocks, SessionId, Subnet, Tokens};
+use crate::http::{Framing, Head, Method, Refusal, Status};
+use crate::moment::Moment;
+
+/// By which way somebody comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A source's PUT.
+    Put,
+    /// A source's POST.
+    Post,
+    /// A source as Icecast's clients are.
+    Icecast,
+    /// A source's datagrams.
+    Rtp,
+    /// An origin's answer.
+    Pull,
+    /// A viewer.
+    Viewer,
+    /// A call of the API.
+    Call,
+    /// The figures, and the API's description.
+    Figures,
+    /// The operator's page.
+    Page,
+    /// Whether the server runs.
+    Health,
+    /// Which methods a path knows.
+    Options,
+}
+
+/// Who comes in, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub way: Way,
+    /// `None`: a proxy brings it, and does not say from where.
+    pub from: Option<SocketAddr>,
+    /// A proxy brings it, perhaps out of TLS.
+    pub is_proxied: bool,
+    /// The authority that it is for.
+    pub host: &'a str,
+    /// `Origin`
+    pub origin: Option<&'a str>,
+    /// `Sec-Fetch-Site`
+    pub site: Option<&'a str>,
+}
+
+/// What runs of a session, and whether there is room.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// It has a stream, if only one that waits for a source.
+    pub runs: bool,
+    pub has_source: bool,
+    /// It is fetched, or being fetched.
+    pub is_fetched: bool,
+    /// The origin that was asked last said that it may not be watched.
+    pub is_forbidden: bool,
+    /// It may run, one stream more.
+    pub has_room: bool,
+    /// It may be fetched, one pull more.
+    pub has_room_for_pull: bool,
+    /// Why its stream cannot go out over HTTP.
+    pub http_fault: Option<String>,
+}
+
+/// How a connection tells whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// It is whose address it comes from.
+    Own,
+    /// It begins with a PROXY protocol header.
+    Header,
+    /// Each of its requests says so in a field.
+    Field,
+}
+
+/// Whom every question is about: the tokens, the blocks and what the operator chose.
+pub(super) struct Gate<'a> {
+    settings: &'a Settings,
+    tokens: Option<&'a Tokens>,
+    blocks: &'a Blocks,
+    now: Moment,
+}
+
+impl<'a> Claim<'a> {
+    /// Of a request.
+    pub fn of(way: Way, connection: &Connection, head: &'a Head) -> Claim<'a> {
+        Claim {
+            way,
+            from: connection.is_named.then_some(connection.peer),
+            is_proxied: connection.is_proxied,
+            host: &head.host,
+            origin: head.origin.as_deref(),
+            site: head.site.as_deref(),
+        }
+    }
+
+    /// Of a source that no request brings.
+    pub fn without_request(way: Way, from: SocketAddr) -> Claim<'static> {
+        Claim {
+            way,
+            from: Some(from),
+            is_proxied: false,
+            host: "",
+            origin: None,
+            site: None,
+        }
+    }
+
+    fn is_in(&self, subnets: &[Subnet]) -> bool {
+        self.from.is_some_and(|from| is_in(subnets, from.ip()))
+    }
+
+    /// Where a refusal should say why nobody is known to ask.
+    fn namelessness(&self) -> &'static str {
+        match self.from {
+            Some(_) => "",
+            None => "; the proxy in front does not say whose request this is",
+        }
+    }
+}
+
+impl Gate<'_> {
+    // ---- Whose connection it is -------------------------------------------------------------------------------------------
+
+    /// How a connection from there tells whose it is. Nobody else is believed.
+    pub fn door(&self, host: IpAddr) -> Door {
+        if is_in(&self.settings.proxies, host) {
+            Door::Header
+        } else if self.is_forwarder(host) {
+            Door::Field
+        } else {
+            Door::Own
+        }
+    }
+
+    /// Whether what requests from there say of their client is believed.
+    pub fn is_forwarder(&self, host: IpAddr) -> bool {
+        is_in(&self.settings.forwarders, host)
+    }
+
+    /// Whether a host is of those that may call the API.
+    pub fn is_operators(&self, host: IpAddr) -> bool {
+        is_in(&self.settings.token_servers, host)
+    }
+
+    /// Whether there is a place for another connection, with so many there. Half of what lies beyond the limit is for the API's
+    /// hosts, and for those of whom it is not known yet.
+    pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
+        let beyond_max = match host {
+            Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
+            Some(_) | None => CONNECTIONS_BEYOND_MAX,
+        };
+        connections < self.settings.limits.connections_max + beyond_max
+    }
+
+    /// Which limit a connection is beyond, of a host that has so many others.
+    pub fn beyond(&self, of_host: usize) -> Option<Beyond> {
+        (of_host >= self.settings.limits.connections_per_host_max).then_some(Beyond::Host)
+    }
+
+    /// Who is beyond a limit gets what is answered at once, and no place.
+    pub fn place(&self, way: Way, beyond: Option<Beyond>) -> Result<(), Refusal> {
+        let (status, detail) = match (way, beyond) {
+            (_, None) => return Ok(()),
+            (Way::Call | Way::Figures | Way::Page | Way::Health | Way::Options, _) => return Ok(()),
+            (_, Some(Beyond::All)) => (
+                Status::ServiceUnavailable,
+                "the server has as many connections as it may",
+            ),
+            (_, Some(Beyond::Host)) => (
+                Status::TooManyRequests,
+                "this host has as many connections as it may",
+            ),
+        };
+        Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
+    }
+
+    // ---- Subnet, site and Host: before anything else is read --------------------------------------------------------------
+
+    /// Whether somebody may come in by this way at all.
+    pub fn enter(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        match claim.way {
+            Way::Put | Way::Post | Way::Icecast => {
+                check_named(claim)?;
+                self.check_source(claim)?;
+                self.check_publishing_page(claim)
+            }
+            Way::Rtp => self.check_source(claim),
+            // The operator has named it.
+            Way::Pull => Ok(()),
+            Way::Viewer => check_named(claim),
+            Way::Call | Way::Figures => {
+                self.check_caller(claim)?;
+                self.check_calling_page(claim)?;
+                self.check_host(claim)
+            }
+            // For everyone where nothing is kept from anyone; for others than the API's hosts there is none.
+            Way::Page if self.tokens.is_none() => check_named(claim),
+            Way::Page => {
+                self.check_caller(claim).map_err(|_| not_found())?;
+                // A link may lead to it: what it shows it gets by calls, and it stands in no frame.
+                if claim.origin.is_some() {
+                    self.check_calling_page(claim)?;
+                }
+                self.check_host(claim)
+            }
+            Way::Health | Way::Options => Ok(()),
+        }
+    }
+
+    fn check_caller(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        if self.tokens.is_none() {
+            return Err(framework_is_off());
+        }
+        if claim.is_in(&self.settings.token_servers) {
+            return Ok(());
+        }
+        Err(forbidden(format!(
+            "only the hosts of the token server's subnet may call the API{}",
+            claim.namelessness()
+        )))
+    }
+
+    fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        let subnets = &self.settings.publish_from;
+        if subnets.is_empty() || claim.is_in(subnets) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "streams are taken from certain subnets only, and this host is in none of them",
+        ))
+    }
+
+    /// A name that a stranger has pointed here (DNS rebinding) is not the server's.
+    fn check_host(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        if self.is_own_host(claim.host) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "the API answers under addresses, localhost, the machine's own name and those that --hostname=NAME gives; this Host is \
+             none of them",
+        ))
+    }
+
+    /// No page of another site calls the API.
+    fn check_calling_page(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        if self.is_of_own_page(claim) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "the Origin is another site's, or one under a name that --hostname does not give; the API is not for its pages",
+        ))
+    }
+
+    /// No page of another site publishes, from the subnet of whoever looks at it, unless the operator has named its site.
+    fn check_publishing_page(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        let is_named = |origin: &str| {
+            let mut sites = self.settings.cors.iter();
+            sites.any(|(site, _)| site.eq_ignore_ascii_case(origin))
+        };
+        if self.is_of_own_page(claim) || claim.origin.is_some_and(is_named) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "the Origin is another site's, whose pages may not publish here; --cors=ORIGIN would let them",
+        ))
+    }
+
+    /// Whether no page sent a request, or one of this server's did, under a name of its own. A proxy may have brought it to the
+    /// browser by TLS, of which nothing is known here. Where a browser tells no Origin, it may tell the site.
+    fn is_of_own_page(&self, claim: &Claim<'_>) -> bool {
+        let Some(origin) = claim.origin else {
+            return matches!(claim.site, None | Some("same-origin" | "none"));
+        };
+        let Some((scheme, authority)) = origin.split_once("://") else {
+            return false;
+        };
+        let is_scheme = scheme.eq_ignore_ascii_case("http")
+            || (claim.is_proxied && scheme.eq_ignore_ascii_case("https"));
+        is_scheme && authority.eq_ignore_ascii_case(claim.host) && self.is_own_host(claim.host)
+    }
+
+    /// Whether a Host is an address, `localhost` or one of the server's names: none that somebody else's DNS can point here.
+    fn is_own_host(&self, host: &str) -> bool {
+        let name = match host.rfind(':') {
+            Some(colon) if !host.ends_with(']') => &host[..colon],
+            _ => host,
+        };
+        let address = name
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(name);
+        let mut names = self.settings.hostnames.iter();
+        address.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || (!name.is_empty() && names.any(|own| own.eq_ignore_ascii_case(name)))
+    }
+
+    /// What lets the pages of an origin watch.
+    pub fn cors(&self, origin: &str) -> Fields {
+        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
+        let mut sites = self.settings.cors.iter();
+        let site = sites.find(|(site, _)| is_allowed(site));
+        site.map_or(&[], |(_, fields)| fields)
+    }
+
+    // ---- Token, block, length, conflict, room: of a session ---------------------------------------------------------------
+
+    /// Whether somebody who may come in may be the session's source, with a body that ends as `framing` says.
+    pub fn publish(
+        &self,
+        claim: &Claim<'_>,
+        session: &SessionId,
+        framing: Framing,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        let is_request = matches!(claim.way, Way::Put | Way::Post | Way::Icecast);
+        if !self.has_token_in(claim, session) {
+            return Err(no_token());
+        }
+        self.check_block(session)?;
+        if is_request && framing == Framing::None {
+            return Err(Refusal::new(
+                Status::LengthRequired,
+                "a stream's body is chunked or has a Content-Length; this request has neither",
+            ));
+        }
+        // Only who asks can be told that it was replaced.
+        if standing.has_source && !(is_request && self.settings.takes_over) {
+            return Err(Refusal::new(
+                Status::Conflict,
+                "this session has a source already; it can have one",
+            ));
+        }
+        if !standing.has_room {
+            let detail = "as many streams run as may";
+            return Err(busy(detail));
+        }
+        Ok(())
+    }
+
+    /// The same for a source that no request brings, from its first byte to its last.
+    pub fn may_publish(&self, claim: &Claim<'_>, session: &SessionId, standing: &Standing) -> bool {
+        let verdict = self
+            .enter(claim)
+            .and_then(|()| self.publish(claim, session, Framing::UntilClose, standing));
+        verdict.is_ok()
+    }
+
+    fn has_token_in(&self, claim: &Claim<'_>, session: &SessionId) -> bool {
+        match (claim.way, self.tokens) {
+            (Way::Put | Way::Post | Way::Icecast, None) => true,
+            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
+            (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
+                let mut sessions = tokens.sessions_from(from);
+                sessions.any(|named| named == session)
+            }),
+            // It is asked for on behalf of viewers who may watch.
+            (Way::Pull, _) => true,
+            (Way::Rtp, None)
+            | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Health | Way::Options, _) => false,
+        }
+    }
+
+    /// Whether the session may be watched, told before anything about whether it runs.
+    pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        if !(self.has_token_out(session) || self.origin_decides(standing)) {
+            return Err(no_token());
+        }
+        self.check_block(session)?;
+        match &standing.http_fault {
+            Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether those who watch what an origin sent may watch a source of this server's own, too.
+    pub fn may_stay(&self, session: &SessionId) -> bool {
+        !self.settings.asks_origin || self.has_token_out(session)
+    }
+
+    fn has_token_out(&self, session: &SessionId) -> bool {
+        self.tokens.is_none_or(|tokens| tokens.may_watch(session))
+    }
+
+    /// Whether the origin says who may watch: not where the session has a source of its own here, nor where it has said no, and what
+    /// it sent before is held still.
+    fn origin_decides(&self, standing: &Standing) -> bool {
+        let is_origins = standing.is_fetched || !standing.runs;
+        self.settings.asks_origin && is_origins && !(standing.runs && standing.is_forbidden)
+    }
+
+    /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where there are origins.
+    pub fn wait(&self, method: Method, standing: &Standing) -> Result<(), Refusal> {
+        let has_origins = !self.settings.origins.is_empty();
+        let is_waited = has_origins || !self.settings.limits.wait_time.is_zero();
+        if standing.runs {
+            return Ok(());
+        }
+        if method != Method::Get || !is_waited {
+            return Err(Refusal::new(
+                Status::NotFound,
+                "this session is not running now",
+            ));
+        }
+        let is_begun = !has_origins || standing.is_fetched;
+        if is_begun || (standing.has_room && standing.has_room_for_pull) {
+            return Ok(());
+        }
+        Err(busy(
+            "the session is not running here, and there is no room to fetch it",
+        ))
+    }
+
+    /// Whether an abort keeps everybody out of the session still.
+    fn check_block(&self, session: &SessionId) -> Result<(), Refusal> {
+        let Some(left) = self.blocks.left(session, self.now) else {
+            return Ok(());
+        };
+        let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
+        Err(Refusal::busy(
+            Status::TooManyRequests,
+            "this session was aborted and is blocked for a while",
+            seconds.saturating_add(1),
+        ))
+    }
+
+    /// Whether a UDP client may be there.
+    pub fn may_receive(&self, address: &SocketAddr) -> bool {
+        let subnets = &self.settings.rtp_to;
+        subnets.is_empty() || is_in(subnets, address.ip())
+    }
+}
+
+impl Relay {
+    /// Whom to ask.
+    pub(super) fn gate(&self, now: Moment) -> Gate<'_> {
+        Gate {
+            settings: &self.settings,
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            now,
+        }
+    }
+
+    /// What runs of a session.
+    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        let pull = self.pulls.of(session);
+        let pull = pull.and_then(|id| self.pulls.entries.get(id));
+        Standing {
+            runs: live.is_some(),
+            has_source: self.has_source(session),
+            is_fetched: pull.is_some(),
+            is_forbidden: pull.is_some_and(|pull| pull.is_forbidden),
+            has_room: self.has_room_for_stream(session),
+            has_room_for_pull: self.has_room_for_pull(),
+            http_fault: live.and_then(Live::http_fault),
+        }
+    }
+}
+
+fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
+    subnets.iter().any(|subnet| subnet.contains(address))
+}
+
+/// Limits, logs and lists go by an address: who has none gets none of it.
+fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
+    match claim.from {
+        Some(_) => Ok(()),
+        None => Err(forbidden(
+            "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
+             its PROXY protocol header",
+        )),
+    }
+}
+
+fn forbidden(detail: impl Into<String>) -> Refusal {
+    Refusal::new(Status::Forbidden, detail)
+}
+
+fn busy(detail: &'static str) -> Refusal {
+    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
+}
+
+/// 403 for who has no token; the same whether the session exists or not.
+fn no_token() -> Refusal {
+    forbidden("this sessionid has no http token; the token server adds one with add-token")
+}
+
+/// The answer to every call where there is no token table.
+pub(super) fn framework_is_off() -> Refusal {
+    forbidden(
+        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
+    )
+}
+
+/// There is nothing here for whoever asks.
+pub(super) fn not_found() -> Refusal {
+    Refusal::new(
+        Status::NotFound,
+        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
+    )
+}
+
+#[cfg(test)]
+mod tests;

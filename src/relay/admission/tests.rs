@@ -1,0 +1,398 @@
+//! Every way in by every rule, through the core: what comes of it when everything is right but for the one rule.
+//!
+//! A way or a rule that is added has no cell, and this does not compile.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Way;
+use crate::gate::{Direction, RtpTuple, SessionId, udp_clients};
+use crate::relay::stage::Stage;
+use crate::relay::{ConnectionId, UdpPort};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// From the token server's subnet.
+    Subnet,
+    /// From where `--publish-from` says.
+    PublishFrom,
+    /// A proxy says whose it is.
+    Name,
+    /// The page of no other site, by `Origin`.
+    Origin,
+    /// The same, by `Sec-Fetch-Site`.
+    Site,
+    /// Under a name of the server's own.
+    Host,
+    /// A token of the session.
+    Token,
+    /// One of the right direction.
+    Direction,
+    /// No abort that blocks the session.
+    Block,
+    /// One source a session.
+    Source,
+    /// `--streams`
+    Streams,
+    /// `--connections`
+    Connections,
+    /// `--connections-per-host`
+    PerHost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Admitted,
+    /// In words, with this status.
+    Refused(u16),
+    /// Without a word.
+    Dropped,
+}
+
+/// What the rule does to who comes by the way and breaks it.
+#[derive(Clone, Copy, Debug)]
+enum Cell {
+    Refused(u16),
+    Dropped,
+    /// It is not asked, because …
+    DoesNotApply(&'static str),
+}
+
+use Cell::{DoesNotApply, Dropped, Refused};
+use Way::{Call, Figures, Health, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer};
+
+const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
+const NO_REQUEST: &str = "there is no request, and no browser that could be made to send it";
+const NAMED: &str = "the operator has named the origin";
+const NO_SESSION: &str = "it is about no session";
+const NO_STREAM: &str = "it begins no stream";
+const AT_ONCE: &str = "it is answered at once, and takes no place";
+
+fn cell(way: Way, rule: Rule) -> Cell {
+    match rule {
+        Rule::Subnet => match way {
+            Call | Figures => Refused(403),
+            // For others there is none.
+            Page => Refused(404),
+            Put | Post | Icecast | Rtp => DoesNotApply("for sources there is --publish-from"),
+            Pull => DoesNotApply(NAMED),
+            Viewer => DoesNotApply("the token says who may watch"),
+            Health | Options => DoesNotApply(FOR_ANYONE),
+        },
+        Rule::PublishFrom => match way {
+            Put | Post | Icecast => Refused(403),
+            Rtp => Dropped,
+            Pull => DoesNotApply(NAMED),
+            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+        },
+        Rule::Name => match way {
+            Put | Post | Icecast | Viewer | Call | Figures => Refused(403),
+            Page => Refused(404),
+            Rtp | Pull => DoesNotApply("no proxy of requests is in between"),
+            Health | Options => DoesNotApply("proxies ask it for themselves"),
+        },
+        Rule::Origin => match way {
+            Put | Post | Icecast | Call | Figures | Page => Refused(403),
+            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Health | Options => DoesNotApply(FOR_ANYONE),
+        },
+        Rule::Site => match way {
+            Put | Post | Icecast | Call | Figures => Refused(403),
+            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Page => DoesNotApply("a link may lead to it; it stands in no frame"),
+            Health | Options => DoesNotApply(FOR_ANYONE),
+        },
+        Rule::Host => match way {
+            Call | Figures | Page => Refused(403),
+            Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
+            Viewer => DoesNotApply("the token says who may watch"),
+            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Health | Options => DoesNotApply(FOR_ANYONE),
+        },
+        Rule::Token => match way {
+            Put | Post | Icecast | Viewer => Refused(403),
+            Rtp => Dropped,
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Direction => match way {
+            Put | Post | Icecast | Viewer => Refused(403),
+            Rtp => DoesNotApply("tuples of UDP clients have none"),
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Block => match way {
+            Put | Post | Icecast | Viewer => Refused(429),
+            Rtp => Dropped,
+            // What its viewers are told.
+            Pull => Refused(503),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Source => match way {
+            Put | Post | Icecast => Refused(409),
+            Rtp | Pull => Dropped,
+            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+        },
+        Rule::Streams => match way {
+            Put | Post | Icecast | Pull => Refused(503),
+            Rtp => Dropped,
+            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+        },
+        Rule::Connections => match way {
+            Put | Post | Icecast | Viewer | Pull => Refused(503),
+            Rtp => DoesNotApply("it has no connection"),
+            Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
+        },
+        Rule::PerHost => match way {
+            Put | Post | Icecast | Viewer => Refused(429),
+            Rtp => DoesNotApply("it has no connection"),
+            Pull => DoesNotApply(NAMED),
+            Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
+        },
+    }
+}
+
+fn ways() -> Vec<Way> {
+    let next = |way: &Way| match way {
+        Put => Some(Post),
+        Post => Some(Icecast),
+        Icecast => Some(Rtp),
+        Rtp => Some(Pull),
+        Pull => Some(Viewer),
+        Viewer => Some(Call),
+        Call => Some(Figures),
+        Figures => Some(Page),
+        Page => Some(Health),
+        Health => Some(Options),
+        Options => None,
+    };
+    std::iter::successors(Some(Put), next).collect()
+}
+
+fn rules() -> Vec<Rule> {
+    let next = |rule: &Rule| match rule {
+        Rule::Subnet => Some(Rule::PublishFrom),
+        Rule::PublishFrom => Some(Rule::Name),
+        Rule::Name => Some(Rule::Origin),
+        Rule::Origin => Some(Rule::Site),
+        Rule::Site => Some(Rule::Host),
+        Rule::Host => Some(Rule::Token),
+        Rule::Token => Some(Rule::Direction),
+        Rule::Direction => Some(Rule::Block),
+        Rule::Block => Some(Rule::Source),
+        Rule::Source => Some(Rule::Streams),
+        Rule::Streams => Some(Rule::Connections),
+        Rule::Connections => Some(Rule::PerHost),
+        Rule::PerHost => None,
+    };
+    std::iter::successors(Some(Rule::Subnet), next).collect()
+}
+
+const CLIENT: &str = "10.0.0.1:6000";
+const PULLS_VIEWER: &str = "10.0.0.7:7000";
+/// Somebody for whom every subnet is right.
+const OTHER: &str = "10.99.0.9:9000";
+
+fn session(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a good sessionid")
+}
+
+fn connect(stage: &mut Stage, peer: &str, text: &str) -> Option<ConnectionId> {
+    let peer: SocketAddr = peer.parse().expect("an address");
+    let id = stage.relay.accepted(peer, stage.now)?;
+    stage.send(id, text);
+    Some(id)
+}
+
+fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
+    let clients = udp_clients::parse(CLIENT, 1).expect("a UDP client");
+    let client = clients.into_iter().next().expect("one");
+    let addresses = client.address().into_iter().collect();
+    let tuple = RtpTuple { client, addresses };
+    let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
+    let tokens = stage.relay.tokens.as_mut().expect("a table");
+    tokens.add(&session(name), http, rtp).expect("room");
+}
+
+fn other_source(stage: &mut Stage, name: &str) {
+    let put = format!(
+        "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\nx"
+    );
+    connect(stage, OTHER, &put).expect("a place");
+    assert!(stage.relay.running.contains_key(&session(name)), "it runs");
+}
+
+fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
+    let mut options = vec!["--icecast"];
+    options.push(match broken {
+        Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
+        _ => "--token-server=10.0.0.0/8",
+    });
+    options.extend((way == Pull).then_some("--origin=http://10.1.0.1:8000"));
+    options.extend(match broken {
+        Some(Rule::PublishFrom) => Some("--publish-from=10.99.0.0/16"),
+        Some(Rule::Name) => Some("--forwarded-from=10.0.0.1"),
+        Some(Rule::Streams) => Some("--streams=1"),
+        Some(Rule::Connections) => Some("--connections=1"),
+        Some(Rule::PerHost) => Some("--connections-per-host=1"),
+        _ => None,
+    });
+    options
+}
+
+/// Who is there before.
+fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
+    allow(stage, "a", Some(Direction::Both));
+    allow(stage, "other", Some(Direction::Both));
+    if way == Viewer {
+        other_source(stage, "a");
+    }
+    match broken {
+        Some(Rule::Connections) if !matches!(way, Viewer | Pull) => {
+            connect(stage, OTHER, "").expect("a place");
+        }
+        Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
+        Some(Rule::Streams) if way != Viewer => other_source(stage, "other"),
+        _ => {}
+    }
+}
+
+/// What changes at once, and is asked of who comes then.
+fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
+    let tokens = stage.relay.tokens.as_mut().expect("a table");
+    match broken {
+        Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
+        Some(Rule::Direction) => {
+            tokens.revoke(&session("a"));
+            let wrong = match way {
+                Viewer | Pull => Direction::In,
+                _ => Direction::Out,
+            };
+            allow(stage, "a", Some(wrong));
+        }
+        Some(Rule::Block) => {
+            let until = stage.now + Duration::from_secs(60);
+            stage.relay.blocks.add(&session("a"), until, stage.now);
+        }
+        Some(Rule::Source) if way != Viewer => other_source(stage, "a"),
+        _ => {}
+    }
+}
+
+fn request(way: Way, broken: Option<Rule>) -> String {
+    let (line, fields) = match way {
+        Put => (
+            "PUT /stream/a",
+            "Content-Length: 9\r\nExpect: 100-continue\r\n",
+        ),
+        Post => (
+            "POST /stream/a",
+            "Content-Length: 9\r\nExpect: 100-continue\r\n",
+        ),
+        // The password is `a`.
+        Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
+        Viewer | Rtp | Pull => ("GET /stream/a", ""),
+        Call => ("GET /api/list-tokens", ""),
+        Figures => ("GET /metrics", ""),
+        Page => ("GET /", ""),
+        Health => ("GET /healthz", ""),
+        Options => ("OPTIONS /stream/a", ""),
+    };
+    let host = match broken {
+        Some(Rule::Host) => "rebound.example",
+        _ => "10.9.0.1",
+    };
+    let page = match broken {
+        Some(Rule::Origin) => "Origin: http://elsewhere.example\r\n",
+        Some(Rule::Site) => "Sec-Fetch-Site: cross-site\r\n",
+        _ => "",
+    };
+    format!("{line} HTTP/1.1\r\nHost: {host}\r\n{page}{fields}\r\n")
+}
+
+fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
+    let text = stage.text(id);
+    let status = text
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3));
+    match status.and_then(|status| status.parse().ok()) {
+        Some(status @ 400..) => Outcome::Refused(status),
+        Some(_) => Outcome::Admitted,
+        None => Outcome::Dropped,
+    }
+}
+
+fn is_by(stage: &Stage, peer: &str) -> bool {
+    let id = stage.relay.running.get(&session("a"));
+    let live = id.and_then(|id| stage.relay.lives.get(*id));
+    live.is_some_and(|live| live.source_address.to_string() == peer)
+}
+
+fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
+    let mut stage = Stage::new(&options(way, broken));
+    stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+    prepare(&mut stage, way, broken);
+    match way {
+        Rtp => {
+            change(&mut stage, way, broken);
+            for number in 0..2 {
+                let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
+                packet.resize(12 + 188, 0x47);
+                let from = CLIENT.parse().expect("an address");
+                stage.relay.datagram(from, UdpPort::Rtp, &packet, stage.now);
+                stage.settle();
+            }
+            match is_by(&stage, CLIENT) {
+                true => Outcome::Admitted,
+                false => Outcome::Dropped,
+            }
+        }
+        Pull => {
+            let viewer = connect(&mut stage, PULLS_VIEWER, &request(way, None)).expect("a place");
+            if stage.calls.is_empty() {
+                return outcome(&stage, viewer);
+            }
+            let (origin, ..) = stage.call();
+            change(&mut stage, way, broken);
+            stage.send(origin, "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\n\r\nx");
+            match is_by(&stage, "10.1.0.1:8000") {
+                true => Outcome::Admitted,
+                false if is_by(&stage, OTHER) => Outcome::Dropped,
+                false => outcome(&stage, viewer),
+            }
+        }
+        _ => {
+            change(&mut stage, way, broken);
+            let text = request(way, broken);
+            match connect(&mut stage, CLIENT, &text) {
+                Some(id) => outcome(&stage, id),
+                None => Outcome::Dropped,
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_in_keeps_every_rule() {
+    let mut wrong = Vec::new();
+    for way in ways() {
+        assert_eq!(attempt(way, None), Outcome::Admitted, "{way:?}");
+        for rule in rules() {
+            let expected = match cell(way, rule) {
+                Refused(status) => Outcome::Refused(status),
+                Dropped => Outcome::Dropped,
+                DoesNotApply(reason) => {
+                    assert!(!reason.is_empty());
+                    Outcome::Admitted
+                }
+            };
+            let seen = attempt(way, Some(rule));
+            if seen != expected {
+                wrong.push(format!("{way:?} × {rule:?}: {seen:?}, not {expected:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
