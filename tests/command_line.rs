@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Output;
 
@@ -89,6 +90,25 @@ fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
     assert_bad(&["--buffer=8X"], &["--buffer", "8X"]);
     assert_bad(&["--head-time=soon"], &["--head-time", "soon"]);
     assert_bad(&["--source-idle-time=-1"], &["--source-idle-time", "-1"]);
+}
+
+/// Misspelt and passed over, it would have left the relay open to everyone.
+#[test]
+fn a_misspelt_variable_gets_one_line_that_names_it_and_status_2() {
+    let mut command = command(&["--listen=127.0.0.1:0", "--rtp=off"]);
+    let mut child = command
+        .env("TOLLGATE_TOKENSERVER", "127.0.0.1")
+        .spawn()
+        .expect("the program starts");
+    // One that starts says so; then it has to be ended.
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    stderr.read_line(&mut said).expect("a line");
+    let _ = child.kill();
+    let status = child.wait().expect("a child");
+    assert_eq!(status.code(), Some(2), "{said}");
+    let words = ["'TOLLGATE_TOKENSERVER'", "TOLLGATE_TOKEN_SERVER"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
 }
 
 #[test]
