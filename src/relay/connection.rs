@@ -5,7 +5,7 @@
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
 //!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Awaiting, Recording (the helper) ───┤
+//!                │                       └─→ Awaiting, Recording (the threads) ──┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
@@ -88,7 +88,7 @@ pub(super) enum Phase {
     Waiting(Waiting),
     /// A long answer is written piece by piece.
     Listing(Listing),
-    /// Its answer depends on what the helper thread finds.
+    /// Its answer depends on names that are looked up, or on what peers tell.
     Awaiting(Ticket),
     /// It is an origin, which is asked for a stream.
     Asking(Asking),

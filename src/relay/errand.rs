@@ -1,4 +1,4 @@
-//! Errands: what the helper thread does for the core, and who waits for it. The loop never waits.
+//! Errands: what the shell's threads do for the core, and who waits for it. The loop never waits.
 
 use std::net::SocketAddr;
 
@@ -9,11 +9,14 @@ use crate::gate::{RtpTuple, udp_clients};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
+/// Addresses that a name may have.
+pub const ADDRESSES_MAX: usize = 32;
+
 /// Names an errand, so that its result finds who waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What the helper thread is asked to do.
+/// What a thread is asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
@@ -70,7 +73,7 @@ impl Relay {
         self.rearm(id);
     }
 
-    /// The helper thread has done an errand.
+    /// An errand is done.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
         match done {
             Done::Resolved(results) => {
@@ -102,7 +105,7 @@ impl Relay {
         self.finish_errand(connection, reply, result, now);
     }
 
-    /// The helper thread has too much to do already.
+    /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         if self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now) {
             return;
@@ -170,6 +173,11 @@ fn with_addresses(
         };
         if addresses.is_empty() {
             return Err(bad("the name has no address".to_owned()));
+        }
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(bad(format!(
+                "the name has more than {ADDRESSES_MAX} addresses; give them one by one"
+            )));
         }
         for address in &addresses {
             udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;

@@ -57,7 +57,7 @@ use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
 use connection::{Connection, OUTPUT_BYTES_MAX, Phase};
 use errand::Errand;
-pub use errand::{Done, Job, Ticket};
+pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use frame::Frame;
 use ledger::Ledger;
 pub use live::Live;
@@ -97,7 +97,7 @@ pub enum Action {
     ShutdownWrite(ConnectionId),
     /// Bytes of this connection are wanted again.
     ReadOn(ConnectionId),
-    /// Have the helper thread do this; [`Relay::helped`] brings the result.
+    /// Have this done off the loop; [`Relay::helped`] brings the result.
     Help(Ticket, Job),
     /// Much memory has been freed: the kernel may have it.
     ReturnMemory,
@@ -142,7 +142,7 @@ pub struct Relay {
     posting: VecDeque<LiveId>,
     random: Random,
     actions: VecDeque<Action>,
-    /// Calls that wait for the helper thread.
+    /// Calls whose names are being looked up.
     errands: HashMap<Ticket, Errand>,
     /// Lists that wait for the peers.
     gatherings: HashMap<Ticket, Gathering>,
@@ -168,8 +168,8 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// With so much freed, memory is returned to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
-/// How long a name may take to resolve.
-const ERRAND_TIME: Duration = Duration::from_secs(5);
+/// How long the names of a call may take to resolve, all together.
+pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
     /// A server without clients.

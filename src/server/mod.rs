@@ -1,6 +1,10 @@
 //! The shell: sockets, clock and signals, and nothing else.
 //!
-//! One thread, one `mio::Poll`, one loop. A turn of it:
+//! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads of its own,
+//! which own nothing of the server: looking up names ([`names`]), the token file ([`disk`]), writing logs
+//! ([`log`]). Jobs go to them as messages, results come back as messages, and a waker tells the loop.
+//!
+//! A turn of it:
 //!
 //! ```text
 //!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
@@ -16,8 +20,10 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for each viewer that gets something.
 //! Nothing in it grows with who is merely connected.
 
-mod blocking;
+mod disk;
 mod log;
+mod names;
+mod signals;
 mod start;
 mod sys;
 mod systemd;
@@ -26,19 +32,20 @@ mod token_file;
 pub mod udp;
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
-use mio::net::UnixStream;
 use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Relay};
+use crate::relay::{Action, ConnectionId, Job, Relay, Ticket};
 use crate::stream::Outcome;
-use blocking::Helper;
+use disk::Disk;
 use log::{AccessLog, Console};
+use names::LookUps;
+use signals::{Signals, Wish};
 pub use start::{StartError, run};
 use tcp::{Incoming, Listener, Outgoing, Sockets};
 use udp::Udp;
@@ -55,7 +62,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 /// Tokens above every connection's.
 const SIGNALS: Token = Token(usize::MAX);
-const HELPER: Token = Token(usize::MAX - 1);
+/// A thread has something to tell.
+const THREADS: Token = Token(usize::MAX - 1);
 const RTP: Token = Token(usize::MAX - 2);
 const RTCP: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
@@ -69,9 +77,11 @@ struct Server {
     sockets: Sockets,
     to_read: VecDeque<ConnectionId>,
     read_buffer: Vec<u8>,
-    signals: UnixStream,
-    /// Started where there can be errands: with the token framework, or origins that have names.
-    helper: Option<Helper>,
+    signals: Signals,
+    /// With a token file.
+    disk: Option<Disk>,
+    /// Where there can be names: with the token framework, or origins that have one.
+    look_ups: Option<LookUps>,
     udp: Option<Udp>,
     console: Console,
     access_log: Option<AccessLog>,
@@ -101,6 +111,7 @@ impl Server {
             for event in &events {
                 self.note(event, now);
             }
+            self.hear_threads(now);
             self.accept(now);
             self.read(now);
             self.receive(now);
@@ -108,6 +119,7 @@ impl Server {
             self.write(now);
             self.send(now);
             self.act(now);
+            self.relay.threads_hold(self.held_bytes());
             self.relay.turn_took(self.now().since(now));
             if self
                 .ends_at
@@ -128,8 +140,16 @@ impl Server {
         if has_more {
             return Some(Duration::ZERO);
         }
-        let deadlines = [self.relay.next_deadline(), self.accept_again, self.ends_at];
+        let deadlines = [
+            self.relay.next_deadline(),
+            self.look_ups.as_ref().and_then(LookUps::next_deadline),
+            self.accept_again,
+            self.ends_at,
+        ];
         let next = deadlines.into_iter().flatten().min()?;
+        if next <= now {
+            return Some(Duration::ZERO);
+        }
         // Poll counts in whole milliseconds: rounded up, or the last one would be spent awake.
         Some(next.since(now) + Duration::from_micros(999))
     }
@@ -137,12 +157,8 @@ impl Server {
     fn note(&mut self, event: &Event, now: Moment) {
         match event.token() {
             SIGNALS => self.signalled(now),
-            HELPER => {
-                while let Some((ticket, done)) = self.helper.as_mut().and_then(Helper::next_result)
-                {
-                    self.relay.helped(ticket, done, now);
-                }
-            }
+            // They are heard in every turn.
+            THREADS => {}
             RTP | RTCP => {
                 if let Some(udp) = &mut self.udp {
                     udp.note_readable();
@@ -174,20 +190,63 @@ impl Server {
     }
 
     fn signalled(&mut self, now: Moment) {
-        let mut bytes = [0; 16];
-        let count = self.signals.read(&mut bytes).unwrap_or(0);
-        if self.ends_at.is_some() || count > 1 {
-            self.ends_at = Some(now);
-            return;
+        while let Some(wish) = self.signals.next() {
+            match wish {
+                Wish::End if self.ends_at.is_some() => self.ends_at = Some(now),
+                Wish::End => self.begin_to_end(now),
+                Wish::ReopenLog => self.reopen_log(),
+            }
         }
-        if count == 1 {
-            self.console.tell(
-                "level=info event=ending detail=\"told to end; viewers get what is buffered\"",
-            );
-            systemd::notify("STOPPING=1");
-            self.listeners.clear();
-            self.ends_at = Some(now + SHUTDOWN_TIME);
-            self.relay.shut_down(now);
+    }
+
+    fn begin_to_end(&mut self, now: Moment) {
+        let detail = "told to end; viewers get what is buffered";
+        self.console
+            .tell(&format!("level=info event=ending detail=\"{detail}\""));
+        systemd::notify("STOPPING=1");
+        self.listeners.clear();
+        self.ends_at = Some(now + SHUTDOWN_TIME);
+        self.relay.shut_down(now);
+    }
+
+    fn reopen_log(&mut self) {
+        if let Some(log) = &self.access_log {
+            self.console.tell("level=info event=access-log-reopening");
+            log.reopen();
+        }
+    }
+
+    /// What the threads have done, or have had no time to do.
+    fn hear_threads(&mut self, now: Moment) {
+        while let Some((ticket, done)) = self.disk.as_mut().and_then(Disk::next_result) {
+            self.relay.helped(ticket, done, now);
+        }
+        let mut look_ups = self.look_ups.as_mut();
+        while let Some((ticket, done)) = look_ups.as_mut().and_then(|all| all.next_result(now)) {
+            self.relay.helped(ticket, done, now);
+        }
+        while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
+            self.console.tell(&news);
+        }
+    }
+
+    /// What waits for the threads, in bytes.
+    fn held_bytes(&self) -> usize {
+        self.disk.as_ref().map_or(0, Disk::held_bytes)
+            + self.look_ups.as_ref().map_or(0, LookUps::held_bytes)
+            + self.access_log.as_ref().map_or(0, AccessLog::held_bytes)
+            + self.console.held_bytes()
+    }
+
+    /// Has something done that the loop must not wait for.
+    fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
+        let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
+            (Job::Append(line), Some(disk), _) => disk.append(ticket, line),
+            (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
+            (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
+        };
+        if !is_taken {
+            self.relay.not_helped(ticket, now);
         }
     }
 
@@ -360,22 +419,14 @@ impl Server {
                         self.queue_read(id);
                     }
                 }
-                Action::Help(ticket, job) => {
-                    if !self
-                        .helper
-                        .as_mut()
-                        .is_some_and(|helper| helper.ask(ticket, job))
-                    {
-                        self.relay.not_helped(ticket, now);
-                    }
-                }
+                Action::Help(ticket, job) => self.help(ticket, job, now),
                 Action::ReturnMemory => sys::return_memory(),
                 Action::Log(line) => self.console.tell(&line),
                 Action::LogAccess(line) => {
                     if let Some(log) = &mut self.access_log
-                        && !log.tell(&line)
+                        && let Some(news) = log.tell(&line)
                     {
-                        self.console.count_left_out();
+                        self.console.tell(&news);
                     }
                 }
             }
