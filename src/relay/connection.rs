@@ -25,6 +25,7 @@ use super::listing::Listing;
 use super::live::Origin;
 use super::peers::Telling;
 use super::pull::Fault;
+use super::reading::HEADS_AT_ONCE_MAX;
 use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
 use super::{Action, LiveId, PullId, Relay, Ticket};
@@ -55,6 +56,8 @@ pub struct Connection {
     /// When bytes last moved in the direction that matters in this phase.
     pub(super) progress: Moment,
     pub(super) armed: Armed,
+    /// It stands in the list of those whose input can be read on.
+    pub(super) is_ahead: bool,
     /// It stands in the queue of those who have something of their own to write.
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
@@ -212,6 +215,7 @@ impl Connection {
             is_blocked: false,
             progress: now,
             armed: Armed::default(),
+            is_ahead: false,
             is_queued: false,
             access: None,
             is_beyond_limit,
@@ -271,17 +275,23 @@ impl Relay {
         }
     }
 
-    /// Moves a connection on by what it sent, and gives back what cannot be read yet.
+    /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one go.
     pub(super) fn read_on<'a>(
         &mut self,
         id: ConnectionId,
         mut input: &'a [u8],
         now: Moment,
     ) -> &'a [u8] {
+        let mut heads = 0;
         loop {
             let Some(connection) = self.connections.get_mut(id) else {
                 return &[];
             };
+            let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
+            if is_head && heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
+                self.wait_ahead(id);
+                return input;
+            }
             // Whoever lingers makes progress by taking its answer only.
             if !connection.is_within_request() && !matches!(connection.phase, Phase::Lingering(_)) {
                 connection.progress = now;
@@ -309,6 +319,12 @@ impl Relay {
             };
             if !goes_on {
                 return input;
+            }
+            if is_head {
+                heads += 1;
+                self.reading.count_head();
+            } else {
+                self.reading.count_piece();
             }
         }
     }
@@ -339,10 +355,11 @@ impl Relay {
             }
             Phase::Head(_) if self.is_closing => self.linger(id, now),
             Phase::Head(_) => {
-                // It was full, and its bytes were left in the socket.
-                self.actions.push_back(Action::ReadOn(id));
-                if !connection.input.is_empty() {
-                    self.read_input(id, now);
+                if connection.input.is_empty() {
+                    // It was full, and its bytes were left in the socket.
+                    self.actions.push_back(Action::ReadOn(id));
+                } else {
+                    self.wait_ahead(id);
                 }
                 self.rearm(id);
             }

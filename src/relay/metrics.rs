@@ -158,11 +158,13 @@ impl Relay {
             self.timers.len() as u64,
         );
         text.family("tollgate_held_bytes", "gauge", "Memory, by what holds it.");
-        text.row(
-            "tollgate_held_bytes",
-            "{part=\"threads\"}",
-            self.counts.threads_bytes as u64,
-        );
+        for (part, bytes) in [
+            ("threads", self.counts.threads_bytes),
+            ("reading", self.reading.held_bytes()),
+        ] {
+            let labels = format!("{{part=\"{part}\"}}");
+            text.row("tollgate_held_bytes", &labels, bytes as u64);
+        }
         text.one(
             "tollgate_tokens",
             "gauge",

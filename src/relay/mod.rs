@@ -7,8 +7,8 @@
 //!                                      └─────────────────────────────────┘
 //! ```
 //!
-//! The rule of use: hand in what happened; then take what is to be written, until there is nothing (or the turn has lasted long
-//! enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
+//! The rule of use: hand in what happened, and let what has come before be read on ([`Relay::read_ahead`]); then take what is to be
+//! written, until there is nothing (or the turn has lasted long enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
 //! harmless everywhere.
 //!
 //! One thread owns all of it. What would block is an action whose result is an input.
@@ -33,6 +33,7 @@ mod page;
 mod peer;
 mod peers;
 mod pull;
+mod reading;
 mod report;
 mod request;
 mod route;
@@ -68,6 +69,8 @@ pub use outlet::Datagrams;
 use peers::Gathering;
 pub use peers::Peer;
 use pull::{Pull, Pulls};
+use reading::Reading;
+pub use reading::{END_COST, READ_COST_MAX};
 use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
@@ -126,6 +129,7 @@ pub struct Relay {
     pool: Pool,
     /// Bytes of buffers freed since memory was returned last.
     freed_bytes: usize,
+    reading: Reading,
     /// Connections with something of their own to write.
     queue: VecDeque<ConnectionId>,
     /// Connections with a piece of a long answer to write, and how many others have been written to since the last piece.
@@ -166,6 +170,8 @@ const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES_MAX: usize = 16 * 1024;
 /// Requests that are sent ahead while another is being answered.
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
+/// Deadlines that are acted on in a turn.
+const DUE_PER_TURN_MAX: usize = 256;
 /// With so much freed, memory is returned to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long the names of a call may take to resolve, all together.
@@ -193,6 +199,7 @@ impl Relay {
             pool: Pool {
                 bytes_left: settings.limits.buffers_bytes_max as isize,
             },
+            reading: Reading::default(),
             queue: VecDeque::new(),
             listing: VecDeque::new(),
             writes_since_piece: 1,
@@ -225,6 +232,7 @@ impl Relay {
             return 0;
         };
         match &connection.phase {
+            _ if connection.is_ahead => 0,
             Phase::Head(_) if connection.output.rest().len() >= OUTPUT_BYTES_MAX => 0,
             Phase::Introduction
             | Phase::Head(_)
@@ -244,10 +252,11 @@ impl Relay {
         }
     }
 
-    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named.
-    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) {
+    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading them cost.
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
+        self.reading.begin(bytes.len());
         let Some(connection) = self.connections.get_mut(id) else {
-            return;
+            return self.reading.cost();
         };
         if connection.input.is_empty() {
             let rest = self.read_on(id, bytes, now).to_vec();
@@ -259,6 +268,7 @@ impl Relay {
             self.read_input(id, now);
         }
         self.rearm(id);
+        self.reading.cost()
     }
 
     /// The client sends no more.
@@ -302,10 +312,11 @@ impl Relay {
         }
     }
 
-    /// Acts on every deadline that has come.
+    /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
-        // Each at most once: whoever asks for a time that has come already has it in the next turn.
-        for _ in 0..self.timers.len() {
+        // Each at most once: whoever asks for a time that has come already has it in the next turn, and so
+        // have those for whom this one would become too long.
+        for _ in 0..self.timers.len().min(DUE_PER_TURN_MAX) {
             let Some(owner) = self.timers.pop_due(now) else {
                 return;
             };

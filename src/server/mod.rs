@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
-//!    ▲      (edges are noted)   ≤ 64    once each                 ≤ 256 viewers      │
+//!    ▲      (edges are noted)   ≤ 64   ≤ a share  ≤ 256 deadlines ≤ 256 viewers      │
 //!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
 //! ```
 //!
@@ -40,7 +40,7 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Job, Relay, Ticket};
+use crate::relay::{Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket};
 use crate::stream::Outcome;
 use disk::Disk;
 use log::{AccessLog, Console};
@@ -133,6 +133,7 @@ impl Server {
     /// How long there is nothing to do unless something happens; `None` for ever.
     fn wait(&self, now: Moment) -> Option<Duration> {
         let has_more = !self.to_read.is_empty()
+            || self.relay.has_ahead()
             || self.relay.has_writes()
             || self.udp.as_ref().is_some_and(Udp::is_readable)
             || (self.accept_again.is_none()
@@ -304,37 +305,54 @@ impl Server {
         }
     }
 
-    /// Reads once from every client that has something.
+    /// Reads once from every client that has something, and then on in what they have sent ahead, each up
+    /// to a turn's share. Whoever is left over comes first in the next turn.
     fn read(&mut self, now: Moment) {
+        let mut cost = 0;
         for _ in 0..self.to_read.len() {
-            let Some(id) = self.to_read.pop_front() else {
-                return;
-            };
-            let wanted = self.relay.appetite(id).min(self.read_buffer.len());
-            let Some(socket) = self.sockets.get_mut(id) else {
-                continue;
-            };
-            socket.is_read_queued = false;
-            if wanted == 0 && socket.is_broken {
-                self.relay.lost(id, now);
-                continue;
+            if cost >= READ_COST_MAX {
+                break;
             }
-            if wanted == 0 || !socket.is_readable {
-                continue;
-            }
-            match socket.read(&mut self.read_buffer[..wanted]) {
-                Incoming::Bytes(bytes) => {
-                    let reads_on = socket.is_readable;
-                    self.relay.received(id, &self.read_buffer[..bytes], now);
-                    if reads_on {
-                        self.queue_read(id);
-                    }
-                }
-                Incoming::Nothing => {}
-                Incoming::End => self.relay.input_ended(id, now),
-                Incoming::Broken => self.relay.lost(id, now),
+            if let Some(id) = self.to_read.pop_front() {
+                cost += self.read_from(id, now);
             }
         }
+        let mut cost = 0;
+        while cost < READ_COST_MAX
+            && let Some(spent) = self.relay.read_ahead(now)
+        {
+            cost += spent;
+        }
+    }
+
+    /// Reads once from a client; says what that cost.
+    fn read_from(&mut self, id: ConnectionId, now: Moment) -> usize {
+        let wanted = self.relay.appetite(id).min(self.read_buffer.len());
+        let Some(socket) = self.sockets.get_mut(id) else {
+            return 0;
+        };
+        socket.is_read_queued = false;
+        if wanted == 0 && socket.is_broken {
+            self.relay.lost(id, now);
+            return END_COST;
+        }
+        if wanted == 0 || !socket.is_readable {
+            return 0;
+        }
+        match socket.read(&mut self.read_buffer[..wanted]) {
+            Incoming::Bytes(bytes) => {
+                let reads_on = socket.is_readable;
+                let cost = self.relay.received(id, &self.read_buffer[..bytes], now);
+                if reads_on {
+                    self.queue_read(id);
+                }
+                return cost;
+            }
+            Incoming::Nothing => return 0,
+            Incoming::End => self.relay.input_ended(id, now),
+            Incoming::Broken => self.relay.lost(id, now),
+        }
+        END_COST
     }
 
     fn write(&mut self, now: Moment) {
