@@ -70,7 +70,7 @@ use peers::Gathering;
 pub use peers::Peer;
 use pull::{Pull, Pulls};
 use reading::Reading;
-pub use reading::{END_COST, READ_COST_MAX};
+pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
 use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
@@ -139,6 +139,8 @@ pub struct Relay {
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     frame: Frame,
+    /// Small pieces of a source's body, put together. Empty but for its room.
+    pieces: Vec<u8>,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     spliced: Vec<u8>,
     udp: Udp,
@@ -206,6 +208,7 @@ impl Relay {
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
+            pieces: Vec::new(),
             spliced: Vec::new(),
             udp: Udp::default(),
             posting: VecDeque::new(),

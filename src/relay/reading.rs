@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 use super::{Action, ConnectionId, Relay};
 use crate::moment::Moment;
 
-/// What a turn of the loop may spend on reading what comes, and as much again on what has come before.
-/// In bytes of media, some nanoseconds each.
+/// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds each.
 pub const READ_COST_MAX: usize = 1024 * 1024;
+/// And on reading on in what has come before: less, since whoever sends ahead may wait.
+pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
 
 /// Heads that are read of a client at one go.
-pub(super) const HEADS_AT_ONCE_MAX: usize = 4;
+pub(super) const HEADS_AT_ONCE_MAX: usize = 2;
 
 /// What it costs that a connection is over.
 pub const END_COST: usize = HEAD_COST;
@@ -105,7 +106,7 @@ mod tests {
     fn turn(stage: &mut Stage) -> u64 {
         let before = stage.relay.counts.streams;
         let mut cost = 0;
-        while cost < READ_COST_MAX
+        while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
         {
             cost += spent;
@@ -147,11 +148,11 @@ mod tests {
             let heads = turn(&mut stage);
             streams += heads;
             turns += 1;
-            assert!(heads as usize <= READ_COST_MAX / HEAD_COST + HEADS_AT_ONCE_MAX);
+            assert!(heads as usize <= AHEAD_COST_MAX / HEAD_COST + HEADS_AT_ONCE_MAX);
             stage.assert_status(other, 200);
             stage.relay.lost(other, stage.now);
         }
-        assert!(turns > usize::from(clients) * requests * HEAD_COST / READ_COST_MAX);
+        assert!(turns > usize::from(clients) * requests * HEAD_COST / AHEAD_COST_MAX / 2);
         assert_eq!(streams, u64::from(clients) * requests as u64);
         for id in ids {
             assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), requests);

@@ -40,7 +40,9 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket};
+use crate::relay::{
+    AHEAD_COST_MAX, Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket,
+};
 use crate::stream::Outcome;
 use disk::Disk;
 use log::{AccessLog, Console};
@@ -55,6 +57,8 @@ const WRITES_PER_TURN_MAX: usize = 256;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// What is read at once from each client, however many there are: a system call should be worth it.
+const SHARE_BYTES_MIN: usize = 16 * 1024;
 /// Without descriptors, how long until accepting is tried again if nobody leaves before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long viewers may drain when the server is told to end.
@@ -305,20 +309,23 @@ impl Server {
         }
     }
 
-    /// Reads once from every client that has something, and then on in what they have sent ahead, each up
-    /// to a turn's share. Whoever is left over comes first in the next turn.
+    /// Reads once from every client that has something, and then on in what they have sent ahead. Whoever is
+    /// left over when a turn's share is used up comes first in the next turn.
     fn read(&mut self, now: Moment) {
+        // Nobody's bytes are many where many have some: whoever comes now waits for one go of all of them.
+        let each = READ_COST_MAX / self.to_read.len().max(1);
+        let bytes_max = each.clamp(SHARE_BYTES_MIN, self.read_buffer.len());
         let mut cost = 0;
         for _ in 0..self.to_read.len() {
             if cost >= READ_COST_MAX {
                 break;
             }
             if let Some(id) = self.to_read.pop_front() {
-                cost += self.read_from(id, now);
+                cost += self.read_from(id, bytes_max, now);
             }
         }
         let mut cost = 0;
-        while cost < READ_COST_MAX
+        while cost < AHEAD_COST_MAX
             && let Some(spent) = self.relay.read_ahead(now)
         {
             cost += spent;
@@ -326,8 +333,8 @@ impl Server {
     }
 
     /// Reads once from a client; says what that cost.
-    fn read_from(&mut self, id: ConnectionId, now: Moment) -> usize {
-        let wanted = self.relay.appetite(id).min(self.read_buffer.len());
+    fn read_from(&mut self, id: ConnectionId, bytes_max: usize, now: Moment) -> usize {
+        let wanted = self.relay.appetite(id).min(bytes_max);
         let Some(socket) = self.sockets.get_mut(id) else {
             return 0;
         };
