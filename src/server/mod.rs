@@ -79,7 +79,9 @@ struct Server {
     listeners: Vec<Accepting>,
     accept_again: Option<Moment>,
     sockets: Sockets,
+    /// Clients of whom an event told, and those whose sockets hold more than one go has brought.
     to_read: VecDeque<ConnectionId>,
+    to_read_on: VecDeque<ConnectionId>,
     read_buffer: Vec<u8>,
     signals: Signals,
     /// With a token file.
@@ -137,6 +139,7 @@ impl Server {
     /// How long there is nothing to do unless something happens; `None` for ever.
     fn wait(&self, now: Moment) -> Option<Duration> {
         let has_more = !self.to_read.is_empty()
+            || !self.to_read_on.is_empty()
             || self.relay.has_ahead()
             || self.relay.has_writes()
             || self.udp.as_ref().is_some_and(Udp::is_readable)
@@ -309,26 +312,39 @@ impl Server {
         }
     }
 
-    /// Reads once from every client that has something, and then on in what they have sent ahead. Whoever is
-    /// left over when a turn's share is used up comes first in the next turn.
+    /// Reads once from every client that has something: first from those of whom it is news, then from those
+    /// whom one go has not emptied, and last on in what clients have sent ahead. Each has a share of the turn;
+    /// whoever is left over when it is used up comes first in the next one.
     fn read(&mut self, now: Moment) {
-        // Nobody's bytes are many where many have some: whoever comes now waits for one go of all of them.
-        let each = READ_COST_MAX / self.to_read.len().max(1);
-        let bytes_max = each.clamp(SHARE_BYTES_MIN, self.read_buffer.len());
-        let mut cost = 0;
-        for _ in 0..self.to_read.len() {
-            if cost >= READ_COST_MAX {
-                break;
-            }
-            if let Some(id) = self.to_read.pop_front() {
-                cost += self.read_from(id, bytes_max, now);
-            }
-        }
+        let news = self.to_read.len();
+        self.read_from_next(news, |server| &mut server.to_read, now);
+        let emptied_not = self.to_read_on.len();
+        self.read_from_next(emptied_not, |server| &mut server.to_read_on, now);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = self.relay.read_ahead(now)
         {
             cost += spent;
+        }
+    }
+
+    fn read_from_next(
+        &mut self,
+        clients: usize,
+        list: fn(&mut Server) -> &mut VecDeque<ConnectionId>,
+        now: Moment,
+    ) {
+        // Nobody's bytes are many where many have some.
+        let each = READ_COST_MAX / clients.max(1);
+        let bytes_max = each.clamp(SHARE_BYTES_MIN, self.read_buffer.len());
+        let mut cost = 0;
+        for _ in 0..clients {
+            if cost >= READ_COST_MAX {
+                return;
+            }
+            if let Some(id) = list(self).pop_front() {
+                cost += self.read_from(id, bytes_max, now);
+            }
         }
     }
 
@@ -349,11 +365,12 @@ impl Server {
         match socket.read(&mut self.read_buffer[..wanted]) {
             Incoming::Bytes(bytes) => {
                 let reads_on = socket.is_readable;
-                let cost = self.relay.received(id, &self.read_buffer[..bytes], now);
+                // Before the core is told: it may close this.
+                socket.is_read_queued = reads_on;
                 if reads_on {
-                    self.queue_read(id);
+                    self.to_read_on.push_back(id);
                 }
-                return cost;
+                return self.relay.received(id, &self.read_buffer[..bytes], now);
             }
             Incoming::Nothing => return 0,
             Incoming::End => self.relay.input_ended(id, now),

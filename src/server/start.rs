@@ -57,6 +57,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         accept_again: None,
         sockets: Sockets::default(),
         to_read: VecDeque::new(),
+        to_read_on: VecDeque::new(),
         read_buffer: vec![0; READ_BUFFER_BYTES],
         signals,
         disk: None,
