@@ -178,6 +178,36 @@ mod tests {
         assert_eq!(stage.content(viewer), ("media".to_owned(), true));
     }
 
+    /// A stream is given many small chunks at once, and its viewers every byte of them, wherever they are cut.
+    #[test]
+    fn small_chunks_cost_a_stream_little() {
+        let chunks = |from: usize, to: usize| -> String {
+            let letter = |number: usize| char::from(b'a' + (number % 26) as u8);
+            let chunk = |number| format!("1\r\n{}\r\n", letter(number));
+            (from..to).map(chunk).collect()
+        };
+        let mut stage = Stage::new(&[]);
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let source = stage.client(head);
+        let viewer = stage.viewer("s");
+        let body = format!("{}0\r\n\r\n", chunks(0, 9000));
+        let mut rest = body.as_bytes();
+        for bytes in [40_000, 1, 2, 3, 4, 5, 6, 7] {
+            let (piece, behind) = rest.split_at(bytes);
+            let cost = stage.relay.received(source, piece, stage.now);
+            assert!(cost <= GO_COST + bytes + 3 * PIECE_COST, "{bytes}: {cost}");
+            stage.settle();
+            rest = behind;
+        }
+        stage.relay.received(source, rest, stage.now);
+        stage.settle();
+        stage.assert_status(source, 200);
+        let expected: String = (0..9000)
+            .map(|n| char::from(b'a' + (n % 26) as u8))
+            .collect();
+        assert_eq!(stage.content(viewer), (expected, true));
+    }
+
     /// What was sent ahead of a long answer is read after it, as is what is in the socket still.
     #[test]
     fn a_client_is_read_on_when_all_that_it_sent_ahead_is_read() {

@@ -78,6 +78,8 @@ struct Server {
     began: Instant,
     listeners: Vec<Accepting>,
     accept_again: Option<Moment>,
+    /// Accepting failed last.
+    cannot_accept: bool,
     sockets: Sockets,
     /// Clients of whom an event told, and those whose sockets hold more than one go has brought.
     to_read: VecDeque<ConnectionId>,
@@ -278,18 +280,30 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].listener.accept() {
-                    Ok((stream, peer)) => self.accepted(stream, peer, now),
+                    Ok((stream, peer)) => {
+                        self.cannot_accept = false;
+                        self.accepted(stream, peer, now);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.listeners[index].is_ready = false;
                     }
                     Err(error) if is_of_one_connection(&error) => {}
-                    Err(_) => {
+                    Err(error) => {
                         // Out of descriptors or memory. Who waits to be accepted waits on, and the loop sleeps.
                         self.accept_again = Some(now + ACCEPT_PAUSE);
-                        return;
+                        return self.tell_of_pause(&error);
                     }
                 }
             }
+        }
+    }
+
+    /// Said once, until somebody is accepted again.
+    fn tell_of_pause(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.cannot_accept, true) {
+            self.console.tell(&format!(
+                "level=warn event=accepting-paused detail=\"{error}; newcomers wait\""
+            ));
         }
     }
 

@@ -55,6 +55,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         began: Instant::now(),
         listeners: Vec::new(),
         accept_again: None,
+        cannot_accept: false,
         sockets: Sockets::default(),
         to_read: VecDeque::new(),
         to_read_on: VecDeque::new(),
