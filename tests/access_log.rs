@@ -2,9 +2,11 @@
 
 mod support;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use support::client::Client;
 use support::server::Server;
@@ -29,10 +31,33 @@ fn lines(path: &Path, count: usize) -> Vec<String> {
     text.lines().map(without_time).collect()
 }
 
+/// A path of this test's own, where there is nothing yet.
+fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn fifo(name: &str) -> PathBuf {
+    let path = fresh(name);
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo runs").success());
+    path
+}
+
+/// Asks for so many paths that are not there, with long names.
+fn ask(server: &Server, count: usize) {
+    let mut client = Client::connect(server.address());
+    for number in 0..count {
+        let name = format!("/nowhere?{number}&{}", "x".repeat(1000));
+        client.send_head("GET", &name, &[]);
+        assert_eq!(client.response("GET").status(), 404);
+    }
+}
+
 #[test]
 fn each_request_has_its_line_in_the_combined_format() {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("access.log");
-    let _ = fs::remove_file(&path);
+    let path = fresh("access.log");
     let server = Server::gated(&[&format!("--access-log={}", path.display())]);
     server.admit("secret");
     let mut source = Source::open(server.address(), "/stream/secret");
@@ -179,4 +204,104 @@ fn a_log_that_nobody_reads_stops_nothing() {
     drop(stderr);
     child.kill().expect("it runs");
     child.wait().expect("it ends");
+}
+
+/// It opens though nobody reads, fills, is said to be full once, and goes on where somebody reads.
+#[test]
+fn a_fifo_that_nobody_reads_stops_nothing() {
+    let path = fifo("access.fifo");
+    let server = Server::gated(&[&format!("--access-log={}", path.display())]);
+    // What the pipe takes, what may wait behind it, and more.
+    ask(&server, 1500);
+    server.await_line(&["event=access-log-not-written", "nobody takes"]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(b"media");
+    assert_eq!(source.finish().status(), 200);
+    let told = |event: &str| {
+        let lines = server.stderr();
+        lines.iter().filter(|line| line.contains(event)).count()
+    };
+    assert_eq!(told("access-log-not-written"), 1, "it is said once");
+    let mut reader = OpenOptions::new()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(&path)
+        .expect("the pipe");
+    let mut text = Vec::new();
+    let again = until("all that waits is written", || {
+        let _ = reader.read_to_end(&mut text);
+        let lines = server.stderr();
+        let mut lines = lines.into_iter();
+        lines.find(|line| line.contains("event=access-log-written-again"))
+    });
+    let _ = reader.read_to_end(&mut text);
+    let left_out: usize = again
+        .split_once("left_out=")
+        .and_then(|(_, count)| count.parse().ok())
+        .expect("a count");
+    // Every line is there whole, or counted.
+    let written = text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    assert!(
+        written
+            .clone()
+            .all(|line| line.starts_with(b"127.0.0.1 - - ["))
+    );
+    assert_eq!(written.count() + left_out, 1502);
+    assert_eq!(told("access-log-not-written"), 1);
+}
+
+/// `O_NONBLOCK`, for a reader that takes what there is.
+const NONBLOCK: i32 = 0o4000;
+
+#[test]
+fn a_disk_that_is_full_is_said() {
+    let server = Server::gated(&["--access-log=/dev/full"]);
+    ask(&server, 3);
+    server.await_line(&["event=access-log-not-written", "No space left"]);
+}
+
+/// As logrotate does it: the file is moved, the server is told, the next line is in a new one.
+#[test]
+fn a_hangup_opens_the_log_anew_and_nothing_else() {
+    let path = fresh("rotated.log");
+    let moved = fresh("rotated.log.1");
+    let mut server = Server::gated(&[&format!("--access-log={}", path.display())]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    source.send(b"before");
+    lines(&path, 1);
+    fs::rename(&path, &moved).expect("it is moved");
+    let before = fs::read_to_string(&moved).expect("the log");
+    server.signal("HUP");
+    server.await_line(&["event=access-log-reopening"]);
+    until("there is a new one", || path.exists().then_some(()));
+    assert_eq!(server.request("GET", "/nowhere").status(), 404);
+    assert!(lines(&path, 1).iter().any(|line| line.contains("/nowhere")));
+    assert!(
+        fs::read_to_string(&moved)
+            .expect("the log")
+            .starts_with(&before)
+    );
+    source.send(b" and after");
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(b"before and after");
+    // Where it cannot be opened, lines go where they went.
+    let folder = path.parent().expect("a folder").join("rotated-away");
+    fs::rename(&path, &folder).expect("it is moved");
+    fs::create_dir(&path).expect("a folder in its place");
+    server.signal("HUP");
+    server.await_line(&["event=access-log-not-reopened"]);
+    assert_eq!(server.request("GET", "/still-there").status(), 404);
+    until("its line comes", || {
+        let text = fs::read_to_string(&folder).expect("the log");
+        text.contains("/still-there").then_some(())
+    });
+    server.signal("TERM");
+    assert_eq!(server.exit_status().code(), Some(0));
+    fs::remove_dir(&path).expect("it is empty");
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Output;
 
@@ -89,6 +90,27 @@ fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
     assert_bad(&["--buffer=8X"], &["--buffer", "8X"]);
     assert_bad(&["--head-time=soon"], &["--head-time", "soon"]);
     assert_bad(&["--source-idle-time=-1"], &["--source-idle-time", "-1"]);
+}
+
+/// Misspelt and passed over, it would have left the relay open to everyone.
+#[test]
+fn a_misspelt_variable_gets_one_line_that_names_it_and_status_2() {
+    let mut command = command(&["--listen=127.0.0.1:0", "--rtp=off"]);
+    let mut child = command
+        .env("TOLLGATE_TOKENSERVER", "127.0.0.1")
+        .spawn()
+        .expect("the program starts");
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    stderr.read_line(&mut said).expect("a line");
+    // One that starts says something else, and has to be ended.
+    if !said.starts_with("tollgate: ") {
+        child.kill().expect("it runs");
+    }
+    let status = child.wait().expect("a child");
+    assert_eq!(status.code(), Some(2), "{said}");
+    let words = ["'TOLLGATE_TOKENSERVER'", "TOLLGATE_TOKEN_SERVER"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
 }
 
 #[test]
@@ -278,6 +300,33 @@ fn a_second_signal_ends_it_at_once() {
     let (content, end) = viewer.read_to_end();
     assert!(content.len() < 7 << 20);
     assert_eq!(end, support::response::End::CutShort);
+}
+
+/// A terminal that closes, and tools that mean something by the other two.
+#[test]
+fn signals_that_are_for_others_end_nothing() {
+    let mut server = Server::gated(&["--log=debug"]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    let said = server.stderr().len();
+    for signal in ["HUP", "USR1", "USR2", "PIPE", "XFSZ", "TTOU"] {
+        for _ in 0..3 {
+            server.signal(signal);
+            Client::connect(server.address()).assert_usable();
+        }
+    }
+    source.send(b"media");
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(b"media");
+    let lines = server.stderr().split_off(said);
+    assert!(
+        !lines.iter().any(|line| line.contains("ending")),
+        "{lines:?}"
+    );
+    server.signal("TERM");
+    assert_eq!(server.exit_status().code(), Some(0));
 }
 
 #[test]

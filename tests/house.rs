@@ -53,7 +53,6 @@ const OF_THE_SHELL: &[&str] = &[
     "UnixStream",
     "mio",
     "libc",
-    "signal_hook",
     "Instant",
     "SystemTime",
     "std::thread",

@@ -31,11 +31,8 @@ pub fn parse(
         (_, Some(Asked::Version)) => return Ok(Command::Version),
         read => read,
     };
-    let (variables, unknown_variables) = read_environment(environment);
-    let mut config = Config {
-        unknown_variables,
-        ..blank()
-    };
+    let variables = read_environment(environment)?;
+    let mut config = blank();
     for row in OPTIONS {
         if let Some(values) = given.get(row.name) {
             set_from_arguments(&mut config, row, values)?;
@@ -72,7 +69,6 @@ fn blank() -> Config {
         times: TimesConfig::default(),
         buffers: BuffersConfig::default(),
         operation: OperationConfig::default(),
-        unknown_variables: Vec::new(),
     }
 }
 
@@ -133,12 +129,13 @@ fn next_value(parser: &mut Parser) -> Option<OsString> {
     })
 }
 
-/// The variables of options, by the option's name, and the names of those that only look like one.
+/// The variables of options, by the option's name. One that begins as ours do and is none is an error:
+/// a slip in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
 fn read_environment(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> (BTreeMap<&'static str, OsString>, Vec<String>) {
+) -> Result<BTreeMap<&'static str, OsString>, BadArgument> {
     let mut variables = BTreeMap::new();
-    let mut unknown = Vec::new();
+    let mut unknown = None;
     for (name, value) in environment {
         if !name
             .as_encoded_bytes()
@@ -149,11 +146,14 @@ fn read_environment(
         let named = |row: &&Row| row.has_variable() && name == *variable(row.name);
         match OPTIONS.iter().find(named) {
             Some(row) => drop(variables.insert(row.name, value)),
-            None => unknown.push(Excerpt(name.as_encoded_bytes()).to_string()),
+            // Of several the first in the alphabet is told, whatever their order is here.
+            None => unknown = Some(unknown.map_or(name.clone(), |other| name.min(other))),
         }
     }
-    unknown.sort_unstable();
-    (variables, unknown)
+    match unknown {
+        Some(name) => Err(BadArgument::unknown_variable(&name)),
+        None => Ok(variables),
+    }
 }
 
 /// The name of an option's variable: `TOLLGATE_HEAD_BYTES` for `head-bytes`.
@@ -277,6 +277,11 @@ pub enum BadArgument {
         name: String,
         nearest: Option<&'static str>,
     },
+    /// No option has such a variable.
+    UnknownVariable {
+        name: OsString,
+        nearest: Option<&'static str>,
+    },
     Short {
         letter: char,
     },
@@ -321,6 +326,15 @@ impl BadArgument {
         }
     }
 
+    fn unknown_variable(name: &OsStr) -> BadArgument {
+        let typed = name.to_string_lossy();
+        let typed = typed.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+        BadArgument::UnknownVariable {
+            name: name.to_owned(),
+            nearest: nearest(typed).filter(|near| row_named(near).is_some_and(Row::has_variable)),
+        }
+    }
+
     fn value(origin: String, why: String) -> BadArgument {
         BadArgument::Value { origin, why }
     }
@@ -335,6 +349,16 @@ impl Display for BadArgument {
                 match nearest {
                     Some(nearest) => write!(formatter, "--{nearest} was probably meant"),
                     None => write!(formatter, "see --help"),
+                }
+            }
+            BadArgument::UnknownVariable { name, nearest } => {
+                let shown = Excerpt(name.as_encoded_bytes());
+                write!(formatter, "no option has the variable {shown}; ")?;
+                match nearest {
+                    Some(nearest) => {
+                        write!(formatter, "{} was probably meant", variable(nearest))
+                    }
+                    None => write!(formatter, "unset it, or see --help for what there is"),
                 }
             }
             BadArgument::Short { letter } => {

@@ -28,6 +28,7 @@ pub fn help() -> String {
     text += "+ may be repeated. SIZE: bytes, or with K, M, G. TIME: seconds, or with s, m, h.\n";
     let example = variable("listen");
     text += &format!("Each is a variable too, such as {example}=A,B; an option wins over it.\n");
+    text += "SIGTERM, SIGINT: end, the second time at once. SIGHUP: open the access log anew.\n";
     text
 }
 

@@ -45,8 +45,6 @@ pub struct Config {
     pub times: TimesConfig,
     pub buffers: BuffersConfig,
     pub operation: OperationConfig,
-    /// Variables that begin with `TOLLGATE_` and are no option: perhaps a slip, so the start warns of them.
-    pub unknown_variables: Vec<String>,
 }
 
 /// Where clients are waited for.

@@ -456,7 +456,9 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "append a line a request here; - is stdout",
-        more: "In the combined format; a stream's line comes when it ends. Sessionids appear as their digests.",
+        more: "In the combined format; a stream's line comes when it ends. Sessionids appear as their \
+               digests. SIGHUP opens it anew. It may be a FIFO; lines that nobody takes are left \
+               out, and the log says how many.",
     },
     Row {
         name: "close-delimited",

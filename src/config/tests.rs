@@ -151,7 +151,6 @@ fn an_option_wins_over_its_variable() {
     let config = run_with(&[], &environment);
     let both = run(&["--token-server=10.0.0.0/8", "--token-server=::1"]);
     assert_eq!(config.gate, both.gate);
-    assert!(config.unknown_variables.is_empty());
     // What is overridden is not looked at.
     assert_eq!(
         run_with(&["--rtp=off"], &[("TOLLGATE_RTP", "junk")]).rtp,
@@ -195,16 +194,36 @@ fn variables_are_as_strict_as_options() {
 }
 
 #[test]
-fn variables_that_are_no_option_are_told() {
-    let environment = [
-        ("TOLLGATE_TOKENSERVER", "x"),
-        ("TOLLGATE_HELP", "1"),
-        ("OTHER", ""),
+fn a_variable_that_is_no_options_is_refused() {
+    let cases = [
+        ("TOLLGATE_TOKENSERVER", "TOLLGATE_TOKEN_SERVER was probably"),
+        (
+            "TOLLGATE_token_server",
+            "TOLLGATE_TOKEN_SERVER was probably",
+        ),
+        ("TOLLGATE_LISTENS", "TOLLGATE_LISTEN was probably"),
+        ("TOLLGATE_HELP", "see --help"),
+        ("TOLLGATE_", "see --help"),
+        ("TOLLGATE_UNHEARD_OF", "see --help"),
     ];
-    let config = run_with(&[], &environment);
-    assert_eq!(
-        config.unknown_variables,
-        ["'TOLLGATE_HELP'", "'TOLLGATE_TOKENSERVER'"]
+    for (name, says) in cases {
+        for options in [&[][..], &["--check"]] {
+            let environment = [("TOLLGATE_RTP", "off"), (name, "x"), ("LISTEN_FDS", "1")];
+            let said = read(options, &environment).expect_err(name).to_string();
+            assert!(said.contains(name) && said.contains(says), "{said}");
+        }
+    }
+    // In whatever order they come.
+    for names in [["TOLLGATE_A", "TOLLGATE_B"], ["TOLLGATE_B", "TOLLGATE_A"]] {
+        let said = read(&[], &names.map(|name| (name, ""))).expect_err("two");
+        assert!(said.to_string().contains("'TOLLGATE_A'"), "{said}");
+    }
+    // Who asks for help is told nothing else, and others' variables are theirs.
+    let environment = [("TOLLGATE_TOKENSERVER", "x")];
+    assert_eq!(read(&["--help"], &environment), Ok(Command::Help));
+    run_with(
+        &[],
+        &[("TOLLGATES_RTP", "x"), ("tollgate_rtp", "x"), ("OTHER", "")],
     );
 }
 

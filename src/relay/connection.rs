@@ -5,7 +5,7 @@
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
 //!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Awaiting, Recording (the helper) ───┤
+//!                │                       └─→ Awaiting, Recording (the threads) ──┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
@@ -25,6 +25,7 @@ use super::listing::Listing;
 use super::output::Output;
 use super::peers::Telling;
 use super::pull::Fault;
+use super::reading::HEADS_AT_ONCE_MAX;
 use super::settle::Said;
 use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
@@ -61,6 +62,8 @@ pub struct Connection {
     /// When its socket last took bytes, or since when it takes none.
     pub(super) taken: Moment,
     pub(super) armed: Armed,
+    /// It stands in the list of those whose input can be read on.
+    pub(super) is_ahead: bool,
     /// It stands in the queue of those who have something of their own to write.
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
@@ -94,7 +97,7 @@ pub(super) enum Phase {
     Waiting(Waiting),
     /// A long answer is written piece by piece.
     Listing(Listing),
-    /// Its answer depends on what the helper thread finds.
+    /// Its answer depends on names that are looked up, or on what peers tell.
     Awaiting(Ticket),
     /// It is an origin, which is asked for a stream.
     Asking(Asking),
@@ -185,6 +188,7 @@ impl Connection {
             progress: now,
             taken: now,
             armed: Armed::default(),
+            is_ahead: false,
             is_queued: false,
             access: None,
             is_beyond_limit,
@@ -269,17 +273,23 @@ impl Relay {
         }
     }
 
-    /// Moves a connection on by what it sent, and gives back what cannot be read yet.
+    /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one go.
     pub(super) fn read_on<'a>(
         &mut self,
         id: ConnectionId,
         mut input: &'a [u8],
         now: Moment,
     ) -> &'a [u8] {
+        let mut heads = 0;
         loop {
             let Some(connection) = self.connections.get_mut(id) else {
                 return &[];
             };
+            let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
+            if is_head && heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
+                self.wait_ahead(id);
+                return input;
+            }
             if connection.moves_on_by_sending() {
                 connection.progress = now;
             }
@@ -306,6 +316,12 @@ impl Relay {
             };
             if !goes_on {
                 return input;
+            }
+            if is_head {
+                heads += 1;
+                self.reading.count_head();
+            } else {
+                self.reading.count_piece();
             }
         }
     }
@@ -339,10 +355,11 @@ impl Relay {
                 if !reader.has_begun() {
                     connection.progress = now;
                 }
-                // It was full, and its bytes were left in the socket.
-                self.actions.push_back(Action::ReadOn(id));
-                if !connection.input.is_empty() {
-                    self.read_input(id, now);
+                if connection.input.is_empty() {
+                    // It was full, and its bytes were left in the socket.
+                    self.actions.push_back(Action::ReadOn(id));
+                } else {
+                    self.wait_ahead(id);
                 }
                 self.rearm(id);
             }

@@ -1,4 +1,4 @@
-//! Errands: what the helper thread does for the core, and who waits for it. The loop never waits.
+//! Errands: what the shell's threads do for the core, and who waits for it. The loop never waits.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,11 +10,14 @@ use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
+/// Addresses that a name may have.
+pub const ADDRESSES_MAX: usize = 32;
+
 /// Names an errand, so that its result finds who waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What the helper thread is asked to do.
+/// What a thread is asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
@@ -80,7 +83,7 @@ impl Relay {
         self.rearm(id);
     }
 
-    /// The helper thread has done an errand.
+    /// An errand is done.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
         match done {
             Done::Resolved(results) => {
@@ -113,7 +116,7 @@ impl Relay {
         self.finish_errand(connection, reply, result, now);
     }
 
-    /// The helper thread has too much to do already.
+    /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         let is_anothers = self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now);
         if !is_anothers && let Some(errand) = self.take_errand(ticket) {
@@ -187,6 +190,11 @@ fn with_addresses(
         };
         if addresses.is_empty() {
             return Err(bad("the name has no address".to_owned()));
+        }
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(bad(format!(
+                "the name has more than {ADDRESSES_MAX} addresses; give them one by one"
+            )));
         }
         for address in &addresses {
             udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;

@@ -7,7 +7,7 @@ use crate::held::table_bytes;
 
 impl Relay {
     /// Each part's name, and the bytes that it holds now. Looks at every connection and every stream.
-    pub fn held_bytes(&self) -> [(&'static str, usize); 8] {
+    pub fn held_bytes(&self) -> [(&'static str, usize); 9] {
         let connections = self
             .connections
             .iter()
@@ -26,6 +26,7 @@ impl Relay {
                 table_bytes::<(Ticket, Errand)>(self.errands.capacity()) + errands.sum::<usize>(),
             ),
             ("lists", self.held_by_lists()),
+            ("reading", self.reading.held_bytes()),
         ]
     }
 }

@@ -280,7 +280,7 @@ impl Relay {
         );
     }
 
-    /// The helper thread has too much to do. Says whether that was a write.
+    /// The disk has too much to do. Says whether that was a write.
     pub(super) fn not_appended(&mut self, ticket: Ticket, now: Moment) -> bool {
         let Some(batch) = self.take_written(ticket) else {
             return false;

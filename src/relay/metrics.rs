@@ -22,6 +22,8 @@ pub(super) struct Counts {
     pub token_writes_failed: u64,
     /// Viewers that were cut, by why.
     pub cuts: BTreeMap<&'static str, u64>,
+    /// What waits for the shell's threads, in bytes.
+    threads_bytes: usize,
     turns: Turns,
 }
 
@@ -55,6 +57,11 @@ impl Relay {
         self.counts.turns.buckets[bucket] += 1;
         self.counts.turns.microseconds =
             self.counts.turns.microseconds.saturating_add(microseconds);
+    }
+
+    /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the logs.
+    pub fn threads_hold(&mut self, bytes: usize) {
+        self.counts.threads_bytes = bytes;
     }
 
     /// How many file descriptors there are, from the shell, which opens them.
@@ -156,6 +163,14 @@ impl Relay {
             "Deadlines of connections and streams that are armed.",
             self.timers.len() as u64,
         );
+        text.family("tollgate_held_bytes", "gauge", "Memory, by what holds it.");
+        for (part, bytes) in [
+            ("threads", self.counts.threads_bytes),
+            ("reading", self.reading.held_bytes()),
+        ] {
+            let labels = format!("{{part=\"{part}\"}}");
+            text.row("tollgate_held_bytes", &labels, bytes as u64);
+        }
         text.one(
             "tollgate_tokens",
             "gauge",

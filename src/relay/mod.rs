@@ -7,8 +7,8 @@
 //!                                      └─────────────────────────────────┘
 //! ```
 //!
-//! The rule of use: hand in what happened; then take what is to be written, until there is nothing (or the turn has lasted long
-//! enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
+//! The rule of use: hand in what happened, and let what has come before be read on ([`Relay::read_ahead`]); then take what is to be
+//! written, until there is nothing (or the turn has lasted long enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
 //! harmless everywhere.
 //!
 //! One thread owns all of it. What would block is an action whose result is an input.
@@ -37,6 +37,7 @@ mod page;
 mod peer;
 mod peers;
 mod pull;
+mod reading;
 mod report;
 mod request;
 mod route;
@@ -63,7 +64,7 @@ use crate::stream::{Outcome, Pool};
 use connection::{Connection, Phase};
 use draining::Draining;
 use errand::Errand;
-pub use errand::{Done, Job, Ticket};
+pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use frame::Frame;
 use ledger::Ledger;
 pub use live::Live;
@@ -74,6 +75,8 @@ pub use outlet::Datagrams;
 use peers::Gathering;
 pub use peers::Peer;
 use pull::{Pull, Pulls};
+use reading::Reading;
+pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
 use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
@@ -104,7 +107,7 @@ pub enum Action {
     ShutdownWrite(ConnectionId),
     /// Bytes of this connection are wanted again.
     ReadOn(ConnectionId),
-    /// Have the helper thread do this; [`Relay::helped`] brings the result.
+    /// Have this done off the loop; [`Relay::helped`] brings the result.
     Help(Ticket, Job),
     /// Much memory has been freed: the kernel may have it.
     ReturnMemory,
@@ -136,6 +139,7 @@ pub struct Relay {
     pool: Pool,
     /// Bytes of buffers freed since memory was returned last.
     freed_bytes: usize,
+    reading: Reading,
     /// Connections with something of their own to write.
     queue: VecDeque<ConnectionId>,
     /// Connections with a piece of a long answer to write, and how many others have been written to since the last piece.
@@ -145,6 +149,8 @@ pub struct Relay {
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     frame: Frame,
+    /// Small pieces of a source's body, put together. Empty but for its room.
+    pieces: Vec<u8>,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     spliced: Vec<u8>,
     udp: Udp,
@@ -154,7 +160,7 @@ pub struct Relay {
     actions: VecDeque<Action>,
     /// What the clients have said, until it is heard.
     said: VecDeque<Said>,
-    /// Calls that wait for the helper thread.
+    /// Calls whose names are being looked up.
     errands: HashMap<Ticket, Errand>,
     /// Lists that wait for the peers.
     gatherings: HashMap<Ticket, Gathering>,
@@ -178,10 +184,12 @@ const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES_MAX: usize = 16 * 1024;
 /// Requests that are sent ahead while another is being answered.
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
+/// Deadlines that are acted on in a turn.
+const DUE_PER_TURN_MAX: usize = 256;
 /// With so much freed, memory is returned to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
-/// How long a name may take to resolve.
-const ERRAND_TIME: Duration = Duration::from_secs(5);
+/// How long the names of a call may take to resolve, all together.
+pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
     /// A server without clients.
@@ -207,12 +215,14 @@ impl Relay {
             pool: Pool {
                 bytes_left: settings.limits.buffers_bytes_max as isize,
             },
+            reading: Reading::default(),
             queue: VecDeque::new(),
             listing: VecDeque::new(),
             writes_since_piece: 1,
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
+            pieces: Vec::new(),
             spliced: Vec::new(),
             udp: Udp::default(),
             posting: VecDeque::new(),
@@ -240,6 +250,7 @@ impl Relay {
             return 0;
         };
         match &connection.phase {
+            _ if connection.is_ahead => 0,
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => {
@@ -264,10 +275,11 @@ impl Relay {
         }
     }
 
-    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named.
-    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) {
+    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading them cost.
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
+        self.reading.begin(bytes.len());
         let Some(connection) = self.connections.get_mut(id) else {
-            return;
+            return self.reading.cost();
         };
         if connection.input.is_empty() {
             let rest = self.read_on(id, bytes, now).to_vec();
@@ -280,6 +292,7 @@ impl Relay {
         }
         self.rearm(id);
         self.settle(now);
+        self.reading.cost()
     }
 
     /// The client sends no more.
@@ -323,10 +336,11 @@ impl Relay {
         }
     }
 
-    /// Acts on every deadline that has come.
+    /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
-        // Each at most once: whoever asks for a time that has come already has it in the next turn.
-        for _ in 0..self.timers.len() {
+        // Each at most once: whoever asks for a time that has come already has it in the next turn, and so
+        // have those for whom this one would become too long.
+        for _ in 0..self.timers.len().min(DUE_PER_TURN_MAX) {
             let Some(owner) = self.timers.pop_due(now) else {
                 return;
             };

@@ -91,9 +91,12 @@ impl Relay {
         match source.body.read(input) {
             Ok(Part::More) => false,
             Ok(Part::Content(content)) => {
+                let mut pieces = std::mem::take(&mut self.pieces);
+                let content = gather_pieces(&mut source.body, content, input, &mut pieces);
                 source.window_bytes += content.len() as u64;
                 source.bytes += content.len() as u64;
                 self.append(live, content, now);
+                self.pieces = pieces;
                 true
             }
             Ok(Part::End) => {
@@ -234,6 +237,37 @@ impl Relay {
         source.window_began = now;
         !is_paused && (reason == SILENT || is_too_slow)
     }
+}
+
+/// Pieces of a body that are shorter are put together before the stream has them, up to the other.
+const SMALL_PIECE_BYTES: usize = 1024;
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
+
+/// A piece of a body as it is; or, if it is small, with those behind it that are small and have come too. A
+/// stream takes some hundred instructions for whatever it is given, and a byte may be a chunk.
+fn gather_pieces<'a>(
+    body: &mut Body,
+    first: &'a [u8],
+    input: &mut &[u8],
+    pieces: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    if first.len() >= SMALL_PIECE_BYTES || input.is_empty() {
+        return first;
+    }
+    pieces.clear();
+    pieces.extend_from_slice(first);
+    while pieces.len() < GATHERED_BYTES_MAX {
+        let (mut behind, mut rest) = (body.clone(), *input);
+        match behind.read(&mut rest) {
+            Ok(Part::Content(piece)) if piece.len() < SMALL_PIECE_BYTES => {
+                pieces.extend_from_slice(piece);
+                (*body, *input) = (behind, rest);
+            }
+            // It is read again when these have been taken.
+            Ok(_) | Err(_) => break,
+        }
+    }
+    pieces
 }
 
 pub(super) const SILENT: &str = "its source was silent for too long";

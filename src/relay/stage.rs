@@ -42,18 +42,12 @@ impl Stage {
 
     pub fn settle(&mut self) {
         loop {
-            while let Some(id) = self.relay.next_write() {
-                let output = self.relay.output(id, self.now);
-                let bytes: Vec<u8> = output
-                    .slices()
-                    .iter()
-                    .flat_map(|slice| slice.to_vec())
-                    .collect();
-                self.relay.sent(id, bytes.len(), self.now);
-                self.relay.served(id, Outcome::Open, self.now);
-                self.written.entry(id).or_default().extend(bytes);
-            }
+            while self.relay.read_ahead(self.now).is_some() {}
+            while self.write_next() {}
             let Some(action) = self.relay.next_action() else {
+                if self.relay.has_ahead() {
+                    continue;
+                }
                 break;
             };
             match action {
@@ -71,6 +65,20 @@ impl Stage {
             }
         }
         self.relay.check();
+    }
+
+    /// Writes to whoever is next; says whether there was anybody.
+    pub fn write_next(&mut self) -> bool {
+        let Some(id) = self.relay.next_write() else {
+            return false;
+        };
+        let output = self.relay.output(id, self.now);
+        let slices = output.slices().iter();
+        let bytes: Vec<u8> = slices.flat_map(|slice| slice.to_vec()).collect();
+        self.relay.sent(id, bytes.len(), self.now);
+        self.relay.served(id, Outcome::Open, self.now);
+        self.written.entry(id).or_default().extend(bytes);
+        true
     }
 
     pub fn wait(&mut self, time: Duration) {

@@ -1,83 +1,298 @@
-//! The operator's log on stderr, and the access log: lines out of the loop, which must never wait for whoever reads them.
+//! The operator's log on stderr, and the access log: lines out of the loop, which must never wait for
+//! whoever takes them.
 //!
-//! A pipe is written to only when it takes a whole line at once; lines that nobody takes are counted, and left out. A file takes what
-//! it is given: that is the kernel's memory, and the disk follows later.
+//! Each has a thread of its own, since a pipe that nobody reads, a terminal that is stopped and a disk
+//! that hangs all block whoever writes. What waits for it is bounded in bytes; a line that does not fit
+//! is counted and left out.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Stderr, Stdout, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::sys;
+use mio::Waker;
+
 use crate::config::AccessLog as Place;
 
-/// What a pipe that says that it takes bytes takes at least (POSIX, `PIPE_BUF`): lines are cut there.
-const LINE_BYTES_MAX: usize = 4096;
+/// Lines that wait to be written are at most so long together.
+const WAITING_BYTES_MAX: usize = 512 * 1024;
+/// What a line costs besides its bytes, while it waits.
+const LINE_OVERHEAD_BYTES: usize = 64;
+/// What a pipe takes as one piece (POSIX, `PIPE_BUF`), so that lines of several writers do not mix:
+/// longer lines are cut, and no more is written at once.
+const PIECE_BYTES_MAX: usize = 4096;
+/// At the end, how long what waits may still take.
+const LAST_LINES_TIME: Duration = Duration::from_secs(1);
 
-/// Writes a line, if that needs no wait; says whether.
-fn write_line(out: &mut (impl Write + AsFd), line: &str) -> bool {
-    if !sys::takes_bytes(out.as_fd()) {
-        return false;
+/// Lines on their way to where they are written.
+struct Lines {
+    /// `None`: there are no more.
+    tasks: Option<Sender<Task>>,
+    reports: Receiver<Report>,
+    /// Of lines that are not reported yet; at most [`WAITING_BYTES_MAX`].
+    waiting_bytes: usize,
+}
+
+enum Task {
+    Write(Vec<u8>),
+    Reopen,
+}
+
+/// What the thread has done.
+enum Report {
+    /// So many of the waiting bytes are out.
+    Written(usize),
+    /// So many of them, in so many lines, cannot be written.
+    Lost(usize, u64, io::Error),
+    NotReopened(io::Error),
+}
+
+/// Where lines are written.
+enum Sink {
+    Stderr(Stderr),
+    Stdout(Stdout),
+    File(File, PathBuf),
+}
+
+impl Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Stderr(stderr) => stderr.write_all(bytes),
+            Sink::Stdout(stdout) => stdout.write_all(bytes).and_then(|()| stdout.flush()),
+            Sink::File(file, _) => file.write_all(bytes),
+        }
     }
-    let mut bytes = line.as_bytes().to_vec();
-    bytes.truncate(LINE_BYTES_MAX - 1);
-    bytes.push(b'\n');
-    // Where nobody reads any more there is nobody to tell.
-    let _ = out.write_all(&bytes);
-    true
+
+    /// Opens its path anew. Where that fails it stays what it is.
+    fn reopen(&mut self) -> io::Result<()> {
+        if let Sink::File(file, path) = self {
+            *file = open(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file that is appended to, so that whoever moves the lines away may empty it. Of a FIFO this is
+/// a reader too: then opening it waits for no other, and one that leaves can come back.
+fn open(path: &Path) -> io::Result<File> {
+    let is_fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(is_fifo)
+        .mode(0o640)
+        .open(path)
+}
+
+impl Lines {
+    /// Starts the thread. `waker` tells the loop of reports, if it wants to know of them at once.
+    fn start(name: &str, sink: Sink, waker: Option<&'static Waker>) -> io::Result<Lines> {
+        let (tasks, to_do) = channel();
+        let (report, reports) = channel();
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&to_do, sink, &report, waker))?;
+        Ok(Lines {
+            tasks: Some(tasks),
+            reports,
+            waiting_bytes: 0,
+        })
+    }
+
+    /// Whether there is room for this line, which will be written then.
+    fn push(&mut self, line: &str) -> bool {
+        let kept = line.len().min(PIECE_BYTES_MAX - 1);
+        let bytes = kept + 1 + LINE_OVERHEAD_BYTES;
+        if self.waiting_bytes + bytes > WAITING_BYTES_MAX {
+            return false;
+        }
+        let mut line_bytes = Vec::with_capacity(kept + 1);
+        line_bytes.extend_from_slice(&line.as_bytes()[..kept]);
+        line_bytes.push(b'\n');
+        let is_ordered = self.order(Task::Write(line_bytes));
+        self.waiting_bytes += if is_ordered { bytes } else { 0 };
+        is_ordered
+    }
+
+    fn order(&self, task: Task) -> bool {
+        let tasks = self.tasks.as_ref();
+        tasks.is_some_and(|tasks| tasks.send(task).is_ok())
+    }
+
+    fn next_report(&mut self) -> Option<Report> {
+        let report = self.reports.try_recv().ok()?;
+        match &report {
+            Report::Written(bytes) | Report::Lost(bytes, ..) => self.waiting_bytes -= bytes,
+            Report::NotReopened(_) => {}
+        }
+        Some(report)
+    }
+}
+
+/// The last lines say why a server ended: they are waited for, though not for ever.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.tasks = None;
+        let end = Instant::now() + LAST_LINES_TIME;
+        let left = || end.saturating_duration_since(Instant::now());
+        // The thread hangs up when it has written all.
+        while self.reports.recv_timeout(left()).is_ok() {}
+    }
+}
+
+/// The thread: what waits is written in as few pieces as there can be.
+fn work(
+    tasks: &Receiver<Task>,
+    mut sink: Sink,
+    reports: &Sender<Report>,
+    waker: Option<&'static Waker>,
+) {
+    let mut piece = Vec::with_capacity(PIECE_BYTES_MAX);
+    let mut next = tasks.recv().ok();
+    while let Some(task) = next.take() {
+        let mut lines = 0;
+        let report = match task {
+            Task::Reopen => sink.reopen().err().map(Report::NotReopened),
+            Task::Write(first) => {
+                piece.clear();
+                piece.extend_from_slice(&first);
+                lines += 1;
+                for task in tasks.try_iter() {
+                    match task {
+                        Task::Write(line) if piece.len() + line.len() <= PIECE_BYTES_MAX => {
+                            piece.extend_from_slice(&line);
+                            lines += 1;
+                        }
+                        other => {
+                            next = Some(other);
+                            break;
+                        }
+                    }
+                }
+                let bytes = piece.len() + lines * LINE_OVERHEAD_BYTES;
+                Some(match sink.write(&piece) {
+                    Ok(()) => Report::Written(bytes),
+                    Err(error) => Report::Lost(bytes, lines as u64, error),
+                })
+            }
+        };
+        if let Some(report) = report {
+            // Either fails only when the loop is gone.
+            let _ = reports.send(report);
+            let _ = waker.map(Waker::wake);
+        }
+        next = next.or_else(|| tasks.recv().ok());
+    }
 }
 
 /// The operator's log.
-#[derive(Default)]
 pub(super) struct Console {
+    lines: Lines,
     left_out: u64,
 }
 
 impl Console {
-    /// Writes one line to stderr; first how many were left out before, of both logs.
+    pub fn start() -> io::Result<Console> {
+        Ok(Console {
+            lines: Lines::start("console", Sink::Stderr(io::stderr()), None)?,
+            left_out: 0,
+        })
+    }
+
+    /// Has one line written to stderr; first how many were left out before.
     pub fn tell(&mut self, line: &str) {
-        let mut out = io::stderr();
+        // Where nobody reads any more there is nobody to tell.
+        while self.lines.next_report().is_some() {}
         if self.left_out > 0 {
             let notice = format!("level=warn event=lines-not-read count={}", self.left_out);
-            if write_line(&mut out, &notice) {
+            if self.lines.push(&notice) {
                 self.left_out = 0;
             }
         }
-        if !write_line(&mut out, line) {
+        if !self.lines.push(line) {
             self.left_out += 1;
         }
     }
 
-    /// A line of the access log was left out.
-    pub fn count_left_out(&mut self) {
-        self.left_out += 1;
+    /// The bytes that wait to be written.
+    pub fn held_bytes(&self) -> usize {
+        self.lines.waiting_bytes
     }
 }
 
-/// The access log. Files are appended to, so that a line is one write, and whoever moves the lines away may empty the file.
-pub(super) enum AccessLog {
-    Stdout,
-    File(File),
+/// The access log.
+pub(super) struct AccessLog {
+    lines: Lines,
+    /// Lines that were left out, until all that waits is written again.
+    left_out: u64,
 }
 
 impl AccessLog {
-    pub fn open(place: &Place) -> io::Result<AccessLog> {
-        match place {
-            Place::Stdout => Ok(AccessLog::Stdout),
-            Place::File(path) => OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o640)
-                .open(path)
-                .map(AccessLog::File),
-        }
+    /// Opens it, and starts its thread. `waker` tells the loop that [`AccessLog::news`] may have something.
+    pub fn start(place: &Place, waker: &'static Waker) -> io::Result<AccessLog> {
+        let sink = match place {
+            Place::Stdout => Sink::Stdout(io::stdout()),
+            Place::File(path) => Sink::File(open(path)?, path.clone()),
+        };
+        Ok(AccessLog {
+            lines: Lines::start("access log", sink, Some(waker))?,
+            left_out: 0,
+        })
     }
 
-    /// Writes one line; says whether it could be written.
-    pub fn tell(&mut self, line: &str) -> bool {
-        match self {
-            AccessLog::Stdout => write_line(&mut io::stdout(), line),
-            AccessLog::File(file) => file.write_all(format!("{line}\n").as_bytes()).is_ok(),
+    /// Has one line written; says what the operator is to be told of it.
+    pub fn tell(&mut self, line: &str) -> Option<String> {
+        if self.lines.push(line) {
+            return None;
         }
+        self.leave_out(1, "nobody takes its lines")
+    }
+
+    /// Has the file opened anew, which somebody may have moved away.
+    pub fn reopen(&self) {
+        // Without its thread there is nothing to open it for.
+        let _ = self.lines.order(Task::Reopen);
+    }
+
+    /// What the operator is to be told of what the thread has done meanwhile.
+    pub fn news(&mut self) -> Option<String> {
+        while let Some(report) = self.lines.next_report() {
+            let news = match report {
+                Report::Written(_) => self.caught_up(),
+                Report::Lost(_, lines, error) => self.leave_out(lines, &error.to_string()),
+                Report::NotReopened(error) => Some(format!(
+                    "level=error event=access-log-not-reopened detail=\"{error}; lines go where they went\""
+                )),
+            };
+            if news.is_some() {
+                return news;
+            }
+        }
+        None
+    }
+
+    /// It is said once that lines are lost, and when it is over how many.
+    fn leave_out(&mut self, lines: u64, why: &str) -> Option<String> {
+        let is_first = self.left_out == 0;
+        self.left_out += lines;
+        is_first.then(|| {
+            format!("level=error event=access-log-not-written detail=\"{why}; lines are left out\"")
+        })
+    }
+
+    fn caught_up(&mut self) -> Option<String> {
+        let is_over = self.left_out > 0 && self.lines.waiting_bytes == 0;
+        is_over.then(|| {
+            let left_out = std::mem::take(&mut self.left_out);
+            format!("level=warn event=access-log-written-again left_out={left_out}")
+        })
+    }
+
+    /// The bytes that wait to be written.
+    pub fn held_bytes(&self) -> usize {
+        self.lines.waiting_bytes
     }
 }

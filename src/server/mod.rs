@@ -1,10 +1,14 @@
 //! The shell: sockets, clock and signals, and nothing else.
 //!
-//! One thread, one `mio::Poll`, one loop. A turn of it:
+//! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads of its own,
+//! which own nothing of the server: looking up names ([`names`]), the token file ([`disk`]), writing logs
+//! ([`log`]). Jobs go to them as messages, results come back as messages, and a waker tells the loop.
+//!
+//! A turn of it:
 //!
 //! ```text
 //!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
-//!    ▲      (edges are noted)   ≤ 64    once each                 ≤ 256 viewers      │
+//!    ▲      (edges are noted)   ≤ 64   ≤ a share  ≤ 256 deadlines ≤ 256 viewers      │
 //!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
 //! ```
 //!
@@ -16,8 +20,10 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for each viewer that gets something.
 //! Nothing in it grows with who is merely connected.
 
-mod blocking;
+mod disk;
 mod log;
+mod names;
+mod signals;
 mod start;
 mod sys;
 mod systemd;
@@ -26,19 +32,22 @@ mod token_file;
 pub mod udp;
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
-use mio::net::UnixStream;
 use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Relay};
+use crate::relay::{
+    AHEAD_COST_MAX, Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket,
+};
 use crate::stream::Outcome;
-use blocking::Helper;
+use disk::Disk;
 use log::{AccessLog, Console};
+use names::LookUps;
+use signals::{Signals, Wish};
 pub use start::{StartError, run};
 use tcp::{Incoming, Listener, Outgoing, Sockets};
 use udp::Udp;
@@ -48,6 +57,8 @@ const WRITES_PER_TURN_MAX: usize = 256;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// What is read at once from each client, however many there are: a system call should be worth it.
+const SHARE_BYTES_MIN: usize = 16 * 1024;
 /// Without descriptors, how long until accepting is tried again if nobody leaves before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long viewers may drain when the server is told to end.
@@ -55,7 +66,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 /// Tokens above every connection's.
 const SIGNALS: Token = Token(usize::MAX);
-const HELPER: Token = Token(usize::MAX - 1);
+/// A thread has something to tell.
+const THREADS: Token = Token(usize::MAX - 1);
 const RTP: Token = Token(usize::MAX - 2);
 const RTCP: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
@@ -66,12 +78,18 @@ struct Server {
     began: Instant,
     listeners: Vec<Accepting>,
     accept_again: Option<Moment>,
+    /// Accepting failed last.
+    cannot_accept: bool,
     sockets: Sockets,
+    /// Clients of whom an event told, and those whose sockets hold more than one go has brought.
     to_read: VecDeque<ConnectionId>,
+    to_read_on: VecDeque<ConnectionId>,
     read_buffer: Vec<u8>,
-    signals: UnixStream,
-    /// Started where there can be errands: with the token framework, or origins that have names.
-    helper: Option<Helper>,
+    signals: Signals,
+    /// With a token file.
+    disk: Option<Disk>,
+    /// Where there can be names: with the token framework, or origins that have one.
+    look_ups: Option<LookUps>,
     udp: Option<Udp>,
     console: Console,
     access_log: Option<AccessLog>,
@@ -101,6 +119,7 @@ impl Server {
             for event in &events {
                 self.note(event, now);
             }
+            self.hear_threads(now);
             self.accept(now);
             self.read(now);
             self.receive(now);
@@ -108,6 +127,7 @@ impl Server {
             self.write(now);
             self.send(now);
             self.act(now);
+            self.relay.threads_hold(self.held_bytes());
             self.relay.turn_took(self.now().since(now));
             if self
                 .ends_at
@@ -121,6 +141,8 @@ impl Server {
     /// How long there is nothing to do unless something happens; `None` for ever.
     fn wait(&self, now: Moment) -> Option<Duration> {
         let has_more = !self.to_read.is_empty()
+            || !self.to_read_on.is_empty()
+            || self.relay.has_ahead()
             || self.relay.has_writes()
             || self.udp.as_ref().is_some_and(Udp::is_readable)
             || (self.accept_again.is_none()
@@ -128,8 +150,16 @@ impl Server {
         if has_more {
             return Some(Duration::ZERO);
         }
-        let deadlines = [self.relay.next_deadline(), self.accept_again, self.ends_at];
+        let deadlines = [
+            self.relay.next_deadline(),
+            self.look_ups.as_ref().and_then(LookUps::next_deadline),
+            self.accept_again,
+            self.ends_at,
+        ];
         let next = deadlines.into_iter().flatten().min()?;
+        if next <= now {
+            return Some(Duration::ZERO);
+        }
         // Poll counts in whole milliseconds: rounded up, or the last one would be spent awake.
         Some(next.since(now) + Duration::from_micros(999))
     }
@@ -137,12 +167,8 @@ impl Server {
     fn note(&mut self, event: &Event, now: Moment) {
         match event.token() {
             SIGNALS => self.signalled(now),
-            HELPER => {
-                while let Some((ticket, done)) = self.helper.as_mut().and_then(Helper::next_result)
-                {
-                    self.relay.helped(ticket, done, now);
-                }
-            }
+            // They are heard in every turn.
+            THREADS => {}
             RTP | RTCP => {
                 if let Some(udp) = &mut self.udp {
                     udp.note_readable();
@@ -174,20 +200,63 @@ impl Server {
     }
 
     fn signalled(&mut self, now: Moment) {
-        let mut bytes = [0; 16];
-        let count = self.signals.read(&mut bytes).unwrap_or(0);
-        if self.ends_at.is_some() || count > 1 {
-            self.ends_at = Some(now);
-            return;
+        while let Some(wish) = self.signals.next() {
+            match wish {
+                Wish::End if self.ends_at.is_some() => self.ends_at = Some(now),
+                Wish::End => self.begin_to_end(now),
+                Wish::ReopenLog => self.reopen_log(),
+            }
         }
-        if count == 1 {
-            self.console.tell(
-                "level=info event=ending detail=\"told to end; viewers get what is buffered\"",
-            );
-            systemd::notify("STOPPING=1");
-            self.listeners.clear();
-            self.ends_at = Some(now + SHUTDOWN_TIME);
-            self.relay.shut_down(now);
+    }
+
+    fn begin_to_end(&mut self, now: Moment) {
+        let detail = "told to end; viewers get what is buffered";
+        self.console
+            .tell(&format!("level=info event=ending detail=\"{detail}\""));
+        systemd::notify("STOPPING=1");
+        self.listeners.clear();
+        self.ends_at = Some(now + SHUTDOWN_TIME);
+        self.relay.shut_down(now);
+    }
+
+    fn reopen_log(&mut self) {
+        if let Some(log) = &self.access_log {
+            self.console.tell("level=info event=access-log-reopening");
+            log.reopen();
+        }
+    }
+
+    /// What the threads have done, or have had no time to do.
+    fn hear_threads(&mut self, now: Moment) {
+        while let Some((ticket, done)) = self.disk.as_mut().and_then(Disk::next_result) {
+            self.relay.helped(ticket, done, now);
+        }
+        let mut look_ups = self.look_ups.as_mut();
+        while let Some((ticket, done)) = look_ups.as_mut().and_then(|all| all.next_result(now)) {
+            self.relay.helped(ticket, done, now);
+        }
+        while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
+            self.console.tell(&news);
+        }
+    }
+
+    /// What waits for the threads, in bytes.
+    fn held_bytes(&self) -> usize {
+        self.disk.as_ref().map_or(0, Disk::held_bytes)
+            + self.look_ups.as_ref().map_or(0, LookUps::held_bytes)
+            + self.access_log.as_ref().map_or(0, AccessLog::held_bytes)
+            + self.console.held_bytes()
+    }
+
+    /// Has something done that the loop must not wait for.
+    fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
+        let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
+            (Job::Append(line), Some(disk), _) => disk.append(ticket, line),
+            (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
+            (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
+        };
+        if !is_taken {
+            self.relay.not_helped(ticket, now);
         }
     }
 
@@ -211,18 +280,30 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].listener.accept() {
-                    Ok((stream, peer)) => self.accepted(stream, peer, now),
+                    Ok((stream, peer)) => {
+                        self.cannot_accept = false;
+                        self.accepted(stream, peer, now);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.listeners[index].is_ready = false;
                     }
                     Err(error) if is_of_one_connection(&error) => {}
-                    Err(_) => {
+                    Err(error) => {
                         // Out of descriptors or memory. Who waits to be accepted waits on, and the loop sleeps.
                         self.accept_again = Some(now + ACCEPT_PAUSE);
-                        return;
+                        return self.tell_of_pause(&error);
                     }
                 }
             }
+        }
+    }
+
+    /// Said once, until somebody is accepted again.
+    fn tell_of_pause(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.cannot_accept, true) {
+            self.console.tell(&format!(
+                "level=warn event=accepting-paused detail=\"{error}; newcomers wait\""
+            ));
         }
     }
 
@@ -245,37 +326,71 @@ impl Server {
         }
     }
 
-    /// Reads once from every client that has something.
+    /// Reads once from every client that has something: first from those of whom it is news, then from those
+    /// whom one go has not emptied, and last on in what clients have sent ahead. Each has a share of the turn;
+    /// whoever is left over when it is used up comes first in the next one.
     fn read(&mut self, now: Moment) {
-        for _ in 0..self.to_read.len() {
-            let Some(id) = self.to_read.pop_front() else {
+        let news = self.to_read.len();
+        self.read_from_next(news, |server| &mut server.to_read, now);
+        let emptied_not = self.to_read_on.len();
+        self.read_from_next(emptied_not, |server| &mut server.to_read_on, now);
+        let mut cost = 0;
+        while cost < AHEAD_COST_MAX
+            && let Some(spent) = self.relay.read_ahead(now)
+        {
+            cost += spent;
+        }
+    }
+
+    fn read_from_next(
+        &mut self,
+        clients: usize,
+        list: fn(&mut Server) -> &mut VecDeque<ConnectionId>,
+        now: Moment,
+    ) {
+        // Nobody's bytes are many where many have some.
+        let each = READ_COST_MAX / clients.max(1);
+        let bytes_max = each.clamp(SHARE_BYTES_MIN, self.read_buffer.len());
+        let mut cost = 0;
+        for _ in 0..clients {
+            if cost >= READ_COST_MAX {
                 return;
-            };
-            let wanted = self.relay.appetite(id).min(self.read_buffer.len());
-            let Some(socket) = self.sockets.get_mut(id) else {
-                continue;
-            };
-            socket.is_read_queued = false;
-            if wanted == 0 && socket.is_broken {
-                self.relay.lost(id, now);
-                continue;
             }
-            if wanted == 0 || !socket.is_readable {
-                continue;
-            }
-            match socket.read(&mut self.read_buffer[..wanted]) {
-                Incoming::Bytes(bytes) => {
-                    let reads_on = socket.is_readable;
-                    self.relay.received(id, &self.read_buffer[..bytes], now);
-                    if reads_on {
-                        self.queue_read(id);
-                    }
-                }
-                Incoming::Nothing => {}
-                Incoming::End => self.relay.input_ended(id, now),
-                Incoming::Broken => self.relay.lost(id, now),
+            if let Some(id) = list(self).pop_front() {
+                cost += self.read_from(id, bytes_max, now);
             }
         }
+    }
+
+    /// Reads once from a client; says what that cost.
+    fn read_from(&mut self, id: ConnectionId, bytes_max: usize, now: Moment) -> usize {
+        let wanted = self.relay.appetite(id).min(bytes_max);
+        let Some(socket) = self.sockets.get_mut(id) else {
+            return 0;
+        };
+        socket.is_read_queued = false;
+        if wanted == 0 && socket.is_broken {
+            self.relay.lost(id, now);
+            return END_COST;
+        }
+        if wanted == 0 || !socket.is_readable {
+            return 0;
+        }
+        match socket.read(&mut self.read_buffer[..wanted]) {
+            Incoming::Bytes(bytes) => {
+                let reads_on = socket.is_readable;
+                // Before the core is told: it may close this.
+                socket.is_read_queued = reads_on;
+                if reads_on {
+                    self.to_read_on.push_back(id);
+                }
+                return self.relay.received(id, &self.read_buffer[..bytes], now);
+            }
+            Incoming::Nothing => return 0,
+            Incoming::End => self.relay.input_ended(id, now),
+            Incoming::Broken => self.relay.lost(id, now),
+        }
+        END_COST
     }
 
     fn write(&mut self, now: Moment) {
@@ -360,22 +475,14 @@ impl Server {
                         self.queue_read(id);
                     }
                 }
-                Action::Help(ticket, job) => {
-                    if !self
-                        .helper
-                        .as_mut()
-                        .is_some_and(|helper| helper.ask(ticket, job))
-                    {
-                        self.relay.not_helped(ticket, now);
-                    }
-                }
+                Action::Help(ticket, job) => self.help(ticket, job, now),
                 Action::ReturnMemory => sys::return_memory(),
                 Action::Log(line) => self.console.tell(&line),
                 Action::LogAccess(line) => {
                     if let Some(log) = &mut self.access_log
-                        && !log.tell(&line)
+                        && let Some(news) = log.tell(&line)
                     {
-                        self.console.count_left_out();
+                        self.console.tell(&news);
                     }
                 }
             }

@@ -6,20 +6,21 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use mio::net::UnixStream;
-use mio::{Interest, Poll, Token};
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token, Waker};
 
-use super::blocking::Helper;
+use super::disk::Disk;
 use super::log::{AccessLog, Console};
+use super::names::LookUps;
+use super::signals::Signals;
 use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
 use super::token_file::TokenFile;
 use super::udp::Udp;
 use super::{
-    Accepting, HELPER, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, sys,
+    Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, THREADS, sys,
 };
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, Tokens};
@@ -40,41 +41,51 @@ const FILES_KEPT: usize = 32;
 
 /// Runs the server until it is told to end.
 pub fn run(config: &Config) -> Result<(), StartError> {
-    // A file that may not grow is an error for whoever writes to it; streams go on.
-    sys::ignore_file_size_signal();
+    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
+    let signals = Signals::take().map_err(failed)?;
     let files_max = sys::raise_file_limit()
         .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
-    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
     let poll = Poll::new().map_err(failed)?;
-    let signals = signals().map_err(failed)?;
+    let waker = Waker::new(poll.registry(), THREADS).map_err(failed)?;
+    // Every thread wakes the loop, and some may hang for longer than there is one.
+    let waker: &'static Waker = Box::leak(Box::new(waker));
     let mut server = Server {
         poll,
         relay: Relay::new(settings(config, files_max)?),
         began: Instant::now(),
         listeners: Vec::new(),
         accept_again: None,
+        cannot_accept: false,
         sockets: Sockets::default(),
         to_read: VecDeque::new(),
+        to_read_on: VecDeque::new(),
         read_buffer: vec![0; READ_BUFFER_BYTES],
         signals,
-        helper: None,
+        disk: None,
+        look_ups: None,
         udp: None,
-        console: Console::default(),
-        access_log: open_access_log(config)?,
+        console: Console::start().map_err(failed)?,
+        access_log: start_access_log(config, waker)?,
         ends_at: None,
     };
     server
         .poll
         .registry()
-        .register(&mut server.signals, SIGNALS, Interest::READABLE)
+        .register(
+            &mut SourceFd(&server.signals.descriptor()),
+            SIGNALS,
+            Interest::READABLE,
+        )
         .map_err(failed)?;
     let is_gated = !config.gate.token_servers.is_empty();
     let mut tokens = None;
     let mut origins = config.operation.origins.iter();
     if is_gated || origins.any(|origin| origin.address().is_none()) {
-        let (token_file, read) = server.open_token_file(config)?.unzip();
-        tokens = read;
-        server.helper = Some(Helper::start(&server.poll, HELPER, token_file).map_err(failed)?);
+        server.look_ups = Some(LookUps::start(waker).map_err(failed)?);
+    }
+    if let Some((token_file, read)) = server.open_token_file(config)? {
+        server.disk = Some(Disk::start(token_file, waker).map_err(failed)?);
+        tokens = Some(read);
     }
     if !is_gated {
         server.console.tell(
@@ -98,16 +109,6 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     server
         .run()
         .map_err(|error| StartError(format!("the event loop failed: {error}")))
-}
-
-/// The read end of a pipe into which each signal to end writes a byte.
-fn signals() -> io::Result<UnixStream> {
-    let (read_end, write_end) = StdUnixStream::pair()?;
-    read_end.set_nonblocking(true)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
-    }
-    Ok(UnixStream::from_std(read_end))
 }
 
 fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
@@ -148,11 +149,14 @@ fn open_files() -> u64 {
     count.saturating_sub(1) as u64
 }
 
-fn open_access_log(config: &Config) -> Result<Option<AccessLog>, StartError> {
+fn start_access_log(
+    config: &Config,
+    waker: &'static Waker,
+) -> Result<Option<AccessLog>, StartError> {
     let Some(place) = &config.operation.access_log else {
         return Ok(None);
     };
-    AccessLog::open(place)
+    AccessLog::start(place, waker)
         .map(Some)
         .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
 }

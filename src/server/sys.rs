@@ -105,18 +105,6 @@ pub fn return_memory() {
     }
 }
 
-/// Whether a descriptor takes bytes now: a pipe some thousand of them, a file always.
-pub fn takes_bytes(descriptor: BorrowedFd<'_>) -> bool {
-    let mut poll = libc::pollfd {
-        fd: descriptor.as_raw_fd(),
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: the pointer is to one live pollfd, which is the count; with no time to wait the call returns at once.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    ready == 1 && poll.revents & libc::POLLOUT != 0
-}
-
 /// What a socket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
@@ -177,12 +165,43 @@ pub fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// A write beyond the limit on the size of files fails from now on, instead of ending the process.
-pub fn ignore_file_size_signal() {
-    // SAFETY: takes two numbers; no handler of this process's is run.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+/// These signals do nothing from now on.
+pub fn ignore_signals(signals: &[c_int]) {
+    for &signal in signals {
+        // SAFETY: takes two numbers; no handler of this process's is run.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
     }
+}
+
+/// Blocks these signals for this thread, and for those that it starts from now on, and gives a descriptor
+/// from which they are read, each as a `signalfd_siginfo`; reading never waits.
+pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
+    // SAFETY: a sigset_t is plain data, for which all zeros are a value; it is made an empty set next.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live set.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for &signal in signals {
+        // SAFETY: the pointer is to a live set; a number that is no signal's is an error and adds nothing.
+        if unsafe { libc::sigaddset(&raw mut set, signal) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: the pointer is to a live set, which the call reads; the old one is not asked for.
+    let error =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+    // SAFETY: -1 asks for a new descriptor; the pointer is to a live set, which the call copies.
+    let descriptor = unsafe { libc::signalfd(-1, &raw const set, flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above opened it for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Raises the limit on open files as far as this process may, and says what it is then.
@@ -211,19 +230,8 @@ pub fn raise_file_limit() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::fd::AsFd;
-
-    #[test]
-    fn a_full_pipe_takes_nothing_until_it_is_read() {
-        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
-        while super::takes_bytes(writer.as_fd()) {
-            writer.write_all(&[0; 4096]).expect("the pipe takes it");
-        }
-        reader.read_exact(&mut [0; 8192]).expect("it is full");
-        assert!(super::takes_bytes(writer.as_fd()));
-    }
 
     #[test]
     fn options_are_accepted_by_the_kernel() {

@@ -1,4 +1,4 @@
-//! The token file: the journal of the table (see [`crate::gate::journal`]) on the disk. Used by the helper thread, once the server runs.
+//! The token file: the journal of the table (see [`crate::gate::journal`]) on the disk. Used by the thread for it, once the server runs.
 //!
 //! ```text
 //! PATH         the journal, appended to and synced; only its owner may read it

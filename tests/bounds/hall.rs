@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tollgate::config::{self, Command};
 use tollgate::moment::Moment;
-use tollgate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket, UdpPort};
+use tollgate::relay::{
+    AHEAD_COST_MAX, Action, ConnectionId, Job, Relay, Settings, Ticket, UdpPort,
+};
 use tollgate::stream::Outcome;
 
 use super::meter::{self, counted};
@@ -135,6 +137,12 @@ impl Hall {
                 let bytes: Vec<u8> = client.sent.drain(..wanted).collect();
                 counted(|| relay.received(*id, &bytes, now));
             }
+        }
+        let mut cost = 0;
+        while cost < AHEAD_COST_MAX
+            && let Some(spent) = counted(|| relay.read_ahead(now))
+        {
+            cost += spent;
         }
     }
 

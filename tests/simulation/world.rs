@@ -9,7 +9,7 @@ use tollgate::gate::Tokens;
 use tollgate::gate::host::host_and_port;
 use tollgate::moment::Moment;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, Relay, Settings, Ticket,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, READ_COST_MAX, Relay, Settings, Ticket,
 };
 use tollgate::stream::Outcome;
 
@@ -483,45 +483,63 @@ impl World {
     }
 
     fn read(&mut self) {
+        let is_short = self.chance.percent(10);
+        let share = if is_short { 1 } else { READ_COST_MAX };
+        let mut cost = 0;
         for _ in 0..self.to_read.len() {
-            let Some(id) = self.to_read.pop_front() else {
-                return;
-            };
-            let wanted = self.relay.appetite(id).min(READ_BUFFER_BYTES);
-            self.relay.check();
-            let now = self.now;
-            let Some(&index) = self.by_id.get(&id) else {
-                continue;
-            };
-            let client = &mut self.clients[index];
-            let Some(socket) = &mut client.socket else {
-                continue;
-            };
-            socket.is_read_queued = false;
-            if wanted == 0 && socket.is_broken {
-                self.relay.lost(id, now);
-                self.relay.check();
-                continue;
+            if cost >= share {
+                break;
             }
-            if wanted == 0 || !socket.is_readable {
-                continue;
+            if let Some(id) = self.to_read.pop_front() {
+                cost += self.read_from(id);
             }
-            match client.wire.read(wanted) {
-                Incoming::Bytes(bytes) => {
-                    socket.is_readable = bytes.len() == wanted || socket.is_ending;
-                    let reads_on = socket.is_readable;
-                    client.handed(bytes.len(), &mut self.knowledge);
-                    self.relay.received(id, &bytes, now);
-                    if reads_on {
-                        self.queue_read(id);
-                    }
-                }
-                Incoming::Nothing => socket.is_readable = false,
-                Incoming::End => self.relay.input_ended(id, now),
-                Incoming::Broken => self.relay.lost(id, now),
-            }
+        }
+        let mut cost = 0;
+        while cost < share
+            && let Some(spent) = self.relay.read_ahead(self.now)
+        {
+            cost += spent;
             self.relay.check();
         }
+    }
+
+    fn read_from(&mut self, id: ConnectionId) -> usize {
+        let mut cost = 0;
+        let wanted = self.relay.appetite(id).min(READ_BUFFER_BYTES);
+        self.relay.check();
+        let now = self.now;
+        let Some(&index) = self.by_id.get(&id) else {
+            return 0;
+        };
+        let client = &mut self.clients[index];
+        let Some(socket) = &mut client.socket else {
+            return 0;
+        };
+        socket.is_read_queued = false;
+        if wanted == 0 && socket.is_broken {
+            self.relay.lost(id, now);
+            self.relay.check();
+            return 0;
+        }
+        if wanted == 0 || !socket.is_readable {
+            return 0;
+        }
+        match client.wire.read(wanted) {
+            Incoming::Bytes(bytes) => {
+                socket.is_readable = bytes.len() == wanted || socket.is_ending;
+                let reads_on = socket.is_readable;
+                client.handed(bytes.len(), &mut self.knowledge);
+                cost = self.relay.received(id, &bytes, now);
+                if reads_on {
+                    self.queue_read(id);
+                }
+            }
+            Incoming::Nothing => socket.is_readable = false,
+            Incoming::End => self.relay.input_ended(id, now),
+            Incoming::Broken => self.relay.lost(id, now),
+        }
+        self.relay.check();
+        cost
     }
 
     fn write(&mut self) {
@@ -727,6 +745,7 @@ impl World {
         let mut quiet_turns = 0;
         for _ in 0..20_000 {
             let is_quiet = self.to_read.is_empty()
+                && !self.relay.has_ahead()
                 && !self.relay.has_writes()
                 && self.clients.iter().all(Client::is_idle);
             quiet_turns = if is_quiet { quiet_turns + 1 } else { 0 };
@@ -821,6 +840,7 @@ impl World {
                 return;
             }
             if !self.relay.has_writes()
+                && !self.relay.has_ahead()
                 && self.to_read.is_empty()
                 && let Some(deadline) = self.relay.next_deadline()
             {

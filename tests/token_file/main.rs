@@ -4,6 +4,7 @@
 mod support;
 
 mod disk;
+mod names;
 
 use std::fs;
 use std::io::Write;
