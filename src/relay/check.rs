@@ -71,7 +71,7 @@ impl Relay {
         let mut held_bytes = 0;
         for (_, live) in self.lives.iter() {
             live.stream.check();
-            held_bytes += live.stream.held_bytes() as isize;
+            held_bytes += live.stream.pool_bytes() as isize;
         }
         let bytes_max = self.settings.limits.buffers_bytes_max as isize;
         assert_eq!(

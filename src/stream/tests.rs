@@ -52,5 +52,5 @@ fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     }
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(piece.len()));
     assert_eq!(stream.figures().skips, 1);
-    assert!(stream.held_bytes() <= 64 * 1024);
+    assert!(stream.pool_bytes() <= 64 * 1024);
 }

@@ -177,6 +177,11 @@ impl Aligner {
         step
     }
 
+    /// Bytes that its one allocation takes.
+    pub fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+
     /// The bytes that are left when nothing more comes: whole packets cannot be among them unless the phase was never found.
     pub fn is_in_step(&self) -> bool {
         self.in_step
