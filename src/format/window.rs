@@ -141,11 +141,12 @@ impl Window {
     }
 }
 
-/// Makes room for so many more bytes: twice as much as there is, so that growing costs little, but no more than `bytes_max` in all.
+/// Makes room for so many more bytes: four times as much as there is, so that all that was allocated on the way is a third of what
+/// there is in the end, but no more than `bytes_max` in all.
 pub(super) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     let needed = bytes.len() + additional;
     if needed > bytes.capacity() {
-        let room = (2 * bytes.capacity()).min(bytes_max).max(needed);
+        let room = (4 * bytes.capacity()).min(bytes_max).max(needed);
         bytes.reserve_exact(room - bytes.len());
     }
 }

@@ -31,7 +31,7 @@ pub use buffer::Pool;
 pub use points::Told;
 pub use viewer::Viewer;
 
-use crate::format::{self, Format, Header, Scanner, Start};
+use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -301,11 +301,14 @@ impl<C: Copy> Stream<C> {
             + self.scanner.held_bytes()
     }
 
-    /// What the viewers' places take: as many as there ever were at once, and those in the index, whose nodes are half empty at the most.
+    /// What the viewers' places take: as many as there ever were at once, a prelude for each who is there, and the index. The nodes of
+    /// that hold five entries at least, and have room for eleven and twelve links.
     fn places_bytes(&self) -> usize {
+        let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
+            + self.viewers.len() * Prelude::BYTES_MAX
             + self.lines.held_bytes()
-            + 2 * self.lagging.len() * size_of::<(u64, ViewerId<C>)>()
+            + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
             + self.cut.capacity() * size_of::<C>()
     }
 

@@ -33,6 +33,16 @@ fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
 }
 
 #[test]
+fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
+    let mut lead = viewer::Lead::of_rest(media(100_000));
+    assert_eq!(lead.advance(99_000), 99_000);
+    assert_eq!(lead.parts()[0], &media(100_000)[99_000..]);
+    assert!(lead.held_bytes() <= 2 * 1_000, "{}", lead.held_bytes());
+    assert_eq!(lead.advance(2_000), 1_000);
+    assert_eq!((lead.bytes_left(), lead.held_bytes()), (0, 0));
+}
+
+#[test]
 fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     let now = Moment::after_start(Duration::ZERO);
     let mut pool = Pool {

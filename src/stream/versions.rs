@@ -49,11 +49,13 @@ impl Versions {
     /// Bytes that all versions take, [`Versions::HELD_BYTES_MAX`] at the most.
     pub fn held_bytes(&self) -> usize {
         let known = self.replaced.iter().chain([&self.current]);
-        let alive = known.filter_map(Weak::upgrade);
-        alive.map(|version| version.capacity()).sum::<usize>()
-            + self.replaced.capacity() * size_of::<Weak<Vec<u8>>>()
+        let bytes = known.map(|version| {
+            // Two counts and a list stay as long as it is known.
+            version.upgrade().map_or(0, |version| version.capacity()) + 5 * size_of::<usize>()
+        });
+        bytes.sum::<usize>() + self.replaced.capacity() * size_of::<Weak<Vec<u8>>>()
     }
 
     /// The current version, those that were replaced, and the list of them.
-    pub const HELD_BYTES_MAX: usize = (1 + REPLACED_MAX) * HEADER_BYTES_MAX + 64;
+    pub const HELD_BYTES_MAX: usize = (1 + REPLACED_MAX) * (HEADER_BYTES_MAX + 64) + 64;
 }
