@@ -337,3 +337,26 @@ fn what_is_no_transport_stream_any_more_goes_out_as_it_comes() {
     assert!(out.len() > whole.len() + 100_000);
     assert!(!splicer.break_off(Format::MpegTs, had(&whole).1));
 }
+
+/// Each track is looked for in each fragment: what has more of them than a live stream goes out as it comes, and is not held.
+#[test]
+fn nothing_goes_on_with_more_tracks_than_a_live_stream_has() {
+    let file = fragmented(0);
+    let box_at = |kind: &[u8; 4]| {
+        let at = file
+            .windows(4)
+            .position(|bytes| bytes == kind)
+            .expect("one of it")
+            - 4;
+        let length = u32::from_be_bytes(*file[at..].first_chunk().expect("its length"));
+        at..at + length as usize
+    };
+    let (moov, trak) = (box_at(b"moov"), box_at(b"trak"));
+    for (copies, can_go_on) in [(63, true), (64, false)] {
+        let mut many = file.clone();
+        let length = (moov.len() + copies * trak.len()) as u32;
+        many[moov.start..moov.start + 4].copy_from_slice(&length.to_be_bytes());
+        many.splice(trak.end..trak.end, file[trak.clone()].repeat(copies));
+        assert_eq!(spliced(&many, &many).is_some(), can_go_on, "{copies}");
+    }
+}
