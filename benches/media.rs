@@ -20,7 +20,7 @@ fn scan(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let (mut scanner, mut findings) = (Scanner::new(), Vec::new());
                 for piece in bytes.chunks(4096) {
-                    scanner.feed(black_box(piece), &mut findings);
+                    scanner.feed(black_box(piece), &mut |finding, _| findings.push(finding));
                 }
                 assert!(!findings.is_empty());
             });

@@ -1,6 +1,6 @@
 //! Join points of real files: each container is told, has its header, and gives the same points wherever its bytes are cut.
 
-use tollgate::format::{Finding, Scanner};
+use tollgate::format::Finding;
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it reads the files only")]
@@ -26,7 +26,7 @@ const MEDIA: [(&str, &str, bool); 10] = [
 #[test]
 fn each_container_is_told_and_has_points() {
     for (name, format, has_header) in MEDIA {
-        let findings = door::scan(&corpus::file(name), std::iter::once(usize::MAX));
+        let findings = corpus::findings(&corpus::file(name));
         let told = findings.iter().find_map(|finding| match finding {
             Finding::Format(format) => Some(format.name()),
             _ => None,
@@ -34,7 +34,7 @@ fn each_container_is_told_and_has_points() {
         assert_eq!(told, Some(format), "{name}");
         let headers = findings
             .iter()
-            .filter(|finding| matches!(finding, Finding::Header(_)))
+            .filter(|finding| matches!(finding, Finding::Header))
             .count();
         assert_eq!(headers > 0, has_header, "{name}");
         let joins = findings
@@ -54,10 +54,8 @@ fn the_points_are_the_same_wherever_the_bytes_are_cut() {
         let bytes = &bytes[..bytes.len().min(9_000)];
         let whole = door::scan(bytes, std::iter::once(usize::MAX));
         for cut in 1..bytes.len() {
-            let (mut scanner, mut findings) = (Scanner::new(), Vec::new());
-            scanner.feed(&bytes[..cut], &mut findings);
-            scanner.feed(&bytes[cut..], &mut findings);
-            assert_eq!(findings, whole, "{name}, cut at {cut}");
+            let pieces = [cut, usize::MAX].into_iter();
+            assert_eq!(door::scan(bytes, pieces), whole, "{name}, cut at {cut}");
         }
     }
 }

@@ -273,15 +273,13 @@ fn publish(front: &Proxy) -> Source {
 
 /// What a late viewer gets of a transport stream first, and from where on it gets the stream's bytes.
 fn header_and_join(file: &[u8]) -> (Vec<u8>, usize) {
-    let mut header = Vec::new();
-    for finding in corpus::findings(file) {
-        match finding {
-            Finding::Header(told) => header = told,
-            Finding::Join(start) => return (header, start.offset as usize),
-            _ => {}
+    let mut first = None;
+    corpus::scan(file, |finding, header| {
+        if let Finding::Join(start) = finding {
+            first.get_or_insert_with(|| (header.to_vec(), start.offset as usize));
         }
-    }
-    panic!("no join point");
+    });
+    first.expect("a join point")
 }
 
 fn assert_decodes(recording: &[u8]) {

@@ -16,7 +16,7 @@ use tollgate::rtp::Packet;
 fn headers(bytes: &[u8]) -> usize {
     let findings = findings(bytes).into_iter();
     findings
-        .filter(|finding| matches!(finding, Finding::Header(_)))
+        .filter(|finding| matches!(finding, Finding::Header))
         .count()
 }
 

@@ -1,19 +1,14 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is the file's head, the metadata and
 //! the sequence headers; decoding can begin at a key frame's tag.
 
+use super::header::{HEADER_BYTES_MAX, Header, Parts};
 use super::window::{Step, Walker};
-use super::{Finding, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
 pub(super) struct Flv {
-    /// The file's head and the four bytes behind it; empty until it has been read.
-    head: Vec<u8>,
-    metadata: Vec<u8>,
-    video_sequence: Vec<u8>,
-    audio_sequence: Vec<u8>,
-    /// One of them has changed since the header was told.
-    has_changed: bool,
+    tags: Tags,
     has_video: bool,
     /// The time of the first tag, in milliseconds.
     first_time: Option<u32>,
@@ -21,13 +16,35 @@ pub(super) struct Flv {
     last_join: Option<u64>,
 }
 
+/// What the header is made of: the file's head and the four bytes behind it, metadata, and the sequence headers for pictures and
+/// for sound. It is told at a key frame; what has changed since waits for the next.
+#[derive(Default)]
+pub(super) struct Tags {
+    /// `None` until it has been read.
+    head: Option<[u8; HEAD_BYTES]>,
+    /// It was told.
+    is_told: bool,
+    kept: [Tag; 3],
+}
+
+/// One of the tags that are kept: as it was told, and as it came last, if that is different.
+/// Both allocations are used again: a tag that keeps changing allocates nothing.
+#[derive(Default)]
+struct Tag {
+    told: Vec<u8>,
+    next: Vec<u8>,
+    has_changed: bool,
+}
+
 pub(super) const HEAD_BYTES: usize = 13;
 pub(super) const TAG_HEAD_BYTES: usize = 11;
 /// Of a tag's body, what says what it is.
 const KIND_BYTES: usize = 2;
 pub(super) const PREVIOUS_SIZE_BYTES: usize = 4;
-/// Metadata and sequence headers are kept; larger ones are let go.
-const KEPT_TAG_BYTES_MAX: usize = 256 * 1024;
+/// The longest metadata that is kept: room for the key frames of hours, of which a live stream lists none.
+const METADATA_BYTES_MAX: usize = 128 * 1024;
+/// The longest sequence header: those of real encoders have less than 1 KiB.
+const SEQUENCE_BYTES_MAX: usize = 32 * 1024;
 /// Metadata may promise video and never send any: after so long sound counts.
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
 const SOUND_SPACING: u64 = 1024;
@@ -49,15 +66,13 @@ enum Kind {
     Other,
 }
 
-impl Walker for Flv {
-    type Yield = Finding;
-
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
-        if self.head.is_empty() {
+impl Walker<Findings<'_>> for Flv {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
+        if self.tags.head.is_none() {
             return match seen.first_chunk::<HEAD_BYTES>() {
                 None => Ok(Step::Hold(HEAD_BYTES)),
                 Some(head) if head[5..9] == [0, 0, 0, 9] => {
-                    self.head = head.to_vec();
+                    self.tags.head = Some(*head);
                     Ok(Step::Pass(HEAD_BYTES as u64))
                 }
                 Some(_) => Err(LetGo),
@@ -75,18 +90,21 @@ impl Walker for Flv {
         };
         let kind = kind(first & 0x1f, body);
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
-        if matches!(
-            kind,
-            Kind::Metadata | Kind::VideoSequence | Kind::AudioSequence
-        ) {
-            if whole > KEPT_TAG_BYTES_MAX {
+        let kept = match kind {
+            Kind::Metadata => Some((&mut self.tags.kept[0], METADATA_BYTES_MAX)),
+            Kind::VideoSequence => Some((&mut self.tags.kept[1], SEQUENCE_BYTES_MAX)),
+            Kind::AudioSequence => Some((&mut self.tags.kept[2], SEQUENCE_BYTES_MAX)),
+            Kind::KeyFrame | Kind::Picture | Kind::Sound | Kind::Other => None,
+        };
+        if let Some((kept, bytes_max)) = kept {
+            if whole > bytes_max {
                 return Err(LetGo);
             }
             let Some(tag) = seen.get(..whole) else {
                 return Ok(Step::Hold(whole));
             };
-            let tag = tag.to_vec();
-            self.keep(kind, tag);
+            // With a later time stamp some players make a track of text of metadata.
+            kept.take(tag, kind == Kind::Metadata);
         }
         self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
         Ok(Step::Pass(whole as u64))
@@ -94,51 +112,82 @@ impl Walker for Flv {
 }
 
 impl Flv {
-    fn keep(&mut self, kind: Kind, mut tag: Vec<u8>) {
-        let place = match kind {
-            Kind::Metadata => &mut self.metadata,
-            Kind::VideoSequence => &mut self.video_sequence,
-            _ => &mut self.audio_sequence,
-        };
-        if kind == Kind::Metadata {
-            // With a later time stamp some players make a track of text of it.
-            tag[4..8].fill(0);
-        }
-        self.has_changed |= *place != tag;
-        *place = tag;
+    pub(super) fn header(&self) -> Header<'_> {
+        Header(Parts::Tags(&self.tags))
     }
 
-    fn tag(&mut self, kind: Kind, time: u32, at: u64, findings: &mut Vec<Finding>) {
+    /// Bytes that its allocations take: of each tag twice the most that is kept.
+    pub(super) fn held_bytes(&self) -> usize {
+        let tags = self.tags.kept.iter();
+        tags.map(|tag| tag.told.capacity() + tag.next.capacity())
+            .sum()
+    }
+
+    fn tag(&mut self, kind: Kind, time: u32, at: u64, findings: &mut Findings<'_>) {
         let first_time = *self.first_time.get_or_insert(time);
         self.has_video |= matches!(kind, Kind::VideoSequence | Kind::KeyFrame | Kind::Picture);
-        let promises_video = self.head.get(4).is_some_and(|flags| flags & 1 != 0);
+        let promises_video = self.tags.head.is_some_and(|head| head[4] & 1 != 0);
         let is_sound_only = !self.has_video
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
         let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
         let is_join = kind == Kind::KeyFrame || (kind == Kind::Sound && is_sound_only && spaced);
-        if is_join && (self.has_changed || self.last_join.is_none()) {
-            self.has_changed = false;
+        if is_join && self.tags.tell() {
             (self.last_unit, self.last_join) = (None, None);
-            let header = [
-                &self.head,
-                &self.metadata,
-                &self.video_sequence,
-                &self.audio_sequence,
-            ]
-            .map(Vec::as_slice)
-            .concat();
-            findings.push(Finding::Header(header));
+            findings(Finding::Header, self.header());
         }
         if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
             self.last_unit = Some(at);
-            findings.push(Finding::Unit(Start::at(at)));
+            findings(Finding::Unit(Start::at(at)), self.header());
         }
         if is_join {
             self.last_join = Some(at);
-            findings.push(Finding::Join(Start::at(at)));
+            findings(Finding::Join(Start::at(at)), self.header());
         }
     }
 }
+
+impl Tags {
+    /// The parts of the header that was told.
+    pub(super) fn told(&self) -> impl Iterator<Item = &[u8]> {
+        let head = self.head.iter().filter(|_| self.is_told);
+        head.map(|head| &head[..])
+            .chain(self.kept.iter().map(|tag| tag.told.as_slice()))
+    }
+
+    /// A header is wanted: says whether it is another one than before.
+    fn tell(&mut self) -> bool {
+        let mut is_new = !std::mem::replace(&mut self.is_told, true);
+        for tag in &mut self.kept {
+            if std::mem::take(&mut tag.has_changed) {
+                std::mem::swap(&mut tag.told, &mut tag.next);
+                is_new = true;
+            }
+        }
+        is_new
+    }
+}
+
+impl Tag {
+    /// The newest of its kind has come, whose time may not matter.
+    fn take(&mut self, tag: &[u8], is_timeless: bool) {
+        let time = if is_timeless { &[0; 4] } else { &tag[4..8] };
+        let is_told = self.told.len() == tag.len()
+            && self.told[..4] == tag[..4]
+            && self.told[4..8] == *time
+            && self.told[8..] == tag[8..];
+        self.has_changed = !is_told;
+        if self.has_changed {
+            self.next.clear();
+            self.next.reserve_exact(tag.len());
+            self.next.extend_from_slice(&tag[..4]);
+            self.next.extend_from_slice(time);
+            self.next.extend_from_slice(&tag[8..]);
+        }
+    }
+}
+
+// The header's parts together are one.
+const _: () = assert!(HEAD_BYTES + METADATA_BYTES_MAX + 2 * SEQUENCE_BYTES_MAX <= HEADER_BYTES_MAX);
 
 /// What the first bytes of a tag's body say.
 fn kind(tag_type: u8, body: &[u8]) -> Kind {

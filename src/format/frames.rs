@@ -4,7 +4,7 @@
 //! where a frame could are counted too. Where no head stands, it searches for heads in a row, and holds a few frames at most meanwhile.
 
 use super::window::{Look, Step, Walker};
-use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, Format, Header, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,6 @@ const TAG_HEAD_BYTES: usize = 10;
 
 /// So far into a frame its statistics may be marked.
 const STATISTICS_BYTES: usize = 40;
-
-/// After so many bytes without frames in a row these are not frames at all.
-const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
 
 /// In a head's first four bytes.
 const LAYER_BITS: u32 = 0x0006_0000;
@@ -294,10 +291,8 @@ impl Walk {
     }
 }
 
-impl Walker for Walk {
-    type Yield = Finding;
-
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
+impl Walker<Findings<'_>> for Walk {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
         if let Place::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
@@ -326,7 +321,7 @@ impl Walk {
         searched: u64,
         seen: &[u8],
         at: u64,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<Step, LetGo> {
         self.place = Place::Search(searched);
         let frames = if self.codec.is_some() {
@@ -349,7 +344,7 @@ impl Walk {
                 };
                 if format != self.format {
                     self.format = format;
-                    findings.push(Finding::Format(format));
+                    findings(Finding::Format(format), Header::NONE);
                 }
                 Ok(self.enter(frame, seen, at, findings))
             }
@@ -357,7 +352,7 @@ impl Walk {
     }
 
     /// At a frame that belongs to the stream.
-    fn enter(&mut self, frame: Frame, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Step {
+    fn enter(&mut self, frame: Frame, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Step {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);
             let Some(bytes) = seen.get(..needed) else {
@@ -371,12 +366,12 @@ impl Walk {
         Step::Pass(frame.length() as u64)
     }
 
-    fn report(&mut self, at: u64, findings: &mut Vec<Finding>) {
+    fn report(&mut self, at: u64, findings: &mut Findings<'_>) {
         self.join_from = at + JOIN_SPACING;
-        findings.push(Finding::Join(Start::at(at)));
+        findings(Finding::Join(Start::at(at)), Header::NONE);
         if at >= self.unit_from {
             self.unit_from = at + UNIT_SPACING;
-            findings.push(Finding::Unit(Start::at(at)));
+            findings(Finding::Unit(Start::at(at)), Header::NONE);
         }
     }
 }

@@ -5,8 +5,9 @@
 //! the block on. Elements are walked by their sizes, never searched for; of a block only its first bytes are looked at.
 
 use super::ebml::{self, Head, Read};
+use super::header::{Elements, Header};
 use super::window::{Step, Walker};
-use super::{Finding, Format, HEADER_BYTES_MAX, LetGo, Prelude, Start, UNIT_SPACING};
+use super::{Finding, Findings, Format, LetGo, Prelude, Start, UNIT_SPACING};
 
 pub(super) const EBML: u32 = 0x1a45_dfa3;
 pub(super) const SEGMENT: u32 = 0x1853_8067;
@@ -35,8 +36,7 @@ const EBML_HEAD_BYTES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Matroska {
     level: Level,
-    /// The header so far; empty once it has been told.
-    header: Vec<u8>,
+    header: Elements,
     video_track: Option<u64>,
     cluster: Cluster,
     group: Group,
@@ -105,10 +105,8 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
     Some(format.filter(|_| head.id == EBML))
 }
 
-impl Walker for Matroska {
-    type Yield = Finding;
-
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
+impl Walker<Findings<'_>> for Matroska {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::Hold(seen.len() + 1)),
             Read::Malformed => return Err(LetGo),
@@ -119,12 +117,18 @@ impl Walker for Matroska {
         match (self.level, head.id) {
             (Level::Top, EBML) => {
                 // Another head in mid-stream begins another stream: nothing of the one before counts.
-                *self = Matroska::default();
+                self.header.begin();
+                *self = Matroska {
+                    header: std::mem::take(&mut self.header),
+                    ..Matroska::default()
+                };
                 self.keep(seen, head)
             }
-            (Level::Top, SEGMENT) if !self.header.is_empty() => {
+            (Level::Top, SEGMENT) if self.header.has_begun() => {
                 // Who comes late would wait for another end than what comes.
-                head.write_open(seen, &mut self.header);
+                let mut open = Vec::with_capacity(head.bytes());
+                head.write_open(seen, &mut open);
+                self.header.append(&open)?;
                 self.level = Level::Segment;
                 Ok(into(head))
             }
@@ -139,7 +143,7 @@ impl Walker for Matroska {
                 Ok(into(head))
             }
             (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => past(head),
-            (Level::Segment, _) if !self.header.is_empty() => self.keep(seen, head),
+            (Level::Segment, _) if self.header.has_begun() => self.keep(seen, head),
             (Level::Cluster, TIMESTAMP)
                 if head.size.is_some_and(|size| (1..=8).contains(&size)) =>
             {
@@ -175,7 +179,7 @@ impl Walker for Matroska {
 
 impl Matroska {
     /// An element that begins at `start` may be behind the end of those that the last one was in.
-    fn leave_levels(&mut self, start: u64, head: Head, findings: &mut Vec<Finding>) {
+    fn leave_levels(&mut self, start: u64, head: Head, findings: &mut Findings<'_>) {
         let is_outer = head.is_outer();
         if self.level == Level::Group && (is_outer || start >= self.group.end) {
             self.level = Level::Cluster;
@@ -196,22 +200,31 @@ impl Matroska {
     /// The element belongs to the header.
     fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, LetGo> {
         let length = length(head)?;
-        if length > (HEADER_BYTES_MAX - self.header.len().min(HEADER_BYTES_MAX)) as u64 {
+        if length > self.header.bytes_left() as u64 {
             return Err(LetGo);
         }
         let Some(element) = seen.get(..length as usize) else {
             return Ok(Step::Hold(length as usize));
         };
-        self.header.extend_from_slice(element);
+        self.header.append(element)?;
         if head.id == TRACKS {
             self.video_track = video_track(&element[head.bytes()..]);
         }
         Ok(Step::Pass(length))
     }
 
-    fn tell_header(&mut self, findings: &mut Vec<Finding>) {
-        if !self.header.is_empty() {
-            findings.push(Finding::Header(std::mem::take(&mut self.header)));
+    pub(super) fn header(&self) -> Header<'_> {
+        self.header.lend()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.header.held_bytes()
+    }
+
+    fn tell_header(&mut self, findings: &mut Findings<'_>) {
+        if self.header.has_begun() {
+            self.header.tell();
+            findings(Finding::Header, self.header.lend());
         }
     }
 
@@ -221,7 +234,7 @@ impl Matroska {
         seen: &[u8],
         at: u64,
         head: Head,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<Step, LetGo> {
         let track_at = head.bytes();
         let Some(&first) = seen.get(track_at) else {
@@ -250,7 +263,7 @@ impl Matroska {
     }
 
     /// A block, alone or in its group, of which `group.start` is the first byte.
-    fn block(&mut self, track: u64, is_key: bool, findings: &mut Vec<Finding>) {
+    fn block(&mut self, track: u64, is_key: bool, findings: &mut Findings<'_>) {
         let is_first = !std::mem::replace(&mut self.cluster.has_blocks, true);
         let is_video = self.video_track == Some(track);
         let only_sound_before = !self.cluster.has_video;
@@ -259,16 +272,20 @@ impl Matroska {
         let is_spaced = |last: Option<u64>| last.is_none_or(|last| at >= last + UNIT_SPACING);
         if is_first {
             self.last_unit = Some(self.cluster.start);
-            findings.push(Finding::Unit(Start::at(self.cluster.start)));
+            findings(
+                Finding::Unit(Start::at(self.cluster.start)),
+                self.header.lend(),
+            );
         } else if is_spaced(self.last_unit)
             && let Some(unit) = self.own_start()
         {
             self.last_unit = Some(at);
             // A cluster of known size cannot be cut: who reads it would look for the rest of it in what comes next.
-            findings.push(match self.cluster.end {
+            let finding = match self.cluster.end {
                 None => Finding::Unit(unit),
                 Some(_) => Finding::Entry(unit),
-            });
+            };
+            findings(finding, self.header.lend());
         }
         let (is_join, is_at_cluster) = match self.video_track {
             Some(_) => (is_video && is_key, only_sound_before),
@@ -286,7 +303,7 @@ impl Matroska {
             && self.last_join.is_none_or(|last| join.offset > last)
         {
             self.last_join = Some(join.offset);
-            findings.push(Finding::Join(join));
+            findings(Finding::Join(join), self.header.lend());
         }
     }
 

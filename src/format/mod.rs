@@ -1,13 +1,20 @@
 //! What a container's bytes tell about joining: where its headers end, where decoding can begin, where its units begin.
 //!
-//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and reports [`Finding`]s. It never changes, copies or delays
-//! the bytes; it holds a bounded header and a few counters. What it does not understand makes it let go, and the stream goes on as
-//! one of unknown format: nothing here ends a stream. The same bytes give the same findings however they are cut.
+//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and tells [`Finding`]s one by one. It never changes, copies or
+//! delays the bytes. What it does not understand makes it let go, and the stream goes on as one of unknown format: nothing here ends a
+//! stream. The same bytes give the same findings however they are cut.
+//!
+//! It owns the stream's header, in bounded parts, and lends it with each finding and at any time between
+//! (see [`Header`]): what is lent fits the points that were told since the last [`Finding::Header`]. A finding owns nothing, so that
+//! what a byte costs does not depend on what it makes of the header.
+//!
+//! All that a scanner holds is at most [`HELD_BYTES_MAX`]. A source that needs more is let go.
 
 mod detect;
 mod ebml;
 mod flv;
 mod frames;
+mod header;
 mod matroska;
 mod mp4;
 pub mod mpegts;
@@ -18,6 +25,7 @@ mod window;
 use detect::{Detection, detect};
 use flv::Flv;
 use frames::{Codec, Walk};
+pub use header::{HEADER_BYTES_MAX, Header};
 use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
@@ -117,14 +125,14 @@ impl Format {
 }
 
 /// What a scan found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// What the first bytes show: comes first. A tag that stands in front of sound is taken for MP3; what follows may correct it once.
     Format(Format),
     /// Nothing known, or not any more: no point counts, and nothing more is found.
     Unknown,
-    /// What a late viewer gets first. It replaces the header before, and no earlier point counts any more.
-    Header(Vec<u8>),
+    /// What a late viewer gets first has changed. No earlier point counts any more.
+    Header,
     /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
     Join(Start),
     /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets ascend, [`UNIT_SPACING`] apart at least.
@@ -137,8 +145,16 @@ pub enum Finding {
 /// Units need not be reported closer together than this.
 pub const UNIT_SPACING: u64 = 4096;
 
-/// The longest header that is kept. Album art may exceed it: then the format is let go.
-pub const HEADER_BYTES_MAX: usize = 1024 * 1024;
+/// What takes findings as they are told, each with the header that holds then.
+pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
+
+/// What one scanner holds at the very most: the header that was told and the next one as it comes, of which each is at most
+/// [`HEADER_BYTES_MAX`], and what must be seen whole, which is not longer either, with as much that was passed; and the
+/// scanner itself.
+pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
+
+/// Bytes without a known thing among them: after so many the container is let go.
+const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The container is not understood (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +190,7 @@ impl Container {
         window: &mut Window,
         bytes: &[u8],
         offset: u64,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
         match self {
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
@@ -183,6 +199,30 @@ impl Container {
             Container::Flv(walker) => window.walk(&mut **walker, bytes, offset, findings),
             Container::Ogg(walker) => window.walk(&mut **walker, bytes, offset, findings),
             Container::Sound(walker) => window.walk(&mut **walker, bytes, offset, findings),
+        }
+    }
+}
+
+impl Container {
+    fn header(&self) -> Header<'_> {
+        match self {
+            Container::MpegTs(scanner) => scanner.header(),
+            Container::Matroska(walker) => walker.header(),
+            Container::Mp4(walker) => walker.header(),
+            Container::Flv(walker) => walker.header(),
+            Container::Ogg(walker) => walker.header(),
+            Container::Sound(_) => Header::NONE,
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Container::MpegTs(scanner) => size_of::<MpegTs>() + scanner.held_bytes(),
+            Container::Matroska(walker) => size_of::<Matroska>() + walker.held_bytes(),
+            Container::Mp4(walker) => size_of::<Mp4>() + walker.held_bytes(),
+            Container::Flv(walker) => size_of::<Flv>() + walker.held_bytes(),
+            Container::Ogg(walker) => size_of::<Ogg>() + walker.held_bytes(),
+            Container::Sound(_) => size_of::<Walk>(),
         }
     }
 }
@@ -203,8 +243,8 @@ impl Scanner {
         Scanner::default()
     }
 
-    /// Takes the stream's next bytes, and puts what they tell behind the findings.
-    pub fn feed(&mut self, bytes: &[u8], findings: &mut Vec<Finding>) {
+    /// Takes the stream's next bytes, and tells what they show.
+    pub fn feed(&mut self, bytes: &[u8], findings: &mut Findings<'_>) {
         let offset = self.offset;
         self.offset += bytes.len() as u64;
         match &mut self.state {
@@ -234,6 +274,24 @@ impl Scanner {
         }
     }
 
+    /// The header that was told last, which fits all points that were told since.
+    pub fn header(&self) -> Header<'_> {
+        match &self.state {
+            State::Known(container) => container.header(),
+            State::Undecided(_) | State::Unknown => Header::NONE,
+        }
+    }
+
+    /// Bytes that its allocations take: [`HELD_BYTES_MAX`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        self.window.held_bytes()
+            + match &self.state {
+                State::Undecided(held) => held.capacity(),
+                State::Known(container) => container.held_bytes(),
+                State::Unknown => 0,
+            }
+    }
+
     /// Whether what has arrived may still turn out to be a container's beginning.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
@@ -242,8 +300,8 @@ impl Scanner {
         }
     }
 
-    fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Vec<Finding>) {
-        findings.push(Finding::Format(format));
+    fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Findings<'_>) {
+        findings(Finding::Format(format), Header::NONE);
         let mut container = match format {
             Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
             Format::MpegTs => Container::MpegTs(Box::default()),
@@ -263,9 +321,9 @@ impl Scanner {
         }
     }
 
-    fn let_go(&mut self, findings: &mut Vec<Finding>) {
+    fn let_go(&mut self, findings: &mut Findings<'_>) {
         self.state = State::Unknown;
         self.window = Window::default();
-        findings.push(Finding::Unknown);
+        findings(Finding::Unknown, Header::NONE);
     }
 }

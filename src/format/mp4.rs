@@ -5,14 +5,15 @@
 
 use std::ops::Range;
 
+use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
 pub(super) struct Mp4 {
-    /// The header so far, until its `moov` is whole; empty afterwards.
-    header: Vec<u8>,
+    header: Elements,
+    /// A `moov` was whole, and no other beginning has come since.
     has_header: bool,
     tracks: Tracks,
     /// Where the fragment begins that the next `moof` belongs to.
@@ -20,12 +21,12 @@ pub(super) struct Mp4 {
     last_unit: Option<u64>,
 }
 
-/// What `moov` says of the tracks.
+/// What `moov` says of the track that decides.
 #[derive(Default)]
 struct Tracks {
     video: Option<u32>,
-    /// Each track's number and the flags of its samples where nothing else is said.
-    defaults: Vec<(u32, u32)>,
+    /// The flags of its samples where nothing else is said.
+    usual_flags: Option<u32>,
 }
 
 pub(super) const BOX_HEAD_BYTES: usize = 8;
@@ -34,10 +35,8 @@ const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
 
-impl Walker for Mp4 {
-    type Yield = Finding;
-
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Vec<Finding>) -> Result<Step, LetGo> {
+impl Walker<Findings<'_>> for Mp4 {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
         let BoxHead {
             kind,
             bytes: head_bytes,
@@ -53,7 +52,7 @@ impl Walker for Mp4 {
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
         let held_max = match (&kind, is_header) {
             (b"mdat", true) => return Err(LetGo),
-            (_, true) => HEADER_BYTES_MAX - self.header.len(),
+            (_, true) => self.header.bytes_left(),
             (b"moof", false) => MOOF_BYTES_MAX,
             (b"styp" | b"prft" | b"emsg" | b"sidx", false) => {
                 self.fragment_start.get_or_insert(at);
@@ -72,8 +71,7 @@ impl Walker for Mp4 {
             return Ok(Step::Hold(whole));
         };
         if is_header {
-            let content = content.to_vec();
-            self.keep(&kind, &content, head_bytes, findings)?;
+            self.keep(&kind, content, head_bytes, findings)?;
         } else {
             let is_join = self.tracks.begin_with_sync(&content[head_bytes..]);
             self.fragment(is_join, at, findings);
@@ -83,39 +81,48 @@ impl Walker for Mp4 {
 }
 
 impl Mp4 {
+    pub(super) fn header(&self) -> Header<'_> {
+        self.header.lend()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.header.held_bytes()
+    }
+
     /// A box of the header.
     fn keep(
         &mut self,
         kind: &[u8; 4],
         content: &[u8],
         head_bytes: usize,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
         if self.has_header && kind == b"ftyp" {
             // Another beginning in mid-stream.
             self.has_header = false;
         }
-        self.header.extend_from_slice(content);
+        self.header.append(content)?;
         if kind == b"moov" {
             self.tracks = Tracks::read(&content[head_bytes..]).ok_or(LetGo)?;
             self.has_header = true;
             (self.fragment_start, self.last_unit) = (None, None);
-            findings.push(Finding::Header(std::mem::take(&mut self.header)));
+            self.header.tell();
+            findings(Finding::Header, self.header.lend());
         }
         Ok(())
     }
 
-    fn fragment(&mut self, is_join: bool, at: u64, findings: &mut Vec<Finding>) {
+    fn fragment(&mut self, is_join: bool, at: u64, findings: &mut Findings<'_>) {
         let start = self.fragment_start.take().unwrap_or(at);
         if self
             .last_unit
             .is_none_or(|last| start >= last + UNIT_SPACING)
         {
             self.last_unit = Some(start);
-            findings.push(Finding::Unit(Start::at(start)));
+            findings(Finding::Unit(Start::at(start)), self.header.lend());
         }
         if is_join {
-            findings.push(Finding::Join(Start::at(start)));
+            findings(Finding::Join(Start::at(start)), self.header.lend());
         }
     }
 }
@@ -124,10 +131,6 @@ impl Tracks {
     /// `None` where there is no `mvex`: that is a plain file, whose fragments never come.
     fn read(moov: &[u8]) -> Option<Tracks> {
         let mvex = child(moov, b"mvex")?;
-        let extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
-        let defaults = extends
-            .filter_map(|(_, trex)| Some((number(trex, 4)?, number(trex, 20)?)))
-            .collect();
         let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
         let video = tracks.into_iter().find_map(|(_, trak)| {
             let tkhd = child(trak, b"tkhd")?;
@@ -136,7 +139,15 @@ impl Tracks {
             let id = number_behind_times(tkhd)?;
             (hdlr.get(8..12)? == b"vide").then_some(id)
         });
-        Some(Tracks { video, defaults })
+        let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
+        // Of the others nothing is asked.
+        let usual_flags = video.and_then(|video| {
+            extends.find_map(|(_, trex)| {
+                let flags = number(trex, 20)?;
+                (number(trex, 4)? == video).then_some(flags)
+            })
+        });
+        Some(Tracks { video, usual_flags })
     }
 
     /// Whether decoding can begin at this fragment.
@@ -182,8 +193,7 @@ impl Tracks {
             let before = (tfhd_flags & 0x1a).count_ones() as usize;
             return number(tfhd, 8 + 4 * before);
         }
-        let default = self.defaults.iter().find(|(known, _)| *known == track);
-        default.map(|(_, flags)| *flags)
+        self.usual_flags
     }
 }
 
@@ -232,7 +242,7 @@ pub(super) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
 }
 
 /// The boxes in a box that is whole, as far as they are well-formed.
-pub(super) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+pub(super) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
     places(content).map(|(kind, place)| (kind, &content[place]))
 }
 
@@ -248,7 +258,7 @@ pub(super) fn number_behind_times(header: &[u8]) -> Option<u32> {
 }
 
 /// Where the content of each of them stands.
-pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> {
+pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = content.get(at..)?;

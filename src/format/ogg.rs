@@ -3,8 +3,9 @@
 //! The header pages are kept as they came; of all others only the page head is looked at, and of Theora's a packet's first byte.
 //! Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
+use super::header::{Elements, HEADER_BYTES_MAX, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, HEADER_BYTES_MAX, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
 
 /// Before the segment table.
 const PAGE_HEAD_BYTES: usize = 27;
@@ -14,9 +15,6 @@ const CAPTURE: &[u8; 5] = b"OggS\0";
 
 /// Logical streams that may run side by side.
 const STREAMS_MAX: usize = 16;
-
-/// After so many bytes without pages in a row these are not pages any more.
-const SEARCH_BYTES_MAX: u64 = HEADER_BYTES_MAX as u64;
 
 /// A page, of whose payload some may have to come yet.
 #[derive(Clone, Copy)]
@@ -211,9 +209,8 @@ enum Place {
 
 /// What the pages are.
 enum Phase {
-    /// Headers, these so far, and so many bytes between them.
+    /// Headers, and so many bytes between them.
     Headers {
-        header: Vec<u8>,
         between: usize,
     },
     Data,
@@ -223,6 +220,7 @@ enum Phase {
 pub(super) struct Ogg {
     place: Place,
     phase: Phase,
+    header: Elements,
     /// At most [`STREAMS_MAX`].
     streams: Vec<Stream>,
     /// No unit before this offset.
@@ -231,27 +229,22 @@ pub(super) struct Ogg {
 
 impl Default for Ogg {
     fn default() -> Ogg {
-        let phase = Phase::Headers {
-            header: Vec::new(),
-            between: 0,
-        };
         Ogg {
             place: Place::Page,
-            phase,
+            phase: Phase::Headers { between: 0 },
+            header: Elements::default(),
             streams: Vec::new(),
             unit_from: 0,
         }
     }
 }
 
-impl Walker for Ogg {
-    type Yield = Finding;
-
+impl Walker<Findings<'_>> for Ogg {
     fn look(
         &mut self,
         bytes: &[u8],
         begin: u64,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<Step, LetGo> {
         let page = match Page::read(bytes) {
             Look::Found(page) => page,
@@ -279,6 +272,14 @@ impl Walker for Ogg {
 }
 
 impl Ogg {
+    pub(super) fn header(&self) -> Header<'_> {
+        self.header.lend()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.header.held_bytes() + self.streams.capacity() * size_of::<Stream>()
+    }
+
     /// No page begins here. Headers with a hole are none.
     fn search_on(&mut self) -> Result<Step, LetGo> {
         let searched = match (&self.phase, self.place) {
@@ -299,12 +300,12 @@ impl Ogg {
         page: &Page,
         seen: &[u8],
         begin: u64,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
         if page.begins_stream() {
             return self.begin_stream(page, seen);
         }
-        let Phase::Headers { header, between } = &mut self.phase else {
+        let Phase::Headers { between } = &mut self.phase else {
             self.enter_data(page, begin, findings);
             return Ok(());
         };
@@ -314,7 +315,7 @@ impl Ogg {
             .find(|stream| stream.serial == page.serial);
         let taken = stream.is_some_and(|stream| stream.takes_header(page));
         if taken {
-            append(header, seen)?;
+            self.header.append(seen)?;
         } else {
             *between += seen.len();
         }
@@ -327,8 +328,9 @@ impl Ogg {
         if !self.streams.iter().any(|stream| stream.codec.is_media()) {
             return Err(LetGo);
         }
-        findings.push(Finding::Header(std::mem::take(header)));
         self.phase = Phase::Data;
+        self.header.tell();
+        findings(Finding::Header, self.header.lend());
         if !taken {
             self.enter_data(page, begin, findings);
         }
@@ -337,38 +339,33 @@ impl Ogg {
 
     /// All streams of a link begin before anything else of it; one that begins after data begins the next link of a chain.
     fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), LetGo> {
-        let mut header = match &mut self.phase {
-            Phase::Headers { header, .. }
-                if self
-                    .streams
-                    .iter()
-                    .all(|stream| stream.serial != page.serial) =>
-            {
-                std::mem::take(header)
-            }
-            Phase::Headers { .. } | Phase::Data => {
-                self.streams.clear();
-                Vec::new()
-            }
-        };
+        let is_of_link = matches!(self.phase, Phase::Headers { .. })
+            && self
+                .streams
+                .iter()
+                .all(|stream| stream.serial != page.serial);
+        if !is_of_link {
+            self.streams.clear();
+            self.header.begin();
+        }
         if self.streams.len() == STREAMS_MAX {
             return Err(LetGo);
         }
         let mut stream = Stream::begin(page)?;
         stream.takes_header(page);
         self.streams.push(stream);
-        append(&mut header, seen)?;
-        self.phase = Phase::Headers { header, between: 0 };
+        self.header.append(seen)?;
+        self.phase = Phase::Headers { between: 0 };
         Ok(())
     }
 
-    fn enter_data(&mut self, page: &Page, begin: u64, findings: &mut Vec<Finding>) {
+    fn enter_data(&mut self, page: &Page, begin: u64, findings: &mut Findings<'_>) {
         if self.is_join(page) {
-            findings.push(Finding::Join(Start::at(begin)));
+            findings(Finding::Join(Start::at(begin)), self.header.lend());
         }
         if begin >= self.unit_from {
             self.unit_from = begin + UNIT_SPACING;
-            findings.push(Finding::Unit(Start::at(begin)));
+            findings(Finding::Unit(Start::at(begin)), self.header.lend());
         }
     }
 
@@ -394,15 +391,6 @@ impl Ogg {
             }
         }
     }
-}
-
-/// Keeps a header page.
-fn append(header: &mut Vec<u8>, page: &[u8]) -> Result<(), LetGo> {
-    if header.len() + page.len() > HEADER_BYTES_MAX {
-        return Err(LetGo);
-    }
-    header.extend_from_slice(page);
-    Ok(())
 }
 
 #[cfg(test)]

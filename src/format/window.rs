@@ -23,18 +23,18 @@ pub(super) enum Step {
     Pass(u64),
 }
 
-/// Goes through a container from place to place.
-pub(super) trait Walker {
-    /// What it makes of what it sees: findings, or the bytes that are to go out instead.
-    type Yield;
-
+/// Goes through a container from place to place. `Out` takes what it makes of what it sees: findings, or bytes that go out instead.
+pub(super) trait Walker<Out: ?Sized> {
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
     /// more than it asked for can be seen: so it asks for no more than the next byte that may tell.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Vec<Self::Yield>) -> Result<Step, LetGo>;
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, LetGo>;
 }
 
-/// Bytes that were passed are dropped when there are so many of them: dropping moves the rest.
-const PASSED_BYTES_MAX: usize = 64 * 1024;
+/// Room that stays when nothing is held, so that what is small needs no allocation each time.
+const KEPT_BYTES: usize = 16 * 1024;
+/// Bytes that were passed are dropped when there are so many of them, and no fewer than are left:
+/// dropping moves what is left, so that a byte is moved once in its life.
+const PASSED_BYTES: usize = 4 * 1024;
 
 /// What a walker has yet to see, or to go past.
 #[derive(Default)]
@@ -52,12 +52,12 @@ pub(super) struct Window {
 
 impl Window {
     /// Shows a walker the next bytes, of which the first is at `offset`.
-    pub(super) fn walk<W: Walker>(
+    pub(super) fn walk<Out: ?Sized, W: Walker<Out>>(
         &mut self,
         walker: &mut W,
         bytes: &[u8],
         offset: u64,
-        out: &mut Vec<W::Yield>,
+        out: &mut Out,
     ) -> Result<(), LetGo> {
         let end = offset + bytes.len() as u64;
         let mut rest = bytes;
@@ -71,24 +71,22 @@ impl Window {
             let held = self.held.len() - self.passed;
             let missing = self.wanted.max(1).saturating_sub(held);
             if missing > rest.len() {
-                self.held.extend_from_slice(rest);
+                self.hold(rest);
                 return Ok(());
             }
             let seen = if held == 0 {
                 rest
             } else {
                 let (taken, behind) = rest.split_at(missing);
-                self.held.extend_from_slice(taken);
+                self.hold(taken);
                 rest = behind;
                 &self.held[self.passed..]
             };
             let behind = if held == 0 { 0 } else { rest.len() };
             let at = end - (seen.len() + behind) as u64;
             let seen_bytes = seen.len();
-            let out_before = out.len();
             match walker.look(seen, at, out) {
                 Err(LetGo) => {
-                    out.truncate(out_before);
                     self.unread = rest.len();
                     return Err(LetGo);
                 }
@@ -116,17 +114,39 @@ impl Window {
         rest
     }
 
+    /// Bytes that its one allocation takes: at most what is to be seen at once, and [`PASSED_BYTES`] or as much again that was passed.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+
+    /// Grows as bytes come, whatever length was announced, but never past that length.
+    fn hold(&mut self, bytes: &[u8]) {
+        grow(&mut self.held, bytes.len(), self.passed + self.wanted);
+        self.held.extend_from_slice(bytes);
+    }
+
     fn pass_held(&mut self, length: u64) {
         let held = self.held.len() - self.passed;
         let passed = length.min(held as u64) as usize;
         self.skip = length - passed as u64;
         self.passed += passed;
-        if passed == held {
-            self.held.clear();
+        let left = held - passed;
+        if left == 0 && self.held.capacity() > KEPT_BYTES {
+            self.held = Vec::new();
             self.passed = 0;
-        } else if self.passed > PASSED_BYTES_MAX {
+        } else if self.passed >= left.max(PASSED_BYTES) || left == 0 {
             self.held.drain(..self.passed);
             self.passed = 0;
         }
+    }
+}
+
+/// Makes room for so many more bytes: four times as much as there is, so that all that was allocated on the way is a third of what
+/// there is in the end, but no more than `bytes_max` in all.
+pub(super) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
+    let needed = bytes.len() + additional;
+    if needed > bytes.capacity() {
+        let room = (4 * bytes.capacity()).min(bytes_max).max(needed);
+        bytes.reserve_exact(room - bytes.len());
     }
 }

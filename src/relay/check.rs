@@ -106,7 +106,7 @@ impl Relay {
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"
             );
-            held_bytes += live.stream.held_bytes() as isize;
+            held_bytes += live.stream.pool_bytes() as isize;
         }
         let bytes_max = self.settings.limits.buffers_bytes_max as isize;
         assert_eq!(

@@ -53,7 +53,10 @@ impl Relay {
             return false;
         };
         let is_watched = live.stream.viewer_count() > 0;
-        if !is_watched || self.is_closing || !splicer.break_off(format, live.stream.header()) {
+        if !is_watched
+            || self.is_closing
+            || !splicer.break_off(format, live.stream.header().to_vec())
+        {
             return false;
         }
         let source = std::mem::replace(&mut live.source, Origin::Awaited { until });

@@ -17,7 +17,7 @@ use crate::gate::SessionId;
 use crate::http;
 use crate::moment::Moment;
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
-use crate::stream::{End, Figures, Stream, Told};
+use crate::stream::{End, Figures, Notice, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
 pub struct Live {
@@ -277,10 +277,15 @@ impl Relay {
         let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
-        let has_large_group = live.stream.take_large_group_notice();
+        let notice = live.stream.take_notice();
         let digest = live.session.digest();
-        if has_large_group {
-            self.log(Level::Warn, now, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\""));
+        match notice {
+            None => {}
+            Some(Notice::LargeGroup) => self.log(Level::Warn, now, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::LetGo(format)) => self.log(Level::Warn, now, format_args!(
+                "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
+                format.name()
+            )),
         }
         while let Some(connection) = self
             .lives
@@ -423,7 +428,7 @@ impl Relay {
             self.counts.past.bytes_sent += figures.bytes_sent;
             self.counts.past.skips += figures.skips;
             self.counts.past_udp_bytes += live.outlet.bytes_sent;
-            self.freed_bytes += live.stream.held_bytes();
+            self.freed_bytes += live.stream.pool_bytes();
             live.stream.release(&mut self.pool);
             if self.freed_bytes >= RETURN_BYTES {
                 self.freed_bytes = 0;

@@ -61,9 +61,20 @@ impl Buffer {
         self.newest
     }
 
-    /// Bytes that the buffer's blocks take.
-    pub fn held_bytes(&self) -> usize {
+    /// Bytes that the blocks take of the pool: all of them but the few of the list.
+    pub fn pool_bytes(&self) -> usize {
         self.blocks.len() * self.block_bytes
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let blocks = self.blocks.iter().map(|block| block.bytes.capacity());
+        blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
+    }
+
+    /// What they take when it is full.
+    pub fn held_bytes_max(&self) -> usize {
+        self.bytes_max() + 2 * (self.blocks_max + 4) * size_of::<Block>()
     }
 
     /// What it can hold when it is full.
@@ -133,7 +144,7 @@ impl Buffer {
 
     /// Gives all blocks back.
     pub fn release(&mut self, pool: &mut Pool) {
-        pool.bytes_left += self.held_bytes() as isize;
+        pool.bytes_left += self.pool_bytes() as isize;
         self.blocks.clear();
         self.oldest = self.newest;
     }

@@ -15,7 +15,7 @@ impl<C: Copy> Stream<C> {
                 );
             } else {
                 if viewer.position == (Position::Fallen { holds_rest: true }) {
-                    rest_bytes += viewer.lead.rest().len();
+                    rest_bytes += viewer.lead.held_bytes();
                 }
                 assert!(
                     viewer.lag_key.is_none(),
@@ -44,8 +44,15 @@ impl<C: Copy> Stream<C> {
             "the index outlives a viewer"
         );
         assert!(
-            self.buffer.held_bytes() <= self.buffer.bytes_max(),
+            self.buffer.pool_bytes() <= self.buffer.bytes_max(),
             "the buffer passes its bound"
+        );
+        assert!(
+            self.media_bytes() <= self.limits.held_bytes_max(),
+            "a stream holds {} bytes, of which {} are its scanner's and {} its headers'",
+            self.media_bytes(),
+            self.scanner.held_bytes(),
+            self.versions.held_bytes()
         );
     }
 }

@@ -1,11 +1,11 @@
 //! Viewers that fall out of the buffer: who is found, what is kept for them, and where they go on.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::points::{Back, Told};
 use super::viewer::{Lead, Position};
 use super::{Stream, ViewerId};
+use crate::format::Start;
 use crate::moment::Moment;
 
 impl<C: Copy> Stream<C> {
@@ -13,7 +13,7 @@ impl<C: Copy> Stream<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        if !viewer.has_fallen() || !viewer.lead.rest().is_empty() {
+        if !viewer.has_fallen() || viewer.lead.bytes_left() > 0 {
             return;
         }
         // What is owed must be there, or the stream's end could come before it.
@@ -23,26 +23,61 @@ impl<C: Copy> Stream<C> {
             moment_max: Moment::after_start(Duration::MAX),
         };
         let needs_header = viewer.header_seen != self.points.header_serial;
-        let (cursor, lead) = match self.points.told {
+        let start = match self.points.told {
             // It waits for the next place where it can go on.
-            Told::Known(_) => match self.points.start(&back, needs_header) {
+            Told::Known(_) => match self.points.start(&back) {
                 None => return,
                 Some(start) => start,
             },
             // At the live edge, which is where the newest piece begins.
             Told::Undecided | Told::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
-                (live_edge.max(self.buffer.oldest()), Rc::from([]))
+                Start::at(live_edge.max(self.buffer.oldest()))
             }
+        };
+        let lead = self.lead(&start, needs_header);
+        let cursor = start.offset;
+        let Some(viewer) = self.viewers.get_mut(id) else {
+            return;
         };
         // The stream has ended, and what is owed goes further back than any join: it is made up of whole units.
         let earlier = Some(cursor)
             .filter(|cursor| *cursor > offset_max && self.end.is_some())
             .and_then(|_| self.points.unit_before(offset_max));
         viewer.position = Position::At(earlier.unwrap_or(cursor));
-        viewer.lead = Lead::new(lead);
+        viewer.lead = lead;
         viewer.header_seen = self.points.header_serial;
         self.lag(id, earlier.unwrap_or(cursor));
+    }
+
+    /// What goes out before a start: the header only where the viewer has not had it.
+    pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
+        let is_known = matches!(self.points.told, Told::Known(_)) && self.points.header_serial > 0;
+        let header =
+            (is_known && needs_header).then(|| self.versions.current(self.scanner.header()));
+        Lead::of_start(header, start.prelude.as_slice())
+    }
+
+    /// The header has changed: who is within one that was replaced too long ago cannot go on.
+    pub(super) fn replace_header(&mut self) {
+        let Some(version) = self.versions.replace() else {
+            return;
+        };
+        let viewers = self.viewers.iter();
+        let within = viewers.filter(|(_, viewer)| viewer.lead.holds(&version));
+        for id in within.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.stop_lagging(id);
+            let Some(viewer) = self.viewers.get_mut(id) else {
+                continue;
+            };
+            // Who has nothing of it yet begins with the new one.
+            if viewer.lead.has_begun() {
+                self.cut.push(viewer.connection);
+            }
+            viewer.lead = Lead::default();
+            viewer.position = Position::Fallen { holds_rest: false };
+            viewer.header_seen = 0;
+        }
     }
 
     pub(super) fn lag(&mut self, id: ViewerId<C>, cursor: u64) {
@@ -104,7 +139,7 @@ impl<C: Copy> Stream<C> {
         if self.points.is_past_header(cursor) {
             viewer.header_seen = self.points.header_serial;
         }
-        if !viewer.lead.rest().is_empty() {
+        if viewer.lead.bytes_left() > 0 {
             // It stands before a unit's first byte; a header of which it has nothing yet is chosen anew.
             if !viewer.lead.has_begun() {
                 viewer.lead = Lead::default();
@@ -119,14 +154,14 @@ impl<C: Copy> Stream<C> {
             (self.buffer.bytes_max() - self.rest_bytes.min(self.buffer.bytes_max())) as u64;
         match self.points.unit_end(cursor) {
             Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
-                let mut rest = Vec::new();
+                let mut rest = Vec::with_capacity((unit_end - cursor) as usize);
                 self.buffer.copy_to(&mut rest, cursor, unit_end);
-                self.rest_bytes += rest.len();
+                self.rest_bytes += rest.capacity();
                 if self.points.is_past_header(unit_end) {
                     viewer.header_seen = self.points.header_serial;
                 }
                 viewer.position = Position::Fallen { holds_rest: true };
-                viewer.lead = Lead::new(Rc::from(rest));
+                viewer.lead = Lead::of_rest(rest);
             }
             Some(_) | None => self.cut.push(viewer.connection),
         }

@@ -44,6 +44,11 @@ impl Lines {
         }
     }
 
+    /// Bytes that its allocations take: a bit in either for each place there ever was.
+    pub fn held_bytes(&self) -> usize {
+        (self.waiting.capacity() + self.ready.capacity()) * size_of::<u64>()
+    }
+
     /// All who wait become ready.
     pub fn wake_all(&mut self) {
         for (ready, waiting) in self.ready.iter_mut().zip(&mut self.waiting) {

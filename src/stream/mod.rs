@@ -21,17 +21,17 @@ mod points;
 mod rate;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod viewer;
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::time::Duration;
 
 pub use buffer::Pool;
 pub use points::Told;
 pub use viewer::Viewer;
 
-use crate::format::{Finding, Format, Scanner};
+use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -39,7 +39,8 @@ use buffer::Buffer;
 use lines::Lines;
 use points::{Back, Points};
 use rate::Rate;
-use viewer::{Lead, Position};
+use versions::Versions;
+use viewer::Position;
 
 /// The bounds of one stream.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,19 @@ pub struct Limits {
     pub join_back_bytes: u64,
     /// and that arrived so long ago.
     pub join_back_time: Duration,
+}
+
+impl Limits {
+    /// What one stream holds of its media at the very most: its buffer, and as much for units that viewers were in the middle of when
+    /// they fell out of it; places to begin and to stop, a thirtieth of the buffer; versions of the header; and its scanner.
+    pub fn held_bytes_max(&self) -> usize {
+        let buffer = Buffer::new(self.buffer_bytes);
+        buffer.held_bytes_max()
+            + buffer.bytes_max()
+            + Points::held_bytes_max(buffer.bytes_max())
+            + Versions::HELD_BYTES_MAX
+            + format::HELD_BYTES_MAX
+    }
 }
 
 /// How a stream ended.
@@ -83,6 +97,15 @@ pub enum Supply {
     Ended(End),
 }
 
+/// What is wrong with a stream that goes on nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A whole group of pictures does not fit into the buffer.
+    LargeGroup,
+    /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]): viewers join at the live edge.
+    LetGo(Format),
+}
+
 /// What became of a viewer whose turn it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -104,8 +127,8 @@ pub struct Stream<C> {
     end: Option<End>,
     buffer: Buffer,
     scanner: Scanner,
-    findings: Vec<Finding>,
     points: Points,
+    versions: Versions,
     viewers: Slots<Viewer<C>>,
     lines: Lines,
     /// Viewers that may lag, by an offset at or before their cursor.
@@ -121,6 +144,7 @@ pub struct Stream<C> {
     figures: Figures,
     rate: Rate,
     told_of_large_group: bool,
+    told_of_let_go: bool,
 }
 
 impl<C: Copy> Stream<C> {
@@ -133,8 +157,8 @@ impl<C: Copy> Stream<C> {
             end: None,
             buffer: Buffer::new(limits.buffer_bytes),
             scanner: Scanner::new(),
-            findings: Vec::new(),
             points: Points::default(),
+            versions: Versions::default(),
             viewers: Slots::default(),
             lines: Lines::default(),
             lagging: BTreeSet::new(),
@@ -145,6 +169,7 @@ impl<C: Copy> Stream<C> {
             figures: Figures::default(),
             rate: Rate::default(),
             told_of_large_group: false,
+            told_of_let_go: false,
         }
     }
 
@@ -154,8 +179,8 @@ impl<C: Copy> Stream<C> {
     }
 
     /// What a late viewer gets first; nothing before that is known.
-    pub fn header(&self) -> &[u8] {
-        self.points.header()
+    pub fn header(&self) -> Header<'_> {
+        self.scanner.header()
     }
 
     /// The media type: the source's own, else what the bytes show; `None` until that is known.
@@ -257,9 +282,34 @@ impl<C: Copy> Stream<C> {
         self.wake();
     }
 
-    /// Bytes that its buffer takes.
+    /// Bytes that its buffer takes of the pool.
+    pub fn pool_bytes(&self) -> usize {
+        self.buffer.pool_bytes()
+    }
+
+    /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its viewers' places take.
     pub fn held_bytes(&self) -> usize {
+        self.media_bytes() + self.places_bytes()
+    }
+
+    /// All that media makes it hold.
+    fn media_bytes(&self) -> usize {
         self.buffer.held_bytes()
+            + self.rest_bytes
+            + self.points.held_bytes()
+            + self.versions.held_bytes()
+            + self.scanner.held_bytes()
+    }
+
+    /// What the viewers' places take: as many as there ever were at once, a prelude for each who is there, and the index. The nodes of
+    /// that hold five entries at least, and have room for eleven and twelve links.
+    fn places_bytes(&self) -> usize {
+        let nodes = self.lagging.len() / 5 + 1;
+        self.viewers.held_bytes()
+            + self.viewers.len() * Prelude::BYTES_MAX
+            + self.lines.held_bytes()
+            + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
+            + self.cut.capacity() * size_of::<C>()
     }
 
     /// Gives the buffer back.
@@ -272,12 +322,19 @@ impl<C: Copy> Stream<C> {
         self.cut.pop()
     }
 
-    /// Says once, when it first becomes true, that a whole group of pictures does not fit into the buffer.
-    pub fn take_large_group_notice(&mut self) -> bool {
+    /// What its owner should know, once for each.
+    pub fn take_notice(&mut self) -> Option<Notice> {
         let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
-        is_large && !std::mem::replace(&mut self.told_of_large_group, true)
+        if is_large && !std::mem::replace(&mut self.told_of_large_group, true) {
+            return Some(Notice::LargeGroup);
+        }
+        let let_go = self
+            .points
+            .shown
+            .filter(|_| self.points.told == Told::Unknown)?;
+        (!std::mem::replace(&mut self.told_of_let_go, true)).then_some(Notice::LetGo(let_go))
     }
 
     /// All who wait have every byte up to now; something comes that they do not have.
@@ -300,16 +357,21 @@ impl<C: Copy> Stream<C> {
     }
 
     fn scan(&mut self, bytes: &[u8], now: Moment) {
-        self.scanner.feed(bytes, &mut self.findings);
-        for finding in self.findings.drain(..) {
-            self.points.take(finding, now);
+        let serial = self.points.header_serial;
+        let points = &mut self.points;
+        self.scanner
+            .feed(bytes, &mut |finding, _| points.take(finding, now));
+        if self.points.header_serial != serial {
+            self.replace_header();
         }
     }
 
     /// A new viewer. It begins with what a player needs, at the latest point where decoding can begin.
     pub fn join(&mut self, connection: C, now: Moment) -> ViewerId<C> {
-        let (cursor, lead) = self.start(now);
-        let has_lead = !lead.is_empty();
+        let (start, needs_header) = self.start(now);
+        let lead = self.lead(&start, needs_header);
+        let cursor = start.offset;
+        let has_lead = lead.bytes_left() > 0;
         let header_seen = if has_lead {
             self.points.header_serial
         } else {
@@ -318,7 +380,7 @@ impl<C: Copy> Stream<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
-            lead: Lead::new(lead),
+            lead,
             lag_key: None,
             header_seen,
         });
@@ -331,18 +393,18 @@ impl<C: Copy> Stream<C> {
         viewer
     }
 
-    fn start(&mut self, now: Moment) -> (u64, Rc<[u8]>) {
-        let nothing = || Rc::from([]);
+    /// Where a new viewer begins, and whether with the header.
+    fn start(&self, now: Moment) -> (Start, bool) {
+        let live_edge = (Start::at(self.buffer.newest()), false);
         let from_the_start = self.buffer.oldest() == 0;
         match self.points.told {
-            Told::Unknown => (self.buffer.newest(), nothing()),
-            Told::Undecided if from_the_start => (0, nothing()),
-            Told::Known(_) if from_the_start && !self.points.has_joins() => (0, nothing()),
+            Told::Unknown => live_edge,
+            Told::Undecided if from_the_start => (Start::at(0), false),
+            Told::Known(_) if from_the_start && !self.points.has_joins() => (Start::at(0), false),
             Told::Undecided | Told::Known(_) => {
                 let back = self.back(now);
-                self.points
-                    .start(&back, true)
-                    .unwrap_or_else(|| (self.buffer.newest(), nothing()))
+                let start = self.points.start(&back);
+                start.map_or(live_edge, |start| (start, true))
             }
         }
     }
@@ -365,7 +427,7 @@ impl<C: Copy> Stream<C> {
         if let Some(viewer) = self.viewers.remove(id)
             && viewer.position == (Position::Fallen { holds_rest: true })
         {
-            self.rest_bytes = self.rest_bytes.saturating_sub(viewer.lead.rest().len());
+            self.rest_bytes -= viewer.lead.held_bytes();
         }
     }
 
@@ -393,7 +455,7 @@ impl<C: Copy> Stream<C> {
             Position::At(cursor) => (self.buffer.newest() - cursor) as usize,
             Position::Fallen { .. } => 0,
         };
-        match (viewer.lead.rest().len() + of_buffer, self.end) {
+        match (viewer.lead.bytes_left() + of_buffer, self.end) {
             (0, None) => Supply::UpToDate,
             (0, Some(end)) => Supply::Ended(end),
             (bytes, _) => Supply::Bytes(bytes),
@@ -404,7 +466,7 @@ impl<C: Copy> Stream<C> {
     pub fn cursor(&self, id: ViewerId<C>) -> Option<u64> {
         let viewer = self.viewers.get(id)?;
         match viewer.position {
-            Position::At(cursor) if viewer.lead.rest().is_empty() => Some(cursor),
+            Position::At(cursor) if viewer.lead.bytes_left() == 0 => Some(cursor),
             Position::At(_) | Position::Fallen { .. } => None,
         }
     }
@@ -437,19 +499,20 @@ impl<C: Copy> Stream<C> {
         let Some(viewer) = self.viewers.get(id) else {
             return 0;
         };
-        let lead = viewer.lead.rest();
-        let lead = &lead[..lead.len().min(bytes_max)];
-        if gather.places_left() <= places_kept || !gather.push(lead) {
-            return 0;
+        let mut lent = 0;
+        for part in viewer.lead.parts() {
+            let part = &part[..part.len().min(bytes_max - lent)];
+            if gather.places_left() <= places_kept || !gather.push(part) {
+                return lent;
+            }
+            lent += part.len();
         }
         match viewer.position {
             Position::At(cursor) => {
-                lead.len()
-                    + self
-                        .buffer
-                        .lend(cursor, bytes_max - lead.len(), gather, places_kept)
+                let bytes_max = bytes_max - lent;
+                lent + self.buffer.lend(cursor, bytes_max, gather, places_kept)
             }
-            Position::Fallen { .. } => lead.len(),
+            Position::Fallen { .. } => lent,
         }
     }
 
@@ -459,11 +522,12 @@ impl<C: Copy> Stream<C> {
             return;
         };
         self.figures.bytes_sent += bytes as u64;
+        let held_bytes = viewer.lead.held_bytes();
         let of_lead = viewer.lead.advance(bytes);
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
             Position::Fallen { holds_rest: true } => {
-                self.rest_bytes = self.rest_bytes.saturating_sub(of_lead)
+                self.rest_bytes -= held_bytes - viewer.lead.held_bytes();
             }
             Position::Fallen { holds_rest: false } => {}
         }

@@ -1,9 +1,9 @@
-//! What is known of a stream's container: the header that a late viewer gets, and the places in the buffer where one may begin or be cut off.
+//! What is known of a stream's container: which header a late viewer gets, and the places in the buffer where one may begin or be
+//! cut off.
 //!
-//! Owns no media bytes. `header_end <= every point`; all are ascending, and none is older than the buffer's oldest byte.
+//! Owns no media bytes; the header is the scanner's. `header_end <= every point`; all are ascending, and none is older than the buffer's oldest byte.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use crate::format::{Finding, Format, Start, UNIT_SPACING};
 use crate::moment::Moment;
@@ -24,7 +24,6 @@ pub(super) struct Points {
     pub told: Told,
     /// The container that the first bytes showed, though it may have been let go since.
     pub shown: Option<Format>,
-    header: Rc<[u8]>,
     /// Which header this is: 0 before the first.
     pub header_serial: u64,
     /// Where what follows the header begins: whoever has read so far has seen the header in the stream itself.
@@ -38,8 +37,6 @@ pub(super) struct Points {
 struct Join {
     start: Start,
     at: Moment,
-    /// Header and prelude as one, made when the first viewer begins here.
-    lead: Option<Rc<[u8]>>,
 }
 
 impl Default for Points {
@@ -47,7 +44,6 @@ impl Default for Points {
         Points {
             told: Told::Undecided,
             shown: None,
-            header: Rc::from([]),
             header_serial: 0,
             header_end: None,
             joins: VecDeque::new(),
@@ -72,14 +68,12 @@ impl Points {
                     ..Points::default()
                 };
             }
-            Finding::Header(header) => {
-                *self = Points {
-                    told: self.told,
-                    shown: self.shown,
-                    header: Rc::from(header),
-                    header_serial: self.header_serial + 1,
-                    ..Points::default()
-                };
+            Finding::Header => {
+                self.header_serial += 1;
+                (self.header_end, self.newest_unit) = (None, None);
+                // Their room stays: headers may come often.
+                self.joins.clear();
+                self.units.clear();
             }
             Finding::Join(start) => self.add_join(start, now),
             Finding::Unit(start) => {
@@ -99,9 +93,16 @@ impl Points {
         }
     }
 
-    /// The container's header; empty before it is known.
-    pub fn header(&self) -> &[u8] {
-        &self.header
+    /// Bytes that the places take: [`Points::held_bytes_max`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        self.joins.capacity() * size_of::<Join>() + self.units.capacity() * size_of::<u64>()
+    }
+
+    /// Of a buffer of so many bytes: places of either kind are [`UNIT_SPACING`] apart, but for the newest. Room for them doubles as
+    /// it is needed.
+    pub const fn held_bytes_max(buffer_bytes: usize) -> usize {
+        let places = buffer_bytes / UNIT_SPACING as usize + 4;
+        2 * places * (size_of::<Join>() + size_of::<u64>())
     }
 
     fn add_join(&mut self, start: Start, now: Moment) {
@@ -115,11 +116,7 @@ impl Points {
         if before_last.is_some_and(|join| start.offset < join.start.offset + UNIT_SPACING) {
             self.joins.pop_back();
         }
-        self.joins.push_back(Join {
-            start,
-            at: now,
-            lead: None,
-        });
+        self.joins.push_back(Join { start, at: now });
     }
 
     /// Forgets what lies before the buffer's oldest byte.
@@ -148,24 +145,14 @@ impl Points {
     }
 
     /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the newest unit if there is no point.
-    /// With what is sent first, which is the header only where the viewer has not had it.
-    pub fn start(&mut self, back: &Back, needs_header: bool) -> Option<(u64, Rc<[u8]>)> {
+    pub fn start(&self, back: &Back) -> Option<Start> {
         let chosen = self
             .joins
             .iter()
             .rposition(|join| back.is_reached(join.start.offset, join.at))
             .or((!self.joins.is_empty()).then_some(0));
-        let Some(join) = chosen.and_then(|index| self.joins.get_mut(index)) else {
-            let unit = self.newest_unit?;
-            return Some((unit.offset, lead(&self.header, &unit, needs_header)));
-        };
-        if !needs_header {
-            return Some((join.start.offset, lead(&self.header, &join.start, false)));
-        }
-        let lead = join
-            .lead
-            .get_or_insert_with(|| lead(&self.header, &join.start, true));
-        Some((join.start.offset, Rc::clone(lead)))
+        let join = chosen.and_then(|index| self.joins.get(index));
+        join.map(|join| join.start).or(self.newest_unit)
     }
 
     /// The last place at or before `offset` where a viewer may be cut off.
@@ -196,13 +183,4 @@ impl Back {
     fn is_reached(&self, offset: u64, at: Moment) -> bool {
         offset <= self.offset_max && at <= self.moment_max
     }
-}
-
-fn lead(header: &Rc<[u8]>, start: &Start, needs_header: bool) -> Rc<[u8]> {
-    let prelude = start.prelude.as_slice();
-    if needs_header && prelude.is_empty() {
-        return Rc::clone(header);
-    }
-    let header: &[u8] = if needs_header { header } else { &[] };
-    Rc::from([header, prelude].concat())
 }

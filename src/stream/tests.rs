@@ -33,6 +33,16 @@ fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
 }
 
 #[test]
+fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
+    let mut lead = viewer::Lead::of_rest(media(100_000));
+    assert_eq!(lead.advance(99_000), 99_000);
+    assert_eq!(lead.parts()[0], &media(100_000)[99_000..]);
+    assert!(lead.held_bytes() <= 2 * 1_000, "{}", lead.held_bytes());
+    assert_eq!(lead.advance(2_000), 1_000);
+    assert_eq!((lead.bytes_left(), lead.held_bytes()), (0, 0));
+}
+
+#[test]
 fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     let now = Moment::after_start(Duration::ZERO);
     let mut pool = Pool {
@@ -52,5 +62,42 @@ fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     }
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(piece.len()));
     assert_eq!(stream.figures().skips, 1);
-    assert!(stream.held_bytes() <= 64 * 1024);
+    assert!(stream.pool_bytes() <= 64 * 1024);
+}
+
+/// FLV whose metadata is another one each time, and a key frame.
+fn metadata_and_key_frame(round: u8) -> Vec<u8> {
+    let tag = |kind: u8, body: &[u8]| {
+        let length = (body.len() as u32).to_be_bytes();
+        let head = [kind, length[1], length[2], length[3], 0, 0, 0, 0, 0, 0, 0];
+        [&head, body, &[0; 4]].concat()
+    };
+    [tag(18, &[round; 1_000]), tag(9, &[0x17, 1, 0, 0, 0, round])].concat()
+}
+
+#[test]
+fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing_of_it_gets_the_new_one()
+ {
+    let now = Moment::after_start(Duration::ZERO);
+    let mut pool = Pool {
+        bytes_left: 1 << 20,
+    };
+    let mut stream = stream(64 * 1024);
+    stream.append(b"FLV\x01\x05\0\0\0\x09\0\0\0\0", &mut pool, now);
+    stream.append(&metadata_and_key_frame(0), &mut pool, now);
+    let patient = stream.join(100, now);
+    let mut cut = Vec::new();
+    for round in 1..10 {
+        stream.append(&metadata_and_key_frame(round), &mut pool, now);
+        cut.extend(std::iter::from_fn(|| stream.take_cut()));
+        stream.check();
+        let viewer = stream.join(round, now);
+        stream.advance(viewer, 3);
+        stream.settle(viewer, Outcome::Blocked);
+    }
+    assert_eq!(cut, [1, 2, 3, 4, 5, 6]);
+    assert!(matches!(stream.supply(patient, 0), Supply::Bytes(_)));
+    let mut gather = Gather::default();
+    stream.lend(patient, usize::MAX, &mut gather, 0);
+    assert_eq!(gather.slices()[0][..], stream.header().to_vec()[..]);
 }

@@ -1,6 +1,6 @@
 //! Where one viewer stands in a stream.
 
-use std::rc::Rc;
+use super::versions::Version;
 
 /// A viewer's place. `C` is what its owner knows it by.
 pub struct Viewer<C> {
@@ -31,38 +31,80 @@ impl<C> Viewer<C> {
     }
 }
 
-/// Shared bytes, of which some have been sent.
+/// What goes out first: a header that viewers share, and behind it bytes of the viewer's own. What has been sent is not kept: of the
+/// header nothing once it is all sent, and of the others at most as much as is left.
 #[derive(Debug, Default)]
 pub(super) struct Lead {
-    bytes: Option<Rc<[u8]>>,
+    header: Option<Version>,
+    own: Vec<u8>,
+    /// Of the header, or of what is its own if there is none any more.
     sent: usize,
+    has_begun: bool,
 }
 
 impl Lead {
-    pub fn new(bytes: Rc<[u8]>) -> Lead {
+    /// Where a viewer begins: with a header if it needs one, and the start's prelude.
+    pub fn of_start(header: Option<Version>, prelude: &[u8]) -> Lead {
         Lead {
-            bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
-            sent: 0,
+            header: header.filter(|header| !header.is_empty()),
+            own: prelude.to_vec(),
+            ..Lead::default()
+        }
+    }
+
+    /// The rest of a unit.
+    pub fn of_rest(rest: Vec<u8>) -> Lead {
+        Lead {
+            own: rest,
+            ..Lead::default()
         }
     }
 
     /// What is still to be sent.
-    pub fn rest(&self) -> &[u8] {
-        match &self.bytes {
-            None => &[],
-            Some(bytes) => &bytes[self.sent..],
+    pub fn parts(&self) -> [&[u8]; 2] {
+        match &self.header {
+            Some(header) => [&header[self.sent..], &self.own],
+            None => [&self.own[self.sent..], &[]],
         }
     }
 
+    /// How many bytes that are.
+    pub fn bytes_left(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+
     pub fn has_begun(&self) -> bool {
-        self.sent > 0
+        self.has_begun
+    }
+
+    /// Whether it is within this version of the header, or before it.
+    pub fn holds(&self, version: &Version) -> bool {
+        let header = self.header.as_ref();
+        header.is_some_and(|header| Version::ptr_eq(header, version))
+    }
+
+    /// Bytes that the allocation takes which is its own.
+    pub fn held_bytes(&self) -> usize {
+        self.own.capacity()
     }
 
     /// So many have been sent; says how many of them belonged to the lead.
     pub fn advance(&mut self, bytes: usize) -> usize {
-        let taken = bytes.min(self.rest().len());
+        let taken = bytes.min(self.bytes_left());
+        self.has_begun |= taken > 0;
         self.sent += taken;
-        if self.rest().is_empty() {
+        if let Some(header) = &self.header
+            && self.sent >= header.len()
+        {
+            self.sent -= header.len();
+            self.header = None;
+        }
+        if self.header.is_none() && 2 * self.sent >= self.own.len() {
+            self.own.drain(..self.sent);
+            self.own.shrink_to_fit();
+            self.sent = 0;
+        }
+        if self.bytes_left() == 0 {
             *self = Lead::default();
         }
         taken

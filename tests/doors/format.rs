@@ -1,15 +1,34 @@
 //! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always make sense.
 
-use tollgate::format::{Finding, HEADER_BYTES_MAX, Scanner};
+use tollgate::format::{Finding, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner};
+
+/// A finding, and the header if it is one.
+pub type Found = (Finding, Option<Vec<u8>>);
 
 /// What a scan of these bytes finds when they come in pieces of such sizes.
-pub fn scan(bytes: &[u8], pieces: impl Iterator<Item = usize>) -> Vec<Finding> {
+pub fn scan(bytes: &[u8], pieces: impl Iterator<Item = usize>) -> Vec<Found> {
     let mut scanner = Scanner::new();
     let mut findings = Vec::new();
+    let mut header = Vec::new();
     let mut rest = bytes;
     for piece in pieces {
         let (now, later) = rest.split_at(piece.clamp(1, rest.len().max(1)).min(rest.len()));
-        scanner.feed(now, &mut findings);
+        scanner.feed(now, &mut |finding, lent| match finding {
+            Finding::Header => {
+                header = lent.to_vec();
+                findings.push((finding, Some(header.clone())));
+            }
+            Finding::Unknown => {
+                header.clear();
+                findings.push((finding, None));
+            }
+            _ => findings.push((finding, None)),
+        });
+        assert!(
+            scanner.header().to_vec() == header,
+            "another header is lent than the one that was told"
+        );
+        assert!(scanner.held_bytes() <= HELD_BYTES_MAX);
         rest = later;
         if rest.is_empty() {
             break;
@@ -79,15 +98,19 @@ pub fn mpegts(data: &[u8]) {
     container(&data);
 }
 
-fn check(findings: &[Finding], bytes: u64) {
+fn check(findings: &[Found], bytes: u64) {
     let (mut join, mut unit, mut is_over) = (None, None, false);
-    for (index, finding) in findings.iter().enumerate() {
+    for (index, (finding, header)) in findings.iter().enumerate() {
         assert!(!is_over, "something is found after it was let go");
         match finding {
             Finding::Format(_) => assert!(index < 2, "the format comes first"),
             Finding::Unknown => is_over = true,
-            Finding::Header(header) => {
-                assert!(header.len() <= HEADER_BYTES_MAX);
+            Finding::Header => {
+                assert!(
+                    header
+                        .as_ref()
+                        .is_some_and(|header| header.len() <= HEADER_BYTES_MAX)
+                );
                 (join, unit) = (None, None);
             }
             Finding::Join(start) => {

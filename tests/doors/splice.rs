@@ -14,19 +14,23 @@ struct Had {
 
 impl Had {
     fn look(&mut self, out: &[u8]) {
-        let mut findings = Vec::new();
-        self.scanner.feed(&out[self.scanned..], &mut findings);
-        self.scanned = out.len();
-        for finding in findings {
-            match finding {
-                Finding::Format(format) => self.format = Some(format),
-                Finding::Header(header) => self.header = header,
-                Finding::Unknown => self.format = None,
-                Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
-            }
-        }
+        let scanned = std::mem::replace(&mut self.scanned, out.len());
+        let Had {
+            scanner,
+            format,
+            header,
+            ..
+        } = self;
+        scanner.feed(&out[scanned..], &mut |finding, told| match finding {
+            Finding::Format(told) => *format = Some(told),
+            Finding::Header => *header = told.to_vec(),
+            Finding::Unknown => *format = None,
+            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+        });
     }
 }
+
+const UNIT_BYTES_MAX: usize = 100_000;
 
 /// What goes out of a source that breaks off at `cut`, and then comes again whole, if that goes on, in pieces of such sizes.
 pub fn splice(
@@ -34,7 +38,7 @@ pub fn splice(
     cut: usize,
     mut pieces: impl Iterator<Item = usize>,
 ) -> (Vec<u8>, Option<Unlike>) {
-    let mut splicer = Splicer::new(100_000);
+    let mut splicer = Splicer::new(UNIT_BYTES_MAX);
     let (mut out, mut had) = (Vec::new(), Had::default());
     for source in [&bytes[..cut.min(bytes.len())], bytes] {
         let mut rest = source;
@@ -45,11 +49,12 @@ pub fn splice(
                 unlike.extend_from_slice(later);
                 return (out, Some(Unlike(unlike)));
             }
+            assert!(splicer.held_bytes() <= Splicer::held_bytes_max(UNIT_BYTES_MAX));
             rest = later;
         }
         had.look(&out);
         if let Some(format) = had.format {
-            splicer.break_off(format, &had.header);
+            splicer.break_off(format, had.header.clone());
         }
     }
     splicer.finish(&mut out);

@@ -26,19 +26,15 @@ const MEDIA: &[(&str, &[&str], bool)] = &[
 
 /// What a viewer would get who begins at each join point of a real file: header, prelude, and the bytes from there.
 fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut header = Vec::new();
     let mut joins = Vec::new();
-    for finding in corpus::findings(bytes) {
-        match finding {
-            Finding::Header(new) => header = new,
-            Finding::Join(start) => {
-                let from = usize::try_from(start.offset).expect("a small file");
-                joins.push([&header, start.prelude.as_slice(), &bytes[from..]].concat());
-            }
-            Finding::Format(_) | Finding::Unit(_) | Finding::Entry(_) => {}
-            Finding::Unknown => panic!("the format was let go"),
+    corpus::scan(bytes, |finding, header| match finding {
+        Finding::Join(start) => {
+            let from = usize::try_from(start.offset).expect("a small file");
+            joins.push([&header.to_vec(), start.prelude.as_slice(), &bytes[from..]].concat());
         }
-    }
+        Finding::Header | Finding::Format(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+        Finding::Unknown => panic!("the format was let go"),
+    });
     joins
 }
 

@@ -28,7 +28,7 @@ fn spliced(file: &[u8]) -> Vec<u8> {
             .expect("the same tracks again");
         let (format, header) = corpus::had(&out);
         if source.len() < file.len() {
-            assert!(splicer.break_off(format.expect("a format"), &header));
+            assert!(splicer.break_off(format.expect("a format"), header));
         }
     }
     splicer.finish(&mut out);

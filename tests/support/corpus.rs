@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::format::{Finding, Format, Scanner};
+use tollgate::format::{Finding, Format, Header, Scanner};
 
 /// Each file of `tests/media`, and whether a later source's header is left out.
 pub const LATER_SOURCES: [(&str, bool); 10] = [
@@ -24,23 +24,26 @@ pub fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).expect("a file of the corpus")
 }
 
+/// Goes through all that these bytes show, each with the header that holds then.
+pub fn scan(bytes: &[u8], mut found: impl FnMut(Finding, Header<'_>)) {
+    Scanner::new().feed(bytes, &mut found);
+}
+
 /// All that these bytes show.
 pub fn findings(bytes: &[u8]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    Scanner::new().feed(bytes, &mut findings);
+    scan(bytes, |finding, _| findings.push(finding));
     findings
 }
 
 /// The format and the header that a viewer has had.
 pub fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
     let (mut format, mut header) = (None, Vec::new());
-    for finding in findings(bytes) {
-        match finding {
-            Finding::Format(told) => format = Some(told),
-            Finding::Header(told) => header = told,
-            Finding::Unknown => return (None, Vec::new()),
-            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
-        }
-    }
+    scan(bytes, |finding, told| match finding {
+        Finding::Format(told) => format = Some(told),
+        Finding::Header => header = told.to_vec(),
+        Finding::Unknown => (format, header) = (None, Vec::new()),
+        Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+    });
     (format, header)
 }

@@ -53,7 +53,9 @@ fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), LetGo>) {
         let (mut window, mut walk) = (Window::default(), new());
         let (mut findings, mut offset) = (Vec::new(), 0);
         for piece in bytes.chunks(size) {
-            if window.walk(&mut walk, piece, offset, &mut findings) == Err(LetGo) {
+            let mut found = |finding, _: Header<'_>| findings.push(finding);
+            let found: &mut Findings<'_> = &mut found;
+            if window.walk(&mut walk, piece, offset, found) == Err(LetGo) {
                 return (findings, Err(LetGo));
             }
             offset += piece.len() as u64;
@@ -177,10 +179,12 @@ fn another_rate_goes_on_after_two_frames() {
 
 #[test]
 fn what_never_comes_into_step_is_let_go() {
-    let bytes: Vec<u8> = [tag(20), vec![0xFF; HEADER_BYTES_MAX + 100]].concat();
+    let bytes: Vec<u8> = [tag(20), vec![0xFF; SEARCH_BYTES_MAX as usize + 100]].concat();
     let mut findings = Vec::new();
     for mut walk in [mp3(), aac()] {
-        let walked = Window::default().walk(&mut walk, &bytes, 0, &mut findings);
+        let mut found = |finding, _: Header<'_>| findings.push(finding);
+        let found: &mut Findings<'_> = &mut found;
+        let walked = Window::default().walk(&mut walk, &bytes, 0, found);
         assert_eq!(walked, Err(LetGo));
     }
     assert_eq!(findings, []);

@@ -1,129 +1,217 @@
-//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from packets, and what PAT and PMT say.
+//! The tables in force: the newest PAT, and of each program that it names the newest PMT.
+//!
+//! A table is kept as its section, by which a change is seen, and as the packets that carried it, which are a part of the header.
+//! Allocations are used again for the tables that come later: so tables that change with every packet allocate nothing, and what
+//! they hold together has one bound.
 
-use super::packet::{PACKET_BYTES, Packet};
+use super::super::LetGo;
+use super::Packet;
+use super::Track;
+use super::picture::Codec;
+use super::psi::{self, Assembler, Section};
 
-/// Puts the sections of one PID together, and keeps the packets that carried them.
+/// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
-    /// The packets since the one in which the newest section began.
-    packets: Vec<u8>,
-    /// The section's bytes so far.
+pub(in super::super) struct Tables {
+    association: Assembler,
+    pat: Table,
+    /// Those that the PAT names, in its order, and behind them what is left of others.
+    programs: Vec<Program>,
+    named: usize,
+    /// What decides where decoding can begin.
+    track: Option<Track>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     section: Vec<u8>,
-    is_within: bool,
+    packets: Vec<u8>,
 }
 
-/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer.
-const SECTION_BYTES_MAX: usize = 4096;
-
-/// A whole section and the packets that carried it.
-#[derive(Clone, Copy)]
-pub(super) struct Section<'a> {
-    pub bytes: &'a [u8],
-    pub packets: &'a [u8],
+/// A program that the PAT names.
+#[derive(Debug, Default)]
+struct Program {
+    number: u16,
+    /// Of the packets that carry its map, seldom those of others too.
+    pid: u16,
+    /// Puts the sections of that PID together, if no program before it has the same.
+    assembler: Assembler,
+    pmt: Table,
+    /// What its map names first, by what a viewer sees: a video stream, else sound.
+    video: Option<Track>,
+    sound: Option<Track>,
 }
 
-impl Assembler {
-    /// Takes the PID's next packet; hands on each section that is whole.
-    pub fn feed(&mut self, packet: Packet<'_>, mut whole: impl FnMut(Section<'_>)) {
-        let payload = packet.payload();
-        if packet.is_scrambled() || payload.is_empty() {
-            return;
+/// Programs of a multiplex: more than one is rare on a relay, more than this is hostile.
+const PROGRAMS_MAX: usize = 32;
+
+/// What all tables may hold, those that are being put together among them. A multiplex of twenty programs, each with a map of three
+/// packets, holds 20 · 3 · 4 · 188 bytes: each packet and its section, in the table and while it comes; allocations may be twice as long.
+const HELD_BYTES_MAX: usize = 128 * 1024;
+
+impl Tables {
+    /// Reads a packet that may carry a table; says whether the header has changed with that.
+    pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, LetGo> {
+        let pid = packet.pid();
+        let mut has_changed = false;
+        if pid == 0 {
+            let mut assembler = std::mem::take(&mut self.association);
+            let fed = assembler.feed(packet, |section| has_changed |= self.take_pat(section));
+            self.association = assembler;
+            fed?;
+        } else {
+            let mut named = self.programs[..self.named].iter();
+            let Some(index) = named.position(|program| program.pid == pid) else {
+                return Ok(false);
+            };
+            let mut assembler = std::mem::take(&mut self.programs[index].assembler);
+            let fed = assembler.feed(packet, |section| has_changed |= self.take_pmt(pid, section));
+            self.programs[index].assembler = assembler;
+            fed?;
         }
-        if !packet.unit_starts() {
-            if self.is_within {
-                self.packets.extend_from_slice(packet.bytes());
-                self.section.extend_from_slice(payload);
-                self.take_whole(&mut whole);
+        if self.held_bytes() > HELD_BYTES_MAX {
+            return Err(LetGo);
+        }
+        if !has_changed {
+            return Ok(false);
+        }
+        let had_track = self.track.is_some();
+        self.track = self.choose_track();
+        // Without any map there is nothing that a player could do with it; but one that was told does not hold any more.
+        Ok(had_track || self.track.is_some())
+    }
+
+    /// What decides where decoding can begin.
+    pub(super) fn track(&self) -> Option<Track> {
+        self.track
+    }
+
+    /// The packets of each table; none where they name no stream.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        let maps = self.programs[..self.named].iter();
+        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
+        tables
+            .filter(|_| self.track.is_some())
+            .map(|table| table.packets.as_slice())
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let of_programs = self
+            .programs
+            .iter()
+            .map(|program| program.assembler.held_bytes() + program.pmt.held_bytes());
+        self.association.held_bytes()
+            + self.pat.held_bytes()
+            + self.programs.capacity() * size_of::<Program>()
+            + of_programs.sum::<usize>()
+    }
+
+    fn take_pat(&mut self, section: Section<'_>) -> bool {
+        let Some(body) = psi::body(section.bytes, 0) else {
+            return false;
+        };
+        if self.pat.section == section.bytes {
+            return false;
+        }
+        let mut wanted = [(0, 0); PROGRAMS_MAX];
+        let mut count = 0;
+        for program in psi::program_maps(body) {
+            if count < PROGRAMS_MAX && !wanted[..count].contains(&program) {
+                wanted[count] = program;
+                count += 1;
             }
-            return;
         }
-        let pointer = usize::from(payload[0]);
-        let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
-        if self.is_within && !end_of_last.is_empty() {
-            self.packets.extend_from_slice(packet.bytes());
-            self.section.extend_from_slice(end_of_last);
-            self.take_whole(&mut whole);
+        self.name(&wanted[..count]);
+        self.pat.take(section);
+        true
+    }
+
+    /// These programs are the ones from now on. What is known of them stays; of the others only the allocations do, for new ones.
+    fn name(&mut self, wanted: &[(u16, u16)]) {
+        for program in &mut self.programs {
+            program.assembler.clear();
         }
-        self.packets.clear();
-        self.packets.extend_from_slice(packet.bytes());
+        self.named = 0;
+        for &(number, pid) in wanted {
+            let mut others = self.programs[self.named..].iter();
+            let place = others
+                .clone()
+                .position(|program| program.name() == (number, pid))
+                .or_else(|| others.position(|program| !wanted.contains(&program.name())));
+            let place = place.map_or(self.programs.len(), |place| self.named + place);
+            if place == self.programs.len() {
+                self.programs.push(Program::default());
+            }
+            self.programs[place].be(number, pid);
+            self.programs.swap(self.named, place);
+            self.named += 1;
+        }
+        for program in &mut self.programs[self.named..] {
+            program.be(0, 0);
+        }
+    }
+
+    fn take_pmt(&mut self, pid: u16, section: Section<'_>) -> bool {
+        let number = psi::program_number(section.bytes);
+        let Some((body, number)) = psi::body(section.bytes, 2).zip(number) else {
+            return false;
+        };
+        let mut named = self.programs[..self.named].iter_mut();
+        let Some(program) = named.find(|program| program.name() == (number, pid)) else {
+            return false;
+        };
+        if program.pmt.section == section.bytes {
+            return false;
+        }
+        program.pmt.take(section);
+        program.look(body);
+        true
+    }
+
+    /// The first video stream of the first program that has one, else the first of sound.
+    fn choose_track(&self) -> Option<Track> {
+        let named = || self.programs[..self.named].iter();
+        let video = named().find_map(|program| program.video);
+        video.or_else(|| named().find_map(|program| program.sound))
+    }
+}
+
+impl Program {
+    fn name(&self) -> (u16, u16) {
+        (self.number, self.pid)
+    }
+
+    /// It is this one from now on.
+    fn be(&mut self, number: u16, pid: u16) {
+        if self.name() != (number, pid) {
+            (self.number, self.pid) = (number, pid);
+            (self.video, self.sound) = (None, None);
+            self.pmt.clear();
+        }
+    }
+
+    fn look(&mut self, map: &[u8]) {
+        let video = |(kind, pid)| Some(Track::Video(pid, Codec::of_stream_type(kind)?));
+        self.video = psi::elementary_streams(map).find_map(video);
+        let first = psi::elementary_streams(map).next();
+        self.sound = first.map(|(_, pid)| Track::Audio(pid));
+    }
+}
+
+impl Table {
+    fn take(&mut self, section: Section<'_>) {
+        self.clear();
+        self.section.extend_from_slice(section.bytes);
+        self.packets.extend_from_slice(section.packets);
+    }
+
+    fn clear(&mut self) {
         self.section.clear();
-        self.section.extend_from_slice(start);
-        self.is_within = true;
-        self.take_whole(&mut whole);
+        self.packets.clear();
     }
 
-    fn take_whole(&mut self, whole: &mut impl FnMut(Section<'_>)) {
-        while let [table, high, low, ..] = *self.section.as_slice() {
-            if table == 0xff {
-                // Stuffing up to the end of the packet.
-                self.is_within = false;
-                return;
-            }
-            let length = 3 + (usize::from(high & 0x0f) << 8 | usize::from(low));
-            if self.section.len() < length {
-                break;
-            }
-            whole(Section {
-                bytes: &self.section[..length],
-                packets: &self.packets,
-            });
-            self.section.drain(..length);
-            // What follows in the same packet needs that packet again.
-            let last = self.packets.len() - PACKET_BYTES;
-            self.packets.drain(..last);
-        }
-        if self.section.len() > SECTION_BYTES_MAX {
-            self.is_within = false;
-        }
+    fn held_bytes(&self) -> usize {
+        self.section.capacity() + self.packets.capacity()
     }
-}
-
-/// The part of a section between its head and its checksum, if it is of this table and in force now.
-pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
-    let head_and_rest = section.split_first_chunk::<8>()?;
-    let [id, _, _, _, _, version, _, _] = head_and_rest.0;
-    if *id != table || version & 1 == 0 {
-        return None;
-    }
-    head_and_rest.1.get(..head_and_rest.1.len().checked_sub(4)?)
-}
-
-/// The programs that a PAT names, each with the PID of its PMT; the network's own is none.
-pub(super) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
-    pat.chunks_exact(4)
-        .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
-        .filter(|(number, _)| *number != 0)
-}
-
-/// The number of the program that a PMT is about.
-pub(super) fn program_number(section: &[u8]) -> Option<u16> {
-    let [_, _, _, high, low, ..] = section else {
-        return None;
-    };
-    Some(number(*high, *low))
-}
-
-fn number(high: u8, low: u8) -> u16 {
-    u16::from(high) << 8 | u16::from(low)
-}
-
-/// The stream types and PIDs that a PMT names.
-pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16)> {
-    let mut rest = match pmt {
-        [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
-        _ => &[],
-    };
-    std::iter::from_fn(move || {
-        let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
-        rest = behind.get(length(*l0, *l1)..).unwrap_or(&[]);
-        Some((*kind, pid(*p0, *p1)))
-    })
-}
-
-fn pid(high: u8, low: u8) -> u16 {
-    u16::from(high & 0x1f) << 8 | u16::from(low)
-}
-
-fn length(high: u8, low: u8) -> usize {
-    usize::from(high & 0x0f) << 8 | usize::from(low)
 }

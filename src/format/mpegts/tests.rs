@@ -32,15 +32,15 @@ fn pmt(pid: u16, number: u16, stream: u16) -> Vec<u8> {
 }
 
 fn headers(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let (mut scanner, mut findings) = (MpegTs::default(), Vec::new());
+    let (mut scanner, mut headers) = (MpegTs::default(), Vec::new());
     // Behind a packet the next one has to stand, or it is none.
-    let bytes = [bytes, &pat(&[])[..], &[SYNC_BYTE; 1]].concat();
-    assert_eq!(scanner.feed(&bytes, 0, &mut findings), Ok(()));
-    let header = |finding| match finding {
-        Finding::Header(header) => Some(header),
-        _ => None,
-    };
-    findings.into_iter().filter_map(header).collect()
+    let filler = packet(0x1fff, 0xff, 0, &[]);
+    let bytes = [bytes, &filler[..], &[SYNC_BYTE; 1]].concat();
+    let fed = scanner.feed(&bytes, 0, &mut |finding, header| {
+        headers.extend((finding == Finding::Header).then(|| header.to_vec()));
+    });
+    assert_eq!(fed, Ok(()));
+    headers
 }
 
 #[test]

@@ -30,13 +30,21 @@ fn page(serial: u32, flags: u8, granule_position: i64, packets: &[&[u8]]) -> Vec
     page
 }
 
+/// A finding, and the header if it is one.
+type Found = (Finding, Option<Vec<u8>>);
+
 /// What a scanner finds, however the bytes are cut.
-fn scan(bytes: &[u8]) -> (Vec<Finding>, Result<(), LetGo>) {
+fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
     let pieces = |size: usize| {
         let (mut window, mut ogg) = (Window::default(), Ogg::default());
         let (mut findings, mut offset) = (Vec::new(), 0);
         for piece in bytes.chunks(size) {
-            if window.walk(&mut ogg, piece, offset, &mut findings) == Err(LetGo) {
+            let mut found = |finding, header: Header<'_>| {
+                let header = (finding == Finding::Header).then(|| header.to_vec());
+                findings.push((finding, header));
+            };
+            let found: &mut Findings<'_> = &mut found;
+            if window.walk(&mut ogg, piece, offset, found) == Err(LetGo) {
                 return (findings, Err(LetGo));
             }
             offset += piece.len() as u64;
@@ -58,10 +66,10 @@ fn lay_out(pages: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
     (pages.concat(), begins.collect())
 }
 
-fn joins(findings: &[Finding]) -> Vec<u64> {
+fn joins(findings: &[Found]) -> Vec<u64> {
     findings
         .iter()
-        .filter_map(|finding| {
+        .filter_map(|(finding, _)| {
             if let Finding::Join(start) = finding {
                 Some(start.offset)
             } else {
@@ -71,17 +79,9 @@ fn joins(findings: &[Finding]) -> Vec<u64> {
         .collect()
 }
 
-fn headers(findings: &[Finding]) -> Vec<&[u8]> {
-    findings
-        .iter()
-        .filter_map(|finding| {
-            if let Finding::Header(header) = finding {
-                Some(header.as_slice())
-            } else {
-                None
-            }
-        })
-        .collect()
+fn headers(findings: &[Found]) -> Vec<&[u8]> {
+    let headers = findings.iter().filter_map(|(_, header)| header.as_deref());
+    headers.collect()
 }
 
 fn opus(serial: u32) -> [Vec<u8>; 2] {
@@ -148,7 +148,7 @@ fn units_stand_some_way_apart() {
     let (findings, _) = scan(&bytes);
     let units: Vec<u64> = findings
         .iter()
-        .filter_map(|finding| {
+        .filter_map(|(finding, _)| {
             if let Finding::Unit(start) = finding {
                 Some(start.offset)
             } else {
@@ -193,7 +193,7 @@ fn a_stream_that_begins_after_data_brings_new_headers() {
     assert_eq!(joins(&findings), [begins[2], begins[5]]);
     let second = findings
         .iter()
-        .rposition(|finding| matches!(finding, Finding::Header(_)));
+        .rposition(|(finding, _)| *finding == Finding::Header);
     assert_eq!(joins(&findings[second.unwrap()..]), [begins[5]]);
 }
 
@@ -251,10 +251,11 @@ fn what_is_not_understood_is_let_go() {
     let lost = [
         opus(7).concat(),
         page(7, 0, 960, &[b"sound"]),
-        vec![0; HEADER_BYTES_MAX + 100],
+        vec![0; SEARCH_BYTES_MAX as usize + 100],
     ]
     .concat();
-    let walked = Window::default().walk(&mut Ogg::default(), &lost, 0, &mut Vec::new());
+    let nothing: &mut Findings<'_> = &mut |_, _| {};
+    let walked = Window::default().walk(&mut Ogg::default(), &lost, 0, nothing);
     assert_eq!(walked, Err(LetGo));
 }
 

@@ -34,6 +34,11 @@ impl Tags {
         }
     }
 
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.timeline.held_bytes()
+    }
+
     /// Whether nothing can follow: viewers have a part of a tag.
     pub fn is_within_unit(&self) -> bool {
         self.tag_bytes_left > 0
@@ -66,9 +71,7 @@ impl Tags {
     }
 }
 
-impl Walker for Tags {
-    type Yield = u8;
-
+impl Walker<Vec<u8>> for Tags {
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
@@ -138,17 +141,16 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
 
 /// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and the sequence headers.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    let (one, other) = (described(one), described(other));
-    one.is_some() && one == other
+    let Some((one, other)) = described(one).zip(described(other)) else {
+        return false;
+    };
+    one.0 == other.0 && one.1.eq(other.1)
 }
 
 /// The flags of the head, and the sequence headers with their tags' types.
-type Description<'a> = (u8, Vec<(u8, &'a [u8])>);
-
-fn described(header: &[u8]) -> Option<Description<'_>> {
+fn described(header: &[u8]) -> Option<(u8, impl Iterator<Item = (u8, &[u8])>)> {
     let (head, rest) = header.split_first_chunk::<HEAD_BYTES>()?;
-    let sequences = tags(rest).filter(|(kind, _)| *kind != SCRIPT);
-    Some((head[4], sequences.collect()))
+    Some((head[4], tags(rest).filter(|(kind, _)| *kind != SCRIPT)))
 }
 
 /// The type and the body of each tag: of the last, what there is of it.

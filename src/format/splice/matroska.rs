@@ -67,6 +67,11 @@ impl Blocks {
         }
     }
 
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.timeline.held_bytes()
+    }
+
     /// Whether nothing can follow: viewers have a part of a block.
     pub fn is_within_unit(&self) -> bool {
         self.block_bytes_left > 0
@@ -101,7 +106,13 @@ impl Blocks {
         let Some(element) = seen.get(..needed) else {
             return Ok(Step::Hold(needed));
         };
-        if !self.write(element, head, out)? {
+        let out_before = out.len();
+        let is_written = self.write(element, head, out);
+        if is_written.is_err() {
+            // Of what is let go viewers get nothing.
+            out.truncate(out_before);
+        }
+        if !is_written? {
             return Ok(Step::Pass(length));
         }
         self.block_bytes_left = length - needed as u64;
@@ -152,9 +163,7 @@ impl Blocks {
     }
 }
 
-impl Walker for Blocks {
-    type Yield = u8;
-
+impl Walker<Vec<u8>> for Blocks {
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
@@ -257,12 +266,29 @@ fn scale(info: &[u8]) -> u64 {
 
 /// Whether two headers, as late viewers get them, set decoders up alike.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    let (one, other) = (described(one), described(other));
-    one.is_some() && one == other
+    let Some((one, other)) = described(one).zip(described(other)) else {
+        return false;
+    };
+    one.scale == other.scale && one.elements().eq(other.elements())
 }
 
-/// What decides: the unit of time, and each track's elements.
-type Description<'a> = (u64, Vec<Vec<(u32, &'a [u8])>>);
+/// What decides.
+struct Description<'a> {
+    /// The unit of time.
+    scale: u64,
+    tracks: &'a [u8],
+}
+
+impl<'a> Description<'a> {
+    /// Each track, and behind it those of its elements that decide.
+    fn elements(&self) -> impl Iterator<Item = (u32, &'a [u8])> {
+        let entries = ebml::elements(self.tracks).filter(|(id, _)| *id == TRACK_ENTRY);
+        entries.flat_map(|(id, entry)| {
+            let fields = ebml::elements(entry).filter(|(id, _)| DECISIVE.contains(id));
+            std::iter::once((id, &[][..])).chain(fields)
+        })
+    }
+}
 
 fn described(header: &[u8]) -> Option<Description<'_>> {
     let Read::Whole(head) = ebml::head(header) else {
@@ -275,15 +301,8 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
     let body = segment.get(head.bytes()..).filter(|_| head.id == SEGMENT)?;
     let info = ebml::elements(body).find(|(id, _)| *id == INFO);
     let tracks = ebml::elements(body).find(|(id, _)| *id == TRACKS)?.1;
-    let entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
-    let decisive = |entry| {
-        let fields = ebml::elements(entry);
-        fields
-            .filter(|(id, _)| DECISIVE.contains(id))
-            .collect::<Vec<_>>()
-    };
-    Some((
-        info.map_or(USUAL_SCALE, |(_, info)| scale(info)),
-        entries.map(|(_, entry)| decisive(entry)).collect(),
-    ))
+    Some(Description {
+        scale: info.map_or(USUAL_SCALE, |(_, info)| scale(info)),
+        tracks,
+    })
 }

@@ -10,7 +10,8 @@
 //! Ogg with its own header first, MPEG audio and ADTS as it comes; of the others the header must describe the same tracks, is left out,
 //! and the times are moved on, so that a player sees one stream.
 //!
-//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a join point: both are bounded.
+//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a join point: both are bounded, and so
+//! is all that it holds ([`Splicer::held_bytes_max`]).
 
 mod flv;
 mod matroska;
@@ -19,8 +20,8 @@ mod timeline;
 
 use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX};
 use super::ogg::Page;
-use super::window::{Look, Step, Walker, Window};
-use super::{Finding, Format, LetGo, Scanner, Start};
+use super::window::{Look, Step, Walker, Window, grow};
+use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
 
 /// Cuts one stream's sources into units, and joins them.
 pub struct Splicer {
@@ -103,6 +104,7 @@ impl Splicer {
             Stage::Through => out.extend_from_slice(bytes),
             Stage::Running(_) => return self.cut(bytes, out),
             Stage::Opening(opening) => {
+                grow(&mut opening.bytes, bytes.len(), detect::BYTES_MAX);
                 opening.bytes.extend_from_slice(bytes);
                 let Some(format) = opening.tell(bytes) else {
                     return Ok(());
@@ -118,6 +120,7 @@ impl Splicer {
                 return self.feed(&bytes, out);
             }
             Stage::Joining(joining) => {
+                grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
                 joining.bytes.extend_from_slice(bytes);
                 let verdict = joining.look(bytes);
                 let is_too_long = joining.bytes.len() > self.unit_bytes_max;
@@ -144,15 +147,11 @@ impl Splicer {
 
     /// The source broke off. What viewers have had is of this format, with this header. Says whether another source can go on with it;
     /// then the next bytes are that one's.
-    pub fn break_off(&mut self, format: Format, header: &[u8]) -> bool {
+    pub fn break_off(&mut self, format: Format, header: Vec<u8>) -> bool {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Running(running) if running.cutter.can_go_on(header) => {
-                let header = header.to_vec();
-                Stage::Joining(Box::new(Joining::new(
-                    running.cutter,
-                    Had { format, header },
-                )))
-            }
+            Stage::Running(running) if running.cutter.can_go_on(&header) => Stage::Joining(
+                Box::new(Joining::new(running.cutter, Had { format, header })),
+            ),
             Stage::Joining(joining) => {
                 let Joining { cutter, had, .. } = *joining;
                 Stage::Joining(Box::new(Joining::new(cutter, had)))
@@ -160,6 +159,32 @@ impl Splicer {
             other => other,
         };
         self.is_joining()
+    }
+
+    /// Bytes that its allocations take, [`Splicer::held_bytes_max`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Opening(opening) => opening.scanner.held_bytes() + opening.bytes.capacity(),
+            Stage::Running(running) => {
+                let had = running.had.as_ref().map_or(0, |had| had.header.capacity());
+                running.cutter.held_bytes() + running.window.held_bytes() + had
+            }
+            Stage::Joining(joining) => {
+                size_of::<Joining>()
+                    + joining.cutter.held_bytes()
+                    + joining.had.header.capacity()
+                    + joining.scanner.held_bytes()
+                    + joining.bytes.capacity()
+                    + joining.shown_header.capacity()
+            }
+            Stage::Through => 0,
+        }
+    }
+
+    /// What a splicer holds at the very most: a unit, or as much before a join point; the header that viewers had and that of the
+    /// source that is to go on; what looks for its join point; an Ogg page, clocks, and what was passed.
+    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
+        unit_bytes_max + 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 128 * 1024
     }
 
     /// Whether what comes is looked through for where it goes on: viewers get nothing of it yet.
@@ -175,8 +200,9 @@ impl Splicer {
             return Ok(());
         };
         let mut rest = running.window.take_rest(bytes);
-        // Looking for where it begins again costs as much as it is long: not for every few bytes.
-        let is_new = running.offset - (rest.len() as u64) < BEGINNINGS_APART;
+        // Looking for where it begins again costs as much as is left: not for fewer bytes than that.
+        let passed = running.offset - rest.len() as u64;
+        let is_new = passed < BEGINNINGS_APART.max(rest.len() as u64);
         let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Through) else {
             return Ok(());
         };
@@ -200,9 +226,10 @@ impl Splicer {
         };
         let header = joining.cutter.needs_header();
         let header: &[u8] = if header { &joining.shown_header } else { &[] };
+        let front = [header, join.prelude.as_slice()].concat();
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
-        let media = joining.bytes.get(from..).unwrap_or_default();
-        let bytes = [header, join.prelude.as_slice(), media].concat();
+        let mut bytes = joining.bytes;
+        bytes.splice(..from.min(bytes.len()), front);
         self.stage = Stage::Running(Running::new(joining.cutter, Some(joining.had)));
         self.cut(&bytes, out)
     }
@@ -218,12 +245,14 @@ impl Splicer {
 impl Opening {
     /// What the source is, once that is clear: `Some(None)` if nothing known.
     fn tell(&mut self, bytes: &[u8]) -> Option<Option<Format>> {
-        let mut findings = Vec::new();
-        self.scanner.feed(bytes, &mut findings);
-        findings.first().map(|finding| match finding {
-            Finding::Format(format) => Some(*format),
-            _ => None,
-        })
+        let mut told = None;
+        self.scanner.feed(bytes, &mut |finding, _| {
+            told.get_or_insert(match finding {
+                Finding::Format(format) => Some(format),
+                _ => None,
+            });
+        });
+        told
     }
 }
 
@@ -267,19 +296,24 @@ impl Joining {
 
     /// Where the source goes on, once it shows that.
     fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, LetGo> {
-        let mut findings = Vec::new();
-        self.scanner.feed(bytes, &mut findings);
-        for finding in findings {
-            match finding {
+        let mut join = None;
+        let mut is_over = false;
+        self.scanner
+            .feed(bytes, &mut |finding, header| match finding {
+                _ if join.is_some() || is_over => {}
                 Finding::Format(format) => self.shown = Some(format),
-                Finding::Unknown => return Err(LetGo),
-                Finding::Header(header) => self.shown_header = header,
-                Finding::Join(start) if self.is_alike() => return Ok(Some(start)),
-                Finding::Join(_) => return Err(LetGo),
-                Finding::Unit(_) | Finding::Entry(_) => {}
-            }
+                Finding::Unknown => is_over = true,
+                Finding::Join(start) => {
+                    // Only now: before its first point a source may change its header as often as it likes.
+                    self.shown_header = header.to_vec();
+                    join = Some(start);
+                }
+                Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+            });
+        if is_over || (join.is_some() && !self.is_alike()) {
+            return Err(LetGo);
         }
-        Ok(None)
+        Ok(join)
     }
 
     fn is_alike(&self) -> bool {
@@ -320,6 +354,16 @@ impl Cutter {
             Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {
                 !header.is_empty() && !self.is_within_unit()
             }
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Cutter::Frames | Cutter::Pages(_) => 0,
+            Cutter::Packets(packets) => packets.aligner.held_bytes(),
+            Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
+            Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
+            Cutter::Fragments(cutter) => size_of::<mp4::Fragments>() + cutter.held_bytes(),
         }
     }
 
@@ -380,9 +424,7 @@ impl Packets {
 /// Cuts Ogg into pages. What stands between pages passes as it comes.
 struct Pages;
 
-impl Walker for Pages {
-    type Yield = u8;
-
+impl Walker<Vec<u8>> for Pages {
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
         let length = match Page::read(seen) {
             Look::Found(page) => page.length(),

@@ -9,13 +9,14 @@ use super::super::mp4::{
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
-use super::timeline::Timeline;
+use super::timeline::{TRACKS_MAX, Timeline};
 
 /// Cuts and moves.
 pub(in super::super) struct Fragments {
     unit_bytes_max: usize,
     /// The source is not the first: its headers are left out.
     is_later: bool,
+    /// In the order of their tracks' numbers: at most [`TRACKS_MAX`].
     clocks: Vec<Clock>,
     /// In nanoseconds.
     timeline: Timeline,
@@ -60,6 +61,11 @@ impl Fragments {
     pub fn seam(&mut self) {
         self.is_later = true;
         self.timeline.seam();
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.timeline.held_bytes() + self.clocks.capacity() * size_of::<Clock>()
     }
 
     /// Whether nothing can follow: viewers have a part of a fragment.
@@ -125,7 +131,10 @@ impl Fragments {
 
     fn run(&self, traf: &[u8]) -> Option<Run> {
         let (track, flags, header) = header_of(traf)?;
-        let clock = *self.clocks.iter().find(|clock| clock.track == track)?;
+        let clock = self
+            .clocks
+            .binary_search_by_key(&track, |clock| clock.track);
+        let clock = self.clocks[clock.ok()?];
         let time = child(traf, b"tfdt")?;
         let begins = if time.first() == Some(&1) {
             u64::from(number(time, 4)?) << 32 | u64::from(number(time, 8)?)
@@ -223,9 +232,7 @@ impl Clock {
     }
 }
 
-impl Walker for Fragments {
-    type Yield = u8;
-
+impl Walker<Vec<u8>> for Fragments {
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
@@ -277,55 +284,68 @@ fn write_moof(
         growth += if outgrows(field, *time) { 4 } else { 0 };
     }
     let mut times = times.iter();
-    let mut written = Vec::new();
-    for (kind, content) in whole_boxes(content)? {
-        match &kind {
-            b"mfhd" => {
-                let mut header = content.to_vec();
-                header
-                    .get_mut(4..8)?
-                    .copy_from_slice(&sequence_number.to_be_bytes());
-                push_box(&mut written, kind, &header);
+    let out_before = out.len();
+    let written = write_box(out, *b"moof", |out| {
+        for (kind, content) in whole_boxes(content)? {
+            match &kind {
+                b"mfhd" => write_box(out, kind, |out| {
+                    out.extend_from_slice(content.get(..4)?);
+                    out.extend_from_slice(&sequence_number.to_be_bytes());
+                    out.extend_from_slice(content.get(8..)?);
+                    Some(())
+                })?,
+                b"traf" => {
+                    let time = *times.next()?;
+                    write_box(out, kind, |out| write_traf(content, time, growth, out))?;
+                }
+                _ => push_box(out, kind, content),
             }
-            b"traf" => {
-                let traf = write_traf(content, *times.next()?, growth)?;
-                push_box(&mut written, kind, &traf);
-            }
-            _ => push_box(&mut written, kind, content),
         }
+        Some(())
+    });
+    if written.is_none() {
+        out.truncate(out_before);
     }
-    push_box(out, *b"moof", &written);
-    Some(())
+    written
 }
 
-fn write_traf(content: &[u8], time: u64, growth: i32) -> Option<Vec<u8>> {
-    let mut written = Vec::new();
+fn write_traf(content: &[u8], time: u64, growth: i32, out: &mut Vec<u8>) -> Option<()> {
     for (kind, content) in whole_boxes(content)? {
-        let mut content = content.to_vec();
         match &kind {
-            b"tfdt" if content.first() == Some(&1) => {
-                content.get_mut(4..12)?.copy_from_slice(&time.to_be_bytes());
+            b"tfdt" if content.first() == Some(&1) => write_box(out, kind, |out| {
+                out.extend_from_slice(content.get(..4)?);
+                out.extend_from_slice(&time.to_be_bytes());
+                out.extend_from_slice(content.get(12..)?);
+                Some(())
+            })?,
+            b"tfdt" if outgrows(content, time) => {
+                push_box(
+                    out,
+                    kind,
+                    &[&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat(),
+                );
             }
-            b"tfdt" if outgrows(&content, time) => {
-                content = [&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat();
-            }
-            b"tfdt" => {
-                let time = (time as u32).to_be_bytes();
-                content.get_mut(4..8)?.copy_from_slice(&time);
-            }
-            b"trun" if growth > 0 && number(&content, 0)? & 1 != 0 => {
-                let offset = (number(&content, 8)? as i32).checked_add(growth)?;
-                content
-                    .get_mut(8..12)?
-                    .copy_from_slice(&offset.to_be_bytes());
+            b"tfdt" => write_box(out, kind, |out| {
+                out.extend_from_slice(content.get(..4)?);
+                out.extend_from_slice(&(time as u32).to_be_bytes());
+                out.extend_from_slice(content.get(8..)?);
+                Some(())
+            })?,
+            b"trun" if growth > 0 && number(content, 0)? & 1 != 0 => {
+                let offset = (number(content, 8)? as i32).checked_add(growth)?;
+                write_box(out, kind, |out| {
+                    out.extend_from_slice(content.get(..8)?);
+                    out.extend_from_slice(&offset.to_be_bytes());
+                    out.extend_from_slice(content.get(12..)?);
+                    Some(())
+                })?;
             }
             // Places of keys.
             b"saio" if growth > 0 => return None,
-            _ => {}
+            _ => push_box(out, kind, content),
         }
-        push_box(&mut written, kind, &content);
     }
-    Some(written)
+    Some(())
 }
 
 /// Whether a time does not fit into its field.
@@ -334,9 +354,9 @@ fn outgrows(field: &[u8], time: u64) -> bool {
 }
 
 /// The boxes in a box; `None` if there is anything else in it.
-fn whole_boxes(content: &[u8]) -> Option<Vec<([u8; 4], &[u8])>> {
+fn whole_boxes(content: &[u8]) -> Option<impl Iterator<Item = ([u8; 4], &[u8])>> {
     let end = places(content).last().map_or(0, |(_, place)| place.end);
-    (end == content.len()).then(|| boxes(content).collect())
+    (end == content.len()).then(|| boxes(content))
 }
 
 fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
@@ -344,6 +364,21 @@ fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
     out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(&kind);
     out.extend_from_slice(content);
+}
+
+/// Writes a box of which it shows only with its content how long it is.
+fn write_box(
+    out: &mut Vec<u8>,
+    kind: [u8; 4],
+    content: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+) -> Option<()> {
+    let begin = out.len();
+    push_box(out, kind, &[]);
+    content(out)?;
+    let length = (out.len() - begin) as u32;
+    out.get_mut(begin..begin + 4)?
+        .copy_from_slice(&length.to_be_bytes());
+    Some(())
 }
 
 /// How long a run of samples is.
@@ -361,22 +396,40 @@ fn duration_of(run: &[u8], usual: u32) -> Option<u64> {
         .sum::<Option<u64>>()
 }
 
-/// The tracks' clocks, as a `moov` has them.
+/// The tracks' clocks, as a `moov` has them, in the order of their numbers. Each box is looked at once, and compared with a few.
 fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
-    let mvex = child(moov, b"mvex")?;
     let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
+    if tracks.clone().count() > TRACKS_MAX {
+        return None;
+    }
     let clock = |trak| {
         let track = Track::read(trak)?;
-        let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
-        let usual = extends.find(|(_, trex)| number(trex, 4) == Some(track.number))?;
         Some(Clock {
             track: track.number,
             ticks_per_second: track.ticks_per_second,
-            usual_duration: number(usual.1, 12)?,
+            usual_duration: 0,
             is_media: matches!(track.handler, b"vide" | b"soun"),
         })
     };
-    tracks.map(|(_, trak)| clock(trak)).collect()
+    let clocks = tracks.map(|(_, trak)| clock(trak));
+    let mut clocks = clocks.collect::<Option<Vec<Clock>>>()?;
+    clocks.sort_by_key(|clock| clock.track);
+    clocks.dedup_by_key(|clock| clock.track);
+    let mut is_told = [false; TRACKS_MAX];
+    for (_, trex) in boxes(child(moov, b"mvex")?).filter(|(kind, _)| kind == b"trex") {
+        let Some(track) = number(trex, 4) else {
+            continue;
+        };
+        if let Ok(index) = clocks.binary_search_by_key(&track, |clock| clock.track)
+            && !std::mem::replace(&mut is_told[index], true)
+        {
+            clocks[index].usual_duration = number(trex, 12)?;
+        }
+    }
+    is_told[..clocks.len()]
+        .iter()
+        .all(|is_told| *is_told)
+        .then_some(clocks)
 }
 
 /// What a decoder is set up with.
@@ -385,17 +438,22 @@ struct Track<'a> {
     number: u32,
     ticks_per_second: u32,
     handler: &'a [u8],
-    /// Its sample descriptions.
-    samples: Vec<Sample<'a>>,
+    samples: Samples<'a>,
+}
+
+/// A track's sample descriptions: whole ones.
+#[derive(Clone, Copy)]
+struct Samples<'a> {
+    handler: &'a [u8],
+    entries: &'a [u8],
 }
 
 /// One of them, without the bit rates that a multiplexer happened to measure.
-#[derive(PartialEq, Eq)]
 struct Sample<'a> {
     kind: [u8; 4],
     /// Sizes, rates, channels.
     fields: &'a [u8],
-    boxes: Vec<([u8; 4], Setup<'a>)>,
+    rest: &'a [u8],
 }
 
 /// What stands in a box of one.
@@ -415,30 +473,54 @@ impl Track<'_> {
             number: number_behind_times(child(trak, b"tkhd")?)?,
             ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
             handler,
-            samples: samples(child(stbl, b"stsd")?, handler)?,
+            samples: Samples::read(child(stbl, b"stsd")?, handler)?,
         })
     }
 }
 
-fn samples<'a>(stsd: &'a [u8], handler: &[u8]) -> Option<Vec<Sample<'a>>> {
-    let entries = boxes(stsd.get(8..)?);
-    let sample = |(kind, entry): ([u8; 4], &'a [u8])| {
-        let fields_bytes = match handler {
-            b"vide" => 78,
-            b"soun" => 28,
-            _ => entry.len(),
-        };
-        let (fields, rest) = entry.split_at_checked(fields_bytes)?;
-        let boxes = boxes(rest).filter(|(kind, _)| kind != b"btrt");
-        Some(Sample {
-            kind,
-            fields,
-            boxes: boxes
-                .map(|(kind, content)| (kind, Setup::read(kind, content)))
-                .collect(),
+impl<'a> Samples<'a> {
+    fn read(stsd: &'a [u8], handler: &'a [u8]) -> Option<Samples<'a>> {
+        let entries = stsd.get(8..)?;
+        let samples = Samples { handler, entries };
+        samples
+            .each()
+            .all(|sample| sample.is_some())
+            .then_some(samples)
+    }
+
+    fn each(self) -> impl Iterator<Item = Option<Sample<'a>>> {
+        let handler = self.handler;
+        boxes(self.entries).map(move |(kind, entry)| {
+            let fields_bytes = match handler {
+                b"vide" => 78,
+                b"soun" => 28,
+                _ => entry.len(),
+            };
+            let (fields, rest) = entry.split_at_checked(fields_bytes)?;
+            Some(Sample { kind, fields, rest })
         })
-    };
-    entries.map(sample).collect()
+    }
+}
+
+impl PartialEq for Samples<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.each().eq(other.each())
+    }
+}
+
+impl Eq for Samples<'_> {}
+
+impl<'a> Sample<'a> {
+    fn setups(&self) -> impl Iterator<Item = ([u8; 4], Setup<'a>)> {
+        let boxes = boxes(self.rest).filter(|(kind, _)| kind != b"btrt");
+        boxes.map(|(kind, content)| (kind, Setup::read(kind, content)))
+    }
+}
+
+impl PartialEq for Sample<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.fields) == (other.kind, other.fields) && self.setups().eq(other.setups())
+    }
 }
 
 impl Setup<'_> {
@@ -478,19 +560,19 @@ fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
 /// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock and its description, and what is
 /// said of samples where fragments say nothing.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    let (one, other) = (described(one), described(other));
-    one.is_some() && one == other
+    let Some((one, other)) = child(one, b"moov").zip(child(other, b"moov")) else {
+        return false;
+    };
+    let Some((mine, others)) = child(one, b"mvex").zip(child(other, b"mvex")) else {
+        return false;
+    };
+    let extends = |mvex| boxes(mvex).filter(|(kind, _)| kind == b"trex");
+    tracks(one).all(|track| track.is_some())
+        && tracks(one).eq(tracks(other))
+        && extends(mine).eq(extends(others))
 }
 
-fn described(header: &[u8]) -> Option<(Vec<Track<'_>>, Vec<&[u8]>)> {
-    let moov = child(header, b"moov")?;
-    let mvex = child(moov, b"mvex")?;
-    let extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
+fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<Track<'_>>> {
     let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-    Some((
-        tracks
-            .map(|(_, trak)| Track::read(trak))
-            .collect::<Option<_>>()?,
-        extends.map(|(_, trex)| trex).collect(),
-    ))
+    tracks.map(|(_, trak)| Track::read(trak))
 }

@@ -32,7 +32,7 @@ const REORDER_SECONDS: i64 = 1;
 /// Between a unit and the one before: then the clock was wrong, or is now.
 const JUMP_SECONDS: i64 = 10;
 /// More tracks are no live stream.
-const TRACKS_MAX: usize = 64;
+pub(super) const TRACKS_MAX: usize = 64;
 
 impl Timeline {
     pub fn new(ticks_per_second: i64) -> Timeline {
@@ -52,6 +52,11 @@ impl Timeline {
         }
     }
 
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.tracks.capacity() * size_of::<Track>()
+    }
+
     /// Whether all times are the source's own still.
     pub fn is_unmoved(&self) -> bool {
         self.shift == Some(0)
@@ -59,9 +64,10 @@ impl Timeline {
 
     /// By how much times are moved, now that a unit of this time is at hand.
     pub fn shift(&mut self, time: i64) -> i64 {
-        let ends = self.tracks.iter().map(|track| track.end);
-        let end = ends.max().unwrap_or(0);
-        *self.shift.get_or_insert(end.saturating_sub(time))
+        *self.shift.get_or_insert_with(|| {
+            let ends = self.tracks.iter().map(|track| track.end);
+            ends.max().unwrap_or(0).saturating_sub(time)
+        })
     }
 
     /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from before the first picture. What lies

@@ -1,0 +1,162 @@
+//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from packets, and what PAT and PMT say.
+
+use super::super::LetGo;
+use super::packet::{PACKET_BYTES, Packet};
+
+/// Puts the sections of one PID together, and keeps the packets that carried them.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    /// The packets since the one in which the newest section began.
+    packets: Vec<u8>,
+    /// The section's bytes so far.
+    section: Vec<u8>,
+    is_within: bool,
+}
+
+/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer.
+const SECTION_BYTES_MAX: usize = 4096;
+/// Twice as many as the longest section needs that fills its packets, a section before it in the first one, and one behind. Nothing
+/// that multiplexes puts less into a packet than it can.
+const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) + 2);
+
+/// A whole section and the packets that carried it.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'a> {
+    pub bytes: &'a [u8],
+    pub packets: &'a [u8],
+}
+
+impl Assembler {
+    /// Takes the PID's next packet; hands on each section that is whole. Lets go of one in more packets than are kept.
+    pub fn feed(
+        &mut self,
+        packet: Packet<'_>,
+        mut whole: impl FnMut(Section<'_>),
+    ) -> Result<(), LetGo> {
+        let payload = packet.payload();
+        if packet.is_scrambled() || payload.is_empty() {
+            return Ok(());
+        }
+        if !packet.unit_starts() {
+            if self.is_within {
+                if self.packets.len() == SECTION_PACKETS_MAX * PACKET_BYTES {
+                    return Err(LetGo);
+                }
+                self.packets.extend_from_slice(packet.bytes());
+                self.section.extend_from_slice(payload);
+                self.take_whole(&mut whole);
+            }
+            return Ok(());
+        }
+        let pointer = usize::from(payload[0]);
+        let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
+        if self.is_within && !end_of_last.is_empty() {
+            self.packets.extend_from_slice(packet.bytes());
+            self.section.extend_from_slice(end_of_last);
+            self.take_whole(&mut whole);
+        }
+        self.packets.clear();
+        self.packets.extend_from_slice(packet.bytes());
+        self.section.clear();
+        self.section.extend_from_slice(start);
+        self.is_within = true;
+        self.take_whole(&mut whole);
+        Ok(())
+    }
+
+    /// Forgets what it has: another PID's packets come.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.section.clear();
+        self.is_within = false;
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.packets.capacity() + self.section.capacity()
+    }
+
+    fn take_whole(&mut self, whole: &mut impl FnMut(Section<'_>)) {
+        let mut taken = 0;
+        while let [table, high, low, ..] = self.section[taken..] {
+            if table == 0xff {
+                // Stuffing up to the end of the packet.
+                self.is_within = false;
+                return;
+            }
+            let length = 3 + (usize::from(high & 0x0f) << 8 | usize::from(low));
+            let Some(bytes) = self.section[taken..].get(..length) else {
+                break;
+            };
+            // Whatever follows the first has begun in the last packet.
+            let from = if taken == 0 {
+                0
+            } else {
+                self.packets.len() - PACKET_BYTES
+            };
+            whole(Section {
+                bytes,
+                packets: &self.packets[from..],
+            });
+            taken += length;
+        }
+        if taken > 0 {
+            // What follows in the same packet needs that packet again.
+            self.section.drain(..taken);
+            self.packets.drain(..self.packets.len() - PACKET_BYTES);
+        }
+        if self.section.len() > SECTION_BYTES_MAX {
+            self.is_within = false;
+        }
+    }
+}
+
+/// The part of a section between its head and its checksum, if it is of this table and in force now.
+pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
+    let head_and_rest = section.split_first_chunk::<8>()?;
+    let [id, _, _, _, _, version, _, _] = head_and_rest.0;
+    if *id != table || version & 1 == 0 {
+        return None;
+    }
+    head_and_rest.1.get(..head_and_rest.1.len().checked_sub(4)?)
+}
+
+/// The programs that a PAT names, each with the PID of its PMT; the network's own is none.
+pub(super) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
+    pat.chunks_exact(4)
+        .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
+        .filter(|(number, _)| *number != 0)
+}
+
+/// The number of the program that a PMT is about.
+pub(super) fn program_number(section: &[u8]) -> Option<u16> {
+    let [_, _, _, high, low, ..] = section else {
+        return None;
+    };
+    Some(number(*high, *low))
+}
+
+fn number(high: u8, low: u8) -> u16 {
+    u16::from(high) << 8 | u16::from(low)
+}
+
+/// The stream types and PIDs that a PMT names.
+pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16)> {
+    let mut rest = match pmt {
+        [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
+        _ => &[],
+    };
+    std::iter::from_fn(move || {
+        let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
+        rest = behind.get(length(*l0, *l1)..).unwrap_or(&[]);
+        Some((*kind, pid(*p0, *p1)))
+    })
+}
+
+fn pid(high: u8, low: u8) -> u16 {
+    u16::from(high & 0x1f) << 8 | u16::from(low)
+}
+
+fn length(high: u8, low: u8) -> usize {
+    usize::from(high & 0x0f) << 8 | usize::from(low)
+}

@@ -1,0 +1,311 @@
+//! What media can make a stream hold, and what a byte of it costs: the scanner, the stream and the splicer under an allocator that
+//! counts, driven by sources that cost as much as they can.
+
+use std::time::Duration;
+
+use tollgate::format::splice::{Splicer, Unlike};
+use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
+use tollgate::gather::Gather;
+use tollgate::moment::Moment;
+use tollgate::stream::{Limits, Outcome, Pool, Stream, Supply, Told, ViewerId};
+
+#[path = "bounds/counting.rs"]
+mod counting;
+#[path = "bounds/media.rs"]
+mod media;
+
+use counting::{Counting, allocated, held};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Over its life, for the scanner, the stream and the splicer together.
+const ALLOCATED_PER_BYTE: usize = 8;
+/// What is allocated once, however long the stream is: its first block, tables that are used again, room for some viewers.
+const ALLOCATED_ONCE: usize = 256 * 1024;
+
+/// Sources come in pieces of each of these, and of so many bytes in all: of small pieces fewer, or it would take minutes.
+const PIECES: [(usize, usize); 4] = [
+    (64 * 1024, usize::MAX),
+    (4_099, usize::MAX),
+    (188, 250_000),
+    (1, 20_000),
+];
+
+const LIMITS: Limits = Limits {
+    buffer_bytes: 1 << 18,
+    join_back_bytes: 0,
+    join_back_time: Duration::ZERO,
+};
+
+#[test]
+fn a_byte_costs_a_scanner_little_and_it_holds_no_more_than_is_said() {
+    for (name, source) in media::all() {
+        for (piece, bytes_max) in PIECES {
+            let source = &source[..source.len().min(bytes_max)];
+            let before = (allocated(), held());
+            let mut scanner = Scanner::new();
+            for bytes in source.chunks(piece) {
+                scanner.feed(bytes, &mut |_, _| {});
+                let now = held() - before.1;
+                assert!(
+                    now <= HELD_BYTES_MAX,
+                    "{name} by {piece}: {now} bytes are held"
+                );
+                let counted = scanner.held_bytes();
+                assert!(
+                    now <= counted,
+                    "{name} by {piece}: {now} are held, {counted} counted"
+                );
+            }
+            assert_cheap(name, piece, allocated() - before.0, source.len());
+            drop(scanner);
+            assert_eq!(
+                held(),
+                before.1,
+                "{name}: something is held when all is over"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_byte_costs_a_stream_little_whoever_watches() {
+    for (name, source) in media::all() {
+        for (piece, bytes_max) in PIECES {
+            let source = &source[..source.len().min(bytes_max)];
+            for audience in Audience::ALL {
+                let before = held();
+                let cost = Scene::new(audience).run(name, &[source], piece);
+                assert_cheap(name, piece, cost, source.len());
+                assert_eq!(held(), before, "{name}: something is held when all is over");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_byte_costs_little_where_sources_follow_each_other() {
+    for (name, source) in media::all() {
+        for (piece, bytes_max) in PIECES {
+            let source = &source[..source.len().min(bytes_max)];
+            let before = held();
+            let half = &source[..source.len() / 2];
+            let mut scene = Scene::new(Audience::Steady);
+            scene.splicer = Some(Splicer::new(UNIT_BYTES_MAX));
+            let cost = scene.run(name, &[half, source], piece);
+            assert_cheap(name, piece, cost, half.len() + source.len());
+            assert_eq!(held(), before, "{name}: something is held when all is over");
+        }
+    }
+}
+
+fn assert_cheap(name: &str, piece: usize, cost: usize, bytes: usize) {
+    assert!(
+        cost <= ALLOCATED_PER_BYTE * bytes + ALLOCATED_ONCE,
+        "{name} in pieces of {piece}: {bytes} bytes cost {cost} allocated ones"
+    );
+}
+
+/// Who watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    Nobody,
+    /// A few who take all there is.
+    Steady,
+    /// One after the other comes, takes what there is, and leaves.
+    Passing,
+    /// A few who take less than comes: they fall out of the buffer, and finish the unit that they were in.
+    Slow,
+    /// Each takes a few bytes and then nothing more, nor ever leaves.
+    Stalled,
+}
+
+impl Audience {
+    const ALL: [Audience; 5] = [
+        Audience::Nobody,
+        Audience::Steady,
+        Audience::Passing,
+        Audience::Slow,
+        Audience::Stalled,
+    ];
+}
+
+/// As `--hold` with a larger buffer has it: all that is to be one is seen as one.
+const UNIT_BYTES_MAX: usize = 1 << 19;
+const STALLED_MAX: usize = 100;
+/// A viewer's own: its place, its place in the index, and a prelude.
+const VIEWER_BYTES: usize = 1024;
+
+struct Scene {
+    stream: Stream<usize>,
+    splicer: Option<Splicer>,
+    spliced: Vec<u8>,
+    pool: Pool,
+    audience: Audience,
+    viewers: Vec<ViewerId<usize>>,
+    now: Moment,
+    /// What it has allocated for media, and not for viewers who came.
+    cost: usize,
+}
+
+impl Scene {
+    fn new(audience: Audience) -> Scene {
+        Scene {
+            stream: Stream::new(LIMITS, None, Moment::START),
+            splicer: None,
+            spliced: Vec::new(),
+            pool: Pool {
+                bytes_left: 1 << 30,
+            },
+            audience,
+            viewers: Vec::with_capacity(STALLED_MAX),
+            now: Moment::START,
+            cost: 0,
+        }
+    }
+
+    /// Says how many bytes were allocated for the media of sources that follow each other.
+    fn run(mut self, name: &str, sources: &[&[u8]], piece: usize) -> usize {
+        let before = held();
+        let pieces = sources[0].len() / piece.max(1);
+        for source in sources {
+            for (number, bytes) in source.chunks(piece).enumerate() {
+                if number % (pieces / 64).max(1) == 0 {
+                    self.viewers_come();
+                }
+                let allocated_before = allocated();
+                let goes_on = self.feed(bytes);
+                self.cost += allocated() - allocated_before;
+                self.check(name, piece, held().saturating_sub(before));
+                if !goes_on {
+                    break;
+                }
+                self.serve(bytes.len());
+            }
+            self.break_off();
+        }
+        self.cost
+    }
+
+    /// Whether the stream goes on.
+    fn feed(&mut self, bytes: &[u8]) -> bool {
+        let mut fed = Ok(());
+        match &mut self.splicer {
+            None => self.stream.append(bytes, &mut self.pool, self.now),
+            Some(splicer) => {
+                self.spliced.clear();
+                fed = splicer.feed(bytes, &mut self.spliced);
+                self.stream.append(&self.spliced, &mut self.pool, self.now);
+            }
+        }
+        while let Some(viewer) = self.stream.take_cut() {
+            self.stream.leave(self.viewers[viewer]);
+        }
+        !matches!(fed, Err(Unlike(_)))
+    }
+
+    fn break_off(&mut self) {
+        if let (Some(splicer), Told::Known(format)) = (&mut self.splicer, self.stream.told()) {
+            splicer.break_off(format, self.stream.header().to_vec());
+        }
+    }
+
+    fn viewers_come(&mut self) {
+        let count = match self.audience {
+            Audience::Nobody => return,
+            Audience::Steady | Audience::Slow => 3,
+            Audience::Passing => usize::MAX,
+            Audience::Stalled => STALLED_MAX,
+        };
+        if self.viewers.len() < count.min(STALLED_MAX) {
+            self.viewers
+                .push(self.stream.join(self.viewers.len(), self.now));
+        }
+    }
+
+    fn serve(&mut self, piece: usize) {
+        if self.audience == Audience::Slow {
+            for id in self.viewers.clone() {
+                self.stream.supply(id, 0);
+                let lent = self
+                    .stream
+                    .lend(id, piece / 3 + 1, &mut Gather::default(), 0);
+                self.stream.advance(id, lent);
+                self.stream.settle(id, Outcome::Blocked);
+            }
+        }
+        while let Some((id, _)) = self.stream.next_ready() {
+            if !matches!(self.stream.supply(id, 0), Supply::Bytes(_)) {
+                self.stream.settle(id, Outcome::Open);
+                continue;
+            }
+            let bytes_max = if self.audience == Audience::Stalled {
+                3
+            } else {
+                usize::MAX
+            };
+            let mut gather = Gather::default();
+            let lent = self.stream.lend(id, bytes_max, &mut gather, 0);
+            self.stream.advance(id, lent);
+            let outcome = match self.audience {
+                Audience::Stalled => Outcome::Blocked,
+                _ => Outcome::Open,
+            };
+            self.stream.settle(id, outcome);
+        }
+        if self.audience == Audience::Passing {
+            for id in self.viewers.drain(..) {
+                self.stream.leave(id);
+            }
+        }
+    }
+
+    /// What is held is what is counted, and what is counted is bounded.
+    fn check(&mut self, name: &str, piece: usize, now: usize) {
+        self.stream.check();
+        let of_splicer = self.splicer.as_ref().map_or(0, Splicer::held_bytes);
+        let bound = LIMITS.held_bytes_max()
+            + STALLED_MAX * VIEWER_BYTES
+            + self
+                .splicer
+                .as_ref()
+                .map_or(0, |_| Splicer::held_bytes_max(UNIT_BYTES_MAX));
+        let counted = self.stream.held_bytes() + of_splicer + self.spliced.capacity();
+        let bound = bound + self.spliced.capacity();
+        assert!(
+            now <= counted,
+            "{name} by {piece}, {:?}: {now} bytes are held, {counted} are counted",
+            self.audience
+        );
+        assert!(
+            now <= bound,
+            "{name} by {piece}, {:?}: {now} bytes are held, {bound} are the most",
+            self.audience
+        );
+    }
+}
+
+/// That hostile sources are what they are meant to be: each is told as the container that it floods.
+#[test]
+fn each_source_gets_to_the_container_that_it_is_for() {
+    for (name, source) in media::all() {
+        let mut told = None;
+        Scanner::new().feed(&source, &mut |finding, _| {
+            if let Finding::Format(format) = finding {
+                told = Some(format);
+            }
+        });
+        let expected = match name.split([' ', ',']).next() {
+            Some("TS") => &[Format::MpegTs][..],
+            Some("FLV") => &[Format::Flv],
+            Some("Matroska") => &[Format::WebM],
+            Some("Ogg") => &[Format::Ogg],
+            Some("MP4") => &[Format::Mp4],
+            Some("sound") => &[Format::Mp3, Format::Aac],
+            _ => &[],
+        };
+        let is_expected = told.map_or(expected.is_empty(), |told| expected.contains(&told));
+        assert!(is_expected, "{name} is told to be {told:?}");
+    }
+}
