@@ -177,8 +177,9 @@ fn push_session(line: &mut String, bytes: &[u8]) {
 
 impl Relay {
     /// A request has arrived.
-    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, date: HttpDate) {
-        if self.settings.has_access_log
+    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head) {
+        let date = self.desk.date();
+        if self.desk.settings.has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
@@ -187,8 +188,9 @@ impl Relay {
     }
 
     /// A request has been refused before its head was whole.
-    pub(super) fn note_unread_request(&mut self, id: ConnectionId, date: HttpDate) {
-        if self.settings.has_access_log
+    pub(super) fn note_unread_request(&mut self, id: ConnectionId) {
+        let date = self.desk.date();
+        if self.desk.settings.has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::unread(connection.peer.ip(), date);
@@ -198,6 +200,6 @@ impl Relay {
 
     /// The request has been answered, or never will be.
     pub(super) fn end_access(&mut self, entry: &Entry) {
-        self.actions.push_back(Action::LogAccess(entry.line()));
+        self.desk.actions.push_back(Action::LogAccess(entry.line()));
     }
 }

@@ -451,9 +451,10 @@ impl Gate<'_> {
 
 impl Relay {
     /// Whom to ask.
-    pub(super) fn gate(&self, now: Moment) -> Gate<'_> {
+    pub(super) fn gate(&self) -> Gate<'_> {
+        let now = self.desk.now;
         Gate {
-            settings: &self.settings,
+            settings: &self.desk.settings,
             tokens: self.tokens.as_ref(),
             blocks: &self.blocks,
             now,

@@ -15,7 +15,6 @@ use super::metrics;
 use super::page::Page;
 use crate::gate::{self, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
-use crate::moment::Moment;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]
@@ -327,20 +326,20 @@ pub(super) fn json(status: Status, body: &impl Serialize) -> Answer {
 
 impl Relay {
     /// Does what a call asks for.
-    pub(super) fn call(&mut self, call: Call, now: Moment) -> Result<Answer, Refusal> {
+    pub(super) fn call(&mut self, call: Call) -> Result<Answer, Refusal> {
         match call {
             Call::AddToken(add) => match without_names(&add) {
-                Some(clients) => self.change(add.into_change(clients), now),
+                Some(clients) => self.change(add.into_change(clients)),
                 None => Ok(Answer::Resolve(add)),
             },
             Call::RevokeToken { session, aborts } => {
                 let record = Record::Revoke { session };
-                self.change(Change { record, aborts }, now)
+                self.change(Change { record, aborts })
             }
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::Gather(rows) => Ok(Answer::Gather(rows)),
-            Call::AbortStream { session, block } => self.abort_stream(&session, block, now),
-            Call::Page => Ok(Answer::Page(Page::new(&mut self.random))),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into())),
             Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(
@@ -352,11 +351,7 @@ impl Relay {
     }
 
     /// Whoever holds the API must not be able to turn the relay on a stranger.
-    pub(super) fn check_destinations(
-        &self,
-        clients: &[gate::RtpTuple],
-        now: Moment,
-    ) -> Result<(), Refusal> {
+    pub(super) fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
         for tuple in clients {
             // The first address that can be reached is sent to; what is wrong with a name is what is wrong with all of its addresses.
             let faults = tuple
@@ -367,7 +362,7 @@ impl Relay {
                 return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
             }
         }
-        let gate = self.gate(now);
+        let gate = self.gate();
         let is_outside = |tuple: &&gate::RtpTuple| {
             let mut addresses = tuple.addresses.iter();
             !addresses.all(|address| gate.may_receive(address))
@@ -388,11 +383,11 @@ impl Relay {
         &mut self,
         session: &SessionId,
         block: Option<Duration>,
-        now: Moment,
     ) -> Result<Answer, Refusal> {
-        let ended = self.end_session(session, now);
+        let now = self.desk.now;
+        let ended = self.end_session(session);
         if let Some(block) = block {
-            self.block_session(session, now + block, now);
+            self.block_session(session, now + block);
         }
         // A block is something to be done where nothing runs, too.
         let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {

@@ -85,10 +85,10 @@ impl Relay {
             "a stream neither runs nor drains"
         );
         assert!(
-            self.lives.len() <= self.settings.limits.streams_max,
+            self.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
-        let streams_max = self.settings.limits.streams_max;
+        let streams_max = self.desk.settings.limits.streams_max;
         assert!(
             self.udp.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
             "RTP that belongs to no stream holds too much"
@@ -108,7 +108,7 @@ impl Relay {
             );
             held_bytes += live.stream.pool_bytes() as isize;
         }
-        let bytes_max = self.settings.limits.buffers_bytes_max as isize;
+        let bytes_max = self.desk.settings.limits.buffers_bytes_max as isize;
         assert_eq!(
             self.pool.bytes_left + held_bytes,
             bytes_max,
@@ -132,7 +132,7 @@ impl Relay {
                 is_its && self.running.get(session) == Some(&live)
             });
         let armed = armed + usize::from(self.udp.armed.is_armed());
-        assert_eq!(armed, self.timers.len(), "a timer outlives its owner");
+        assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.tokens {
             tokens.check();
         }

@@ -259,12 +259,12 @@ impl Connection {
 
 impl Relay {
     /// Reads on in what the client has sent ahead.
-    pub(super) fn read_input(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn read_input(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let mut input = std::mem::take(&mut connection.input);
-        let rest_bytes = self.read_on(id, &input, now).len();
+        let rest_bytes = self.read_on(id, &input).len();
         input.drain(..input.len() - rest_bytes);
         if let Some(connection) = self.connections.get_mut(id)
             && !input.is_empty()
@@ -274,12 +274,8 @@ impl Relay {
     }
 
     /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one go.
-    pub(super) fn read_on<'a>(
-        &mut self,
-        id: ConnectionId,
-        mut input: &'a [u8],
-        now: Moment,
-    ) -> &'a [u8] {
+    pub(super) fn read_on<'a>(&mut self, id: ConnectionId, mut input: &'a [u8]) -> &'a [u8] {
+        let now = self.desk.now;
         let mut heads = 0;
         loop {
             let Some(connection) = self.connections.get_mut(id) else {
@@ -294,12 +290,12 @@ impl Relay {
                 connection.progress = now;
             }
             let goes_on = match &mut connection.phase {
-                Phase::Introduction => self.read_introduction(id, &mut input, now),
+                Phase::Introduction => self.read_introduction(id, &mut input),
                 Phase::Head(_) if connection.output.is_full() => false,
-                Phase::Head(_) => self.read_head(id, &mut input, now),
-                Phase::Payload(_) => self.read_payload(id, &mut input, now),
-                Phase::Source(_) => self.read_media(id, &mut input, now),
-                Phase::Asking(_) => self.read_answer(id, &mut input, now),
+                Phase::Head(_) => self.read_head(id, &mut input),
+                Phase::Payload(_) => self.read_payload(id, &mut input),
+                Phase::Source(_) => self.read_media(id, &mut input),
+                Phase::Asking(_) => self.read_answer(id, &mut input),
                 Phase::Telling(_) => self.read_telling(id, &mut input),
                 Phase::Viewer(_)
                 | Phase::Waiting(_)
@@ -339,7 +335,8 @@ impl Relay {
     }
 
     /// Once the answer is out there may be another request, or the end.
-    pub(super) fn after_output(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn after_output(&mut self, id: ConnectionId) {
+        let now = self.desk.now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -350,14 +347,14 @@ impl Relay {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
                 self.close(id)
             }
-            Phase::Head(_) if self.is_closing => self.linger(id, now),
+            Phase::Head(_) if self.desk.is_closing => self.linger(id),
             Phase::Head(reader) => {
                 if !reader.has_begun() {
                     connection.progress = now;
                 }
                 if connection.input.is_empty() {
                     // It was full, and its bytes were left in the socket.
-                    self.actions.push_back(Action::ReadOn(id));
+                    self.desk.actions.push_back(Action::ReadOn(id));
                 } else {
                     self.wait_ahead(id);
                 }
@@ -367,7 +364,7 @@ impl Relay {
             Phase::Lingering(lingering) if !lingering.is_shut => {
                 lingering.is_shut = true;
                 lingering.until = now + LINGER_TIME;
-                self.actions.push_back(Action::ShutdownWrite(id));
+                self.desk.actions.push_back(Action::ShutdownWrite(id));
                 self.rearm(id);
             }
             Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
@@ -385,7 +382,8 @@ impl Relay {
     }
 
     /// Nothing is answered any more but what is in the output; what still arrives is drained for a while.
-    pub(super) fn linger(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn linger(&mut self, id: ConnectionId) {
+        let now = self.desk.now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -395,8 +393,8 @@ impl Relay {
             bytes_left: LINGER_BYTES_MAX,
             is_shut: false,
         });
-        self.actions.push_back(Action::ReadOn(id));
-        self.after_output(id, now);
+        self.desk.actions.push_back(Action::ReadOn(id));
+        self.after_output(id);
         self.rearm(id);
     }
 
@@ -405,12 +403,13 @@ impl Relay {
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
-        self.timers
+        self.desk
+            .timers
             .disarm(&mut connection.armed, Owner::Connection(id));
         if connection.is_counted {
             self.uncount(connection.peer.ip());
         }
-        self.actions.push_back(Action::Close(id));
+        self.desk.actions.push_back(Action::Close(id));
         if let Some(entry) = &connection.access {
             self.end_access(entry);
         }

@@ -16,7 +16,7 @@ use crate::stream::End;
 impl Relay {
     /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
     fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
-        let limits = &self.settings.limits;
+        let limits = &self.desk.settings.limits;
         if let Phase::Asking(asking) = &connection.phase {
             return Some((asking.until, "its origin did not answer in time"));
         }
@@ -66,12 +66,14 @@ impl Relay {
         };
         let deadline = self.connection_deadline(connection);
         if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
-            self.timers
+            self.desk
+                .timers
                 .arm(&mut connection.armed, Owner::Connection(id), deadline);
         }
     }
 
-    pub(super) fn connection_due(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn connection_due(&mut self, id: ConnectionId) {
+        let now = self.desk.now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -80,15 +82,15 @@ impl Relay {
             return;
         };
         match self.connection_deadline(connection) {
-            Some((deadline, reason)) if deadline <= now => self.time_out(id, reason, now),
+            Some((deadline, reason)) if deadline <= now => self.time_out(id, reason),
             Some(_) => self.rearm(id),
             None => {}
         }
     }
 
     /// A deadline that was not put off has come.
-    fn time_out(&mut self, id: ConnectionId, reason: &'static str, now: Moment) {
-        let date = self.date(now);
+    fn time_out(&mut self, id: ConnectionId, reason: &'static str) {
+        let date = self.desk.date();
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -100,34 +102,28 @@ impl Relay {
             fields: &[],
         };
         match &connection.phase {
-            Phase::Head(reader) if reader.has_begun() => self.refuse(
-                id,
-                &Refusal::new(Status::RequestTimeout, reason),
-                reply,
-                now,
-            ),
-            Phase::Payload(_) => self.refuse(
-                id,
-                &Refusal::new(Status::RequestTimeout, reason),
-                reply,
-                now,
-            ),
+            Phase::Head(reader) if reader.has_begun() => {
+                self.refuse(id, &Refusal::new(Status::RequestTimeout, reason), reply)
+            }
+            Phase::Payload(_) => {
+                self.refuse(id, &Refusal::new(Status::RequestTimeout, reason), reply)
+            }
             Phase::Source(source) => {
                 let (live, reply) = (source.live, source.reply);
-                if self.source_is_at_fault(id, reason, now) {
-                    self.source_lost(live, Origin::Http(id), reason, now);
+                if self.source_is_at_fault(id, reason) {
+                    self.source_lost(live, Origin::Http(id), reason);
                     let refusal = Refusal::new(Status::RequestTimeout, reason);
-                    self.dismiss_source(id, &refusal, reply, now);
+                    self.dismiss_source(id, &refusal, reply);
                 } else {
                     self.rearm(id);
                 }
             }
-            Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled, now),
-            Phase::Waiting(_) => self.end_wait(id, now),
+            Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled),
+            Phase::Waiting(_) => self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
-                self.errand_timed_out(ticket, now);
+                self.errand_timed_out(ticket);
             }
             Phase::Introduction
             | Phase::Head(_)
@@ -139,7 +135,8 @@ impl Relay {
     }
 
     /// When a stream has something to do, if nothing arrives.
-    fn live_deadline(&self, live: &Live, now: Moment) -> Option<Moment> {
+    fn live_deadline(&self, live: &Live) -> Option<Moment> {
+        let now = self.desk.now;
         // While something is on its way nothing more is taken, however late it is: when that is out, it goes on.
         let transport = live.outlet.transport.as_ref();
         let paced = transport
@@ -147,7 +144,7 @@ impl Relay {
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.reorder.deadline());
-        let idle_time = self.settings.limits.source_idle_time;
+        let idle_time = self.desk.settings.limits.source_idle_time;
         let gone = match live.source {
             Origin::Awaited { until } => Some(until),
             Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
@@ -157,45 +154,46 @@ impl Relay {
         [paced, reordered, gone, rest].into_iter().flatten().min()
     }
 
-    pub(super) fn rearm_live(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn rearm_live(&mut self, id: LiveId) {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if let (Some(deadline), Some(live)) =
-            (self.live_deadline(live, now), self.lives.get_mut(id))
-        {
-            self.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+        if let (Some(deadline), Some(live)) = (self.live_deadline(live), self.lives.get_mut(id)) {
+            self.desk
+                .timers
+                .arm(&mut live.armed, Owner::Live(id), deadline);
         }
     }
 
     /// A stream's deadline has come.
-    pub(super) fn live_due(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn live_due(&mut self, id: LiveId) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         live.armed.fired();
         let source = live.source;
-        let idle_time = self.settings.limits.source_idle_time;
+        let idle_time = self.desk.settings.limits.source_idle_time;
         let is_silent = live
             .input
             .as_ref()
             .is_some_and(|input| input.heard + idle_time <= now);
         match source {
-            Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT, now),
+            Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT),
             Origin::Awaited { until } if until <= now => {
-                return self.end_live(id, End::Lost, "its source did not come back", now);
+                return self.end_live(id, End::Lost, "its source did not come back");
             }
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
         }
         let rest_until = live.outlet.rest_until;
         if rest_until.is_some_and(|until| until <= now) {
-            return self.rest_timed_out(id, now);
+            return self.rest_timed_out(id);
         }
         if live.input.is_some() {
-            self.drain_reorder(id, now);
+            self.drain_reorder(id);
         } else {
-            self.pump(id, now);
+            self.pump(id);
         }
-        self.rearm_live(id, now);
+        self.rearm_live(id);
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::{ConnectionId, Level, LiveId, Relay};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::moment::Moment;
 
 /// Streams that drain, by the serials that they have as streams.
 #[derive(Default)]
@@ -86,24 +85,23 @@ impl Draining {
 
 impl Relay {
     /// A stream of this session is about to begin: it has a place.
-    pub(super) fn make_room_for_stream(&mut self, session: &SessionId, now: Moment) {
+    pub(super) fn make_room_for_stream(&mut self, session: &SessionId) {
         // They are gone when this input is settled.
-        let too_many = (self.lives.len() + 1).saturating_sub(self.settings.limits.streams_max);
+        let too_many = (self.lives.len() + 1).saturating_sub(self.desk.settings.limits.streams_max);
         for id in self.draining.first_for(session, too_many) {
-            self.cut_off(id, "another stream takes its place", now);
+            self.cut_off(id, "another stream takes its place");
         }
     }
 
     /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
-    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, now: Moment) -> usize {
+    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str) -> usize {
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
         let viewers: Vec<ConnectionId> = live.stream.connections().collect();
         let (digest, count) = (live.session.digest(), viewers.len());
-        self.log(
+        self.desk.log(
             Level::Info,
-            now,
             format_args!(
                 "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
             ),
@@ -124,13 +122,12 @@ impl Relay {
     }
 
     /// What is left for its UDP clients has taken longer than it may.
-    pub(super) fn rest_timed_out(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn rest_timed_out(&mut self, id: LiveId) {
         let digest = self.lives.get(id).map(|live| live.session.digest());
         if let Some(digest) = digest {
             let detail = "its clock is slower than its bytes may be sent";
-            self.log(
+            self.desk.log(
                 Level::Warn,
-                now,
                 format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),
             );
         }

@@ -55,7 +55,8 @@ impl Errand {
 
 impl Relay {
     /// An add-token whose clients have names: its answer waits until they have addresses.
-    pub(super) fn resolve(&mut self, id: ConnectionId, add: AddToken, reply: Reply, now: Moment) {
+    pub(super) fn resolve(&mut self, id: ConnectionId, add: AddToken, reply: Reply) {
+        let now = self.desk.now;
         let names = add
             .clients
             .iter()
@@ -63,8 +64,7 @@ impl Relay {
         let names = names
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
-        let ticket = Ticket(self.ticket_next);
-        self.ticket_next += 1;
+        let ticket = self.desk.draw_ticket();
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -78,31 +78,28 @@ impl Relay {
                 add,
             },
         );
-        self.actions
+        self.desk
+            .actions
             .push_back(Action::Help(ticket, Job::Resolve(names)));
         self.rearm(id);
     }
 
     /// An errand is done.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        self.desk.now = now;
         match done {
             Done::Resolved(results) => {
-                if !self.origin_resolved(ticket, &results, now) {
-                    self.resolved(ticket, results, now);
+                if !self.origin_resolved(ticket, &results) {
+                    self.resolved(ticket, results);
                 }
             }
-            Done::Appended(result) => self.appended(ticket, result, now),
-            Done::NotCompacted(error) => self.not_compacted(&error, now),
+            Done::Appended(result) => self.appended(ticket, result),
+            Done::NotCompacted(error) => self.not_compacted(&error),
         }
-        self.settle(now);
+        self.settle();
     }
 
-    fn resolved(
-        &mut self,
-        ticket: Ticket,
-        results: Vec<Result<Vec<SocketAddr>, String>>,
-        now: Moment,
-    ) {
+    fn resolved(&mut self, ticket: Ticket, results: Vec<Result<Vec<SocketAddr>, String>>) {
         let Some(errand) = self.take_errand(ticket) else {
             return;
         };
@@ -111,27 +108,28 @@ impl Relay {
             reply,
             add,
         } = errand;
-        let result = with_addresses(&add, results)
-            .and_then(|clients| self.change(add.into_change(clients), now));
-        self.finish_errand(connection, reply, result, now);
+        let result =
+            with_addresses(&add, results).and_then(|clients| self.change(add.into_change(clients)));
+        self.finish_errand(connection, reply, result);
     }
 
     /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        let is_anothers = self.not_appended(ticket, now) || self.origin_resolved(ticket, &[], now);
+        self.desk.now = now;
+        let is_anothers = self.not_appended(ticket) || self.origin_resolved(ticket, &[]);
         if !is_anothers && let Some(errand) = self.take_errand(ticket) {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many names are being resolved",
                 RETRY_AFTER_SECONDS,
             );
-            self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
+            self.finish_errand(errand.connection, errand.reply, Err(refusal));
         }
-        self.settle(now);
+        self.settle();
     }
 
     /// An errand has taken too long; whatever comes of it is not wanted any more.
-    pub(super) fn errand_timed_out(&mut self, ticket: Ticket, now: Moment) {
+    pub(super) fn errand_timed_out(&mut self, ticket: Ticket) {
         let Some(errand) = self.take_errand(ticket) else {
             return;
         };
@@ -139,7 +137,7 @@ impl Relay {
             Status::BadRequest,
             "udp-clients: a name did not resolve in time; names must resolve within 5 s",
         );
-        self.finish_errand(errand.connection, errand.reply, Err(refusal), now);
+        self.finish_errand(errand.connection, errand.reply, Err(refusal));
     }
 
     pub(super) fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
@@ -150,16 +148,10 @@ impl Relay {
         errand
     }
 
-    fn finish_errand(
-        &mut self,
-        id: ConnectionId,
-        reply: Reply,
-        result: Result<Answer, Refusal>,
-        now: Moment,
-    ) {
+    fn finish_errand(&mut self, id: ConnectionId, reply: Reply, result: Result<Answer, Refusal>) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::Head(HeadReader::default());
-            self.give(id, result, reply, now);
+            self.give(id, result, reply);
         }
     }
 }

@@ -36,20 +36,21 @@ impl Relay {
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
         self.pulls.without_stream() < WITHOUT_STREAM_MAX
-            && self.connections.len() < self.settings.limits.connections_max
-            && !self.is_closing
+            && self.connections.len() < self.desk.settings.limits.connections_max
+            && !self.desk.is_closing
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their places, it among them.
     pub(super) fn has_room_for_stream(&self, session: &SessionId) -> bool {
         let places = self.running.len() + self.pulls.without_stream();
-        places < self.settings.limits.streams_max
+        places < self.desk.settings.limits.streams_max
             || self.pulls.of(session).is_some()
             || self.running.contains_key(session)
     }
 
     /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer waits already.
-    pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>, now: Moment) {
+    pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>) {
+        let now = self.desk.now;
         if self.origins.is_empty() {
             return;
         }
@@ -70,15 +71,19 @@ impl Relay {
                 unwatched_since: None,
                 armed: Armed::default(),
             });
-            self.ask_origin(id, 0, now);
+            self.ask_origin(id, 0);
         }
-        self.tend_pull(session, now);
+        self.tend_pull(session);
     }
 
     /// How long a viewer waits for a stream to be fetched.
     pub(super) fn pull_time(&self) -> Duration {
         let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
-        self.settings.limits.origin_time.saturating_mul(origins)
+        self.desk
+            .settings
+            .limits
+            .origin_time
+            .saturating_mul(origins)
     }
 
     /// Why a session does not run that was waited for until now.
@@ -94,23 +99,24 @@ impl Relay {
     }
 
     fn has_own_gate(&self) -> bool {
-        self.tokens.is_some() && !self.settings.asks_origin
+        self.tokens.is_some() && !self.desk.settings.asks_origin
     }
 
     // ---- An origin is asked -----------------------------------------------------------------------------------------------
 
     /// The next origin of a round; with none left the round is over.
-    fn ask_origin(&mut self, id: PullId, origin: usize, now: Moment) {
-        let until = now + self.settings.limits.origin_time;
+    fn ask_origin(&mut self, id: PullId, origin: usize) {
+        let now = self.desk.now;
+        let until = now + self.desk.settings.limits.origin_time;
         match self.origins.whereabouts(origin, now) {
-            None => self.round_failed(id, now),
-            Some(Whereabouts::Known) => self.ask_address(id, (origin, 0), until, now),
+            None => self.round_failed(id),
+            Some(Whereabouts::Known) => self.ask_address(id, (origin, 0), until),
             Some(Whereabouts::Sought) => self.await_addresses(id, origin, until),
             Some(Whereabouts::Unknown(name, port)) => {
-                let ticket = Ticket(self.ticket_next);
-                self.ticket_next += 1;
+                let ticket = self.desk.draw_ticket();
                 self.origins.seek(origin, ticket);
-                self.actions
+                self.desk
+                    .actions
                     .push_back(Action::Help(ticket, Job::Resolve(vec![(name, port)])));
                 self.await_addresses(id, origin, until);
             }
@@ -127,8 +133,8 @@ impl Relay {
         &mut self,
         ticket: Ticket,
         results: &[Result<Vec<SocketAddr>, String>],
-        now: Moment,
     ) -> bool {
+        let now = self.desk.now;
         let addresses = results.iter().flatten().flatten().copied().collect();
         let Some(found) = self.origins.found(ticket, addresses, now) else {
             return false;
@@ -142,27 +148,22 @@ impl Relay {
                 _ => None,
             });
         for (id, until) in waiting.collect::<Vec<_>>() {
-            self.ask_address(id, (found, 0), until, now);
+            self.ask_address(id, (found, 0), until);
         }
         true
     }
 
-    fn ask_address(
-        &mut self,
-        id: PullId,
-        (origin, address): (usize, usize),
-        until: Moment,
-        now: Moment,
-    ) {
+    fn ask_address(&mut self, id: PullId, (origin, address): (usize, usize), until: Moment) {
+        let now = self.desk.now;
         let Some(to) = self.origins.address(origin, address) else {
             if address == 0 {
                 self.note_fault(id, Fault::Broken("its name does not resolve"));
             }
-            return self.ask_origin(id, origin + 1, now);
+            return self.ask_origin(id, origin + 1);
         };
-        if self.connections.len() >= self.settings.limits.connections_max {
+        if self.connections.len() >= self.desk.settings.limits.connections_max {
             self.note_fault(id, Fault::Busy);
-            return self.ask_origin(id, origin + 1, now);
+            return self.ask_origin(id, origin + 1);
         }
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
@@ -181,7 +182,7 @@ impl Relay {
         let mut connection = Connection::outgoing(to, Phase::Asking(asking), now);
         connection.output.push(request.as_bytes());
         let connection = self.connections.insert(connection);
-        self.actions.push_back(Action::Connect(connection, to));
+        self.desk.actions.push_back(Action::Connect(connection, to));
         self.pulls.enter(
             id,
             Stage::Asking {
@@ -196,7 +197,7 @@ impl Relay {
     }
 
     /// Reads on in an origin's answer. Says whether the connection can be read on.
-    pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
+    pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -210,7 +211,7 @@ impl Relay {
                 match answer.status {
                     101 => self.give_up_asking(id, Fault::of_status(answer.status)),
                     100..=199 => asking.reader = AnswerReader::default(),
-                    200 => self.receive_stream(id, answer, now),
+                    200 => self.receive_stream(id, answer),
                     status => self.give_up_asking(id, Fault::of_status(status)),
                 }
             }
@@ -222,7 +223,8 @@ impl Relay {
     }
 
     /// The origin has the stream: it runs from now on.
-    fn receive_stream(&mut self, id: ConnectionId, answer: Answer, now: Moment) {
+    fn receive_stream(&mut self, id: ConnectionId, answer: Answer) {
+        let now = self.desk.now;
         if self.origins.check_via(answer.via.as_deref()).is_err() {
             return self.give_up_asking(id, Fault::Loop);
         }
@@ -239,7 +241,7 @@ impl Relay {
         let session = pull.session.clone();
         let claim = Claim::without_request(Way::Pull, peer);
         let standing = self.standing(&session);
-        if !self.gate(now).may_publish(&claim, &session, &standing) {
+        if !self.gate().may_publish(&claim, &session, &standing) {
             return self.give_up_asking(id, Fault::Busy);
         }
         let Some(pull) = self.pulls.entries.get_mut(pull_id) else {
@@ -248,13 +250,7 @@ impl Relay {
         pull.has_run = true;
         pull.is_forbidden = false;
         pull.fault = None;
-        let live_id = self.begin_live(
-            session.clone(),
-            answer.content_type,
-            Origin::Http(id),
-            peer,
-            now,
-        );
+        let live_id = self.begin_live(session.clone(), answer.content_type, Origin::Http(id), peer);
         self.pulls.enter(
             pull_id,
             Stage::Running {
@@ -276,8 +272,8 @@ impl Relay {
                 window_began: now,
             });
         }
-        self.admit_waiting(&session, now);
-        self.tend_pull(&session, now);
+        self.admit_waiting(&session);
+        self.tend_pull(&session);
     }
 
     /// An origin does not do.
@@ -291,7 +287,7 @@ impl Relay {
     }
 
     /// The connection over which an origin was asked is gone.
-    pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking, now: Moment) {
+    pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking) {
         let Some(pull) = self.pulls.entries.get(asking.pull) else {
             return;
         };
@@ -309,15 +305,15 @@ impl Relay {
         }
         // A loop is one of those who wait, and not the pull's, if others have come since who came another way.
         if asking.fault == Fault::Loop && pull.via != pull.asked_via {
-            return self.ask_address(asking.pull, (origin, address), until, now);
+            return self.ask_address(asking.pull, (origin, address), until);
         }
         self.note_fault(asking.pull, asking.fault);
         match asking.fault {
             // It may be at its next address.
-            Fault::Broken(_) => self.ask_address(asking.pull, (origin, address + 1), until, now),
-            Fault::Forbidden => self.round_failed(asking.pull, now),
+            Fault::Broken(_) => self.ask_address(asking.pull, (origin, address + 1), until),
+            Fault::Forbidden => self.round_failed(asking.pull),
             Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
-                self.ask_origin(asking.pull, origin + 1, now)
+                self.ask_origin(asking.pull, origin + 1)
             }
         }
     }
@@ -332,21 +328,20 @@ impl Relay {
     // ---- It does not come, or breaks, or is not wanted any more -----------------------------------------------------------
 
     /// No origin has the stream.
-    fn round_failed(&mut self, id: PullId, now: Moment) {
+    fn round_failed(&mut self, id: PullId) {
         let Some(pull) = self.pulls.entries.get(id) else {
             return;
         };
         let session = pull.session.clone();
         let fault = pull.fault.unwrap_or(Fault::NotFound);
-        let waits_on = !self.settings.limits.wait_time.is_zero();
+        let waits_on = !self.desk.settings.limits.wait_time.is_zero();
         // Where viewers are held, somebody may yet set right what is final to others.
         let is_final = fault.is_final() && self.held(&session).is_none();
-        let comes_again = (pull.has_run || waits_on) && !is_final && !self.is_closing;
+        let comes_again = (pull.has_run || waits_on) && !is_final && !self.desk.is_closing;
         self.pulls.failures += 1;
         if fault > Fault::NotFound {
-            self.log(
+            self.desk.log(
                 Level::Warn,
-                now,
                 format_args!(
                     "event=pull-fails session={} detail=\"{}\"",
                     session.digest(),
@@ -355,32 +350,34 @@ impl Relay {
             );
         }
         if comes_again {
-            self.pause_pull(id, now);
+            self.pause_pull(id);
         } else {
             self.remove_pull(id);
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.turn_away(&session, &fault.refusal(self.has_own_gate()), now);
+            self.turn_away(&session, &fault.refusal(self.has_own_gate()));
         }
-        self.tend_pull(&session, now);
+        self.tend_pull(&session);
     }
 
-    fn pause_pull(&mut self, id: PullId, now: Moment) {
+    fn pause_pull(&mut self, id: PullId) {
+        let now = self.desk.now;
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
         let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
         pull.failures = pull.failures.saturating_add(1);
         // Between half of it and all, so that edges which lost their origin together do not come back together.
-        let part = (self.random.draw() % 512) as u32;
+        let part = (self.desk.random.draw() % 512) as u32;
         let until = now + pause / 2 + pause * part / 1024;
         self.pulls.enter(id, Stage::Pausing { until });
         self.rearm_pull(id);
     }
 
     /// A stream that was fetched is over.
-    pub(super) fn pulled_stream_ended(&mut self, id: PullId, end: End, now: Moment) {
+    pub(super) fn pulled_stream_ended(&mut self, id: PullId, end: End) {
+        let now = self.desk.now;
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
@@ -391,7 +388,7 @@ impl Relay {
             .lives
             .get(live)
             .is_some_and(|live| live.stream.viewer_count() > 0);
-        if end == End::Complete || !had_viewers || self.is_closing {
+        if end == End::Complete || !had_viewers || self.desk.is_closing {
             self.remove_pull(id);
             return;
         }
@@ -399,30 +396,25 @@ impl Relay {
             pull.failures = 0;
         }
         let session = pull.session.clone();
-        self.pause_pull(id, now);
-        self.tend_pull(&session, now);
+        self.pause_pull(id);
+        self.tend_pull(&session);
     }
 
     /// The session has a source of this server's own now. Whoever waits waits on; whoever was let in by an origin's word alone, and
     /// is held still, has no leave to watch it.
-    pub(super) fn take_from_origins(&mut self, session: &SessionId, now: Moment) {
-        self.drop_pull(session, now);
+    pub(super) fn take_from_origins(&mut self, session: &SessionId) {
+        self.drop_pull(session);
         let Some(id) = self.held(session) else {
             return;
         };
         let was_fetched = self.lives.get(id).is_some_and(|live| live.via.is_some());
-        if was_fetched && !self.gate(now).may_stay(session) {
-            self.end_live(
-                id,
-                End::Lost,
-                "its viewers may not watch its next source",
-                now,
-            );
+        if was_fetched && !self.gate().may_stay(session) {
+            self.end_live(id, End::Lost, "its viewers may not watch its next source");
         }
     }
 
     /// The session is not to be fetched any more. Whoever waits waits on.
-    pub(super) fn drop_pull(&mut self, session: &SessionId, now: Moment) {
+    pub(super) fn drop_pull(&mut self, session: &SessionId) {
         let Some(id) = self.pulls.of(session) else {
             return;
         };
@@ -430,7 +422,7 @@ impl Relay {
             Some(Stage::Asking { connection, .. }) => self.close(connection),
             Some(Stage::Running { live, .. }) => {
                 let source = self.lives.get(live).map(|live| live.source);
-                self.end_live(live, End::Complete, "nobody watches it", now);
+                self.end_live(live, End::Complete, "nobody watches it");
                 if let Some(Origin::Http(connection)) = source {
                     self.close(connection);
                 }
@@ -440,25 +432,26 @@ impl Relay {
     }
 
     /// Nothing is fetched any more that does not run yet.
-    pub(super) fn end_fetching(&mut self, now: Moment) {
+    pub(super) fn end_fetching(&mut self) {
         let pulls = self.pulls.entries.iter();
         let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
         let sessions: Vec<SessionId> = without_stream
             .map(|(_, pull)| pull.session.clone())
             .collect();
         for session in sessions {
-            self.drop_pull(&session, now);
+            self.drop_pull(&session);
         }
     }
 
     fn remove_pull(&mut self, id: PullId) -> Option<Stage> {
         let mut pull = self.pulls.remove(id)?;
-        self.timers.disarm(&mut pull.armed, Owner::Pull(id));
+        self.desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
         Some(pull.stage)
     }
 
     /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
-    pub(super) fn tend_pull(&mut self, session: &SessionId, now: Moment) {
+    pub(super) fn tend_pull(&mut self, session: &SessionId) {
+        let now = self.desk.now;
         let Some(id) = self.pulls.of(session) else {
             return;
         };
@@ -474,7 +467,7 @@ impl Relay {
             pull.unwatched_since.get_or_insert(now);
             self.rearm_pull(id);
         } else {
-            self.drop_pull(session, now);
+            self.drop_pull(session);
         }
     }
 
@@ -488,7 +481,7 @@ impl Relay {
     }
 
     fn idle_deadline(&self, pull: &Pull) -> Option<Moment> {
-        Some(pull.unwatched_since? + self.settings.limits.origin_idle_time)
+        Some(pull.unwatched_since? + self.desk.settings.limits.origin_idle_time)
     }
 
     fn rearm_pull(&mut self, id: PullId) {
@@ -497,12 +490,15 @@ impl Relay {
         };
         let deadline = self.pull_deadline(pull);
         if let (Some(deadline), Some(pull)) = (deadline, self.pulls.entries.get_mut(id)) {
-            self.timers.arm(&mut pull.armed, Owner::Pull(id), deadline);
+            self.desk
+                .timers
+                .arm(&mut pull.armed, Owner::Pull(id), deadline);
         }
     }
 
     /// A pull's deadline has come.
-    pub(super) fn pull_due(&mut self, id: PullId, now: Moment) {
+    pub(super) fn pull_due(&mut self, id: PullId) {
+        let now = self.desk.now;
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
@@ -512,18 +508,18 @@ impl Relay {
         };
         if self.idle_deadline(pull).is_some_and(|due| due <= now) {
             let session = pull.session.clone();
-            return self.drop_pull(&session, now);
+            return self.drop_pull(&session);
         }
         match pull.stage {
             Stage::Resolving { origin, until } if until <= now => {
                 self.note_fault(id, Fault::TimedOut);
-                self.ask_origin(id, origin + 1, now);
+                self.ask_origin(id, origin + 1);
             }
             Stage::Pausing { until } if until <= now => {
                 if let Some(pull) = self.pulls.entries.get_mut(id) {
                     pull.fault = None;
                 }
-                self.ask_origin(id, 0, now);
+                self.ask_origin(id, 0);
             }
             Stage::Resolving { .. }
             | Stage::Pausing { .. }

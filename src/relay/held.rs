@@ -7,7 +7,7 @@ use crate::held::table_bytes;
 
 impl Relay {
     /// Each part's name, and the bytes that it holds now. Looks at every connection and every stream.
-    pub fn held_bytes(&self) -> [(&'static str, usize); 9] {
+    pub fn held_bytes(&self) -> [(&'static str, usize); 10] {
         let connections = self
             .connections
             .iter()
@@ -27,6 +27,7 @@ impl Relay {
             ),
             ("lists", self.held_by_lists()),
             ("reading", self.reading.held_bytes()),
+            ("threads", self.desk.counts.threads_bytes),
         ]
     }
 }

@@ -16,13 +16,12 @@ use super::pull::Stage;
 use super::{Level, LiveId, Relay};
 use crate::format::splice::{Splicer, Unlike};
 use crate::gate::SessionId;
-use crate::moment::Moment;
 use crate::stream::{End, Told};
 
 impl Relay {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self) -> Option<Box<Splicer>> {
-        let limits = &self.settings.limits;
+        let limits = &self.desk.settings.limits;
         // As much as is read at once: what goes out in one go then drives no viewer out of the buffer.
         let unit_bytes_max = limits.stream.buffer_bytes / 2;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
@@ -41,8 +40,9 @@ impl Relay {
     }
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
-    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str, now: Moment) -> bool {
-        let until = now + self.settings.limits.hold_time;
+    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str) -> bool {
+        let now = self.desk.now;
+        let until = now + self.desk.settings.limits.hold_time;
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
@@ -54,7 +54,7 @@ impl Relay {
         };
         let is_watched = live.stream.viewer_count() > 0;
         if !is_watched
-            || self.is_closing
+            || self.desk.is_closing
             || !splicer.break_off(format, live.stream.header().to_vec())
         {
             return false;
@@ -63,9 +63,8 @@ impl Relay {
         let pull = live.pull.take();
         let digest = live.session.digest();
         let viewers = live.stream.viewer_count();
-        self.log(
+        self.desk.log(
             Level::Info,
-            now,
             format_args!(
                 "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
             ),
@@ -74,9 +73,9 @@ impl Relay {
             self.forget_rtp_source(address, id);
         }
         if let Some(pull) = pull {
-            self.pulled_stream_ended(pull, End::Lost, now);
+            self.pulled_stream_ended(pull, End::Lost);
         }
-        self.rearm_live(id, now);
+        self.rearm_live(id);
         true
     }
 
@@ -87,7 +86,6 @@ impl Relay {
         content_type: Option<String>,
         source: Origin,
         source_address: SocketAddr,
-        now: Moment,
     ) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
@@ -98,16 +96,16 @@ impl Relay {
         live.is_paused = false;
         (live.input, live.via) = (None, None);
         let digest = live.session.digest();
-        self.log(
+        self.desk.log(
             Level::Info,
-            now,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
-        self.refresh_clients(id, now);
+        self.refresh_clients(id);
     }
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and the source's stream begins anew.
-    pub(super) fn begin_anew(&mut self, old: LiveId, Unlike(bytes): Unlike, now: Moment) {
+    pub(super) fn begin_anew(&mut self, old: LiveId, Unlike(bytes): Unlike) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(old) else {
             return;
         };
@@ -115,8 +113,8 @@ impl Relay {
         let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
-        self.end_live(old, End::Lost, "its next source has other tracks", now);
-        let id = self.begin_live(session, content_type, source, address, now);
+        self.end_live(old, End::Lost, "its next source has other tracks");
+        let id = self.begin_live(session, content_type, source, address);
         if let Some(live) = self.lives.get_mut(id) {
             (live.pull, live.input, live.via) = (pull, input, via);
         }
@@ -128,7 +126,7 @@ impl Relay {
                     source.live = id;
                 }
             }
-            Origin::Rtp(address) => self.begin_input(id, address, now),
+            Origin::Rtp(address) => self.begin_input(id, address),
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
@@ -140,14 +138,14 @@ impl Relay {
                 },
             );
         }
-        self.append(id, &bytes, now);
+        self.append(id, &bytes);
     }
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
-    pub(super) fn tend_held(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn tend_held(&mut self, id: LiveId) {
         let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;
         if self.lives.get(id).is_some_and(is_over) {
-            self.end_live(id, End::Lost, "nobody waits for its source", now);
+            self.end_live(id, End::Lost, "nobody waits for its source");
         }
     }
 }

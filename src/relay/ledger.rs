@@ -66,26 +66,26 @@ struct Revoked<'a> {
 
 impl Relay {
     /// Makes a change now, or has it written first.
-    pub(super) fn change(&mut self, change: Change, now: Moment) -> Result<Answer, Refusal> {
+    pub(super) fn change(&mut self, change: Change) -> Result<Answer, Refusal> {
         if self.ledger.is_some() {
             return Ok(Answer::Record(change));
         }
-        let decided = self.decide(&change, 0, now)?;
-        self.carry_out(&change, decided, now)
+        let decided = self.decide(&change, 0)?;
+        self.carry_out(&change, decided)
     }
 
     /// The table of a token file, at the start, when the RTP socket is known. From now on changes are written. Options may be stricter than
     /// they were: addresses that no client could be given now do not count, though the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
+        self.desk.now = now;
         let silenced = tokens.retain_addresses(|address| {
-            self.gate(now).may_receive(address) && self.destination_fault(*address).is_none()
+            self.gate().may_receive(address) && self.destination_fault(*address).is_none()
         });
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
         if silenced > 0 {
-            self.log(
+            self.desk.log(
                 Level::Warn,
-                now,
                 format_args!(
                     "event=token-file-clients-silenced count={silenced} detail=\"UDP clients that --rtp-to or --rtp does not admit now\""
                 ),
@@ -95,16 +95,16 @@ impl Relay {
 
     /// The bounds of the table.
     pub fn token_limits(&self) -> gate::Limits {
-        self.settings.limits.tokens
+        self.desk.settings.limits.tokens
     }
 
-    fn decide(&self, change: &Change, reserved: usize, now: Moment) -> Result<Decided, Refusal> {
+    fn decide(&self, change: &Change, reserved: usize) -> Result<Decided, Refusal> {
         let Some(tokens) = &self.tokens else {
             return Err(framework_is_off());
         };
         match &change.record {
             Record::Add { session, http, rtp } => {
-                self.check_destinations(rtp, now)?;
+                self.check_destinations(rtp)?;
                 tokens
                     .plan(session, *http, rtp.clone(), reserved)
                     .map(Decided::Addition)
@@ -124,12 +124,7 @@ impl Relay {
         }
     }
 
-    fn carry_out(
-        &mut self,
-        change: &Change,
-        decided: Decided,
-        now: Moment,
-    ) -> Result<Answer, Refusal> {
+    fn carry_out(&mut self, change: &Change, decided: Decided) -> Result<Answer, Refusal> {
         let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
             return Err(framework_is_off());
@@ -137,7 +132,7 @@ impl Relay {
         match decided {
             Decided::Addition(addition) => {
                 let new = tokens.carry_out(addition);
-                self.tuples_changed(session, now);
+                self.tuples_changed(session);
                 let tokens = self.tokens.iter();
                 let body = Added {
                     sessionid: session,
@@ -149,9 +144,9 @@ impl Relay {
             Decided::Revocation => {
                 let removed = tokens.revoke(session);
                 self.forget_candidates(&removed);
-                self.tuples_changed(session, now);
+                self.tuples_changed(session);
                 if change.aborts {
-                    self.end_session(session, now);
+                    self.end_session(session);
                 }
                 let body = Revoked {
                     sessionid: session,
@@ -163,13 +158,7 @@ impl Relay {
     }
 
     /// The change is written, and its client waits for that.
-    pub(super) fn record(
-        &mut self,
-        connection: ConnectionId,
-        change: Change,
-        reply: Reply,
-        now: Moment,
-    ) {
+    pub(super) fn record(&mut self, connection: ConnectionId, change: Change, reply: Reply) {
         let asked = Asked {
             connection,
             reply,
@@ -179,7 +168,7 @@ impl Relay {
             (Some(ledger), Some(client)) if ledger.queue.len() < QUEUE_MAX => {
                 client.phase = Phase::Recording;
                 ledger.queue.push_back(asked);
-                self.write_changes(now);
+                self.write_changes();
             }
             _ => {
                 let refusal = Refusal::busy(
@@ -187,21 +176,21 @@ impl Relay {
                     "too many changes wait for the disk",
                     RETRY_AFTER_SECONDS,
                 );
-                self.refuse(connection, &refusal, reply, now);
+                self.refuse(connection, &refusal, reply);
             }
         }
     }
 
     /// Has what waits written, unless a write is under way.
-    fn write_changes(&mut self, now: Moment) {
+    fn write_changes(&mut self) {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
         let mut reserved = 0;
         while let Some(asked) = self.next_change(&batch, reserved) {
-            match self.decide(&asked.change, reserved, now) {
+            match self.decide(&asked.change, reserved) {
                 // Nothing changes, so nothing has to be written.
                 Ok(Decided::Addition(addition)) if addition.is_empty() => {
-                    let answer = self.carry_out(&asked.change, Decided::Addition(addition), now);
-                    self.answer_change(&asked, answer, now);
+                    let answer = self.carry_out(&asked.change, Decided::Addition(addition));
+                    self.answer_change(&asked, answer);
                 }
                 Ok(decided) => {
                     if let Decided::Addition(addition) = &decided {
@@ -209,7 +198,7 @@ impl Relay {
                     }
                     batch.push((asked, decided));
                 }
-                Err(refusal) => self.answer_change(&asked, Err(refusal), now),
+                Err(refusal) => self.answer_change(&asked, Err(refusal)),
             }
         }
         let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) else {
@@ -217,10 +206,10 @@ impl Relay {
         };
         let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
         let line = journal::encode(&records.collect::<Vec<_>>());
-        let ticket = Ticket(self.ticket_next);
-        self.ticket_next += 1;
+        let ticket = self.desk.draw_ticket();
         ledger.writing = Some((ticket, batch));
-        self.actions
+        self.desk
+            .actions
             .push_back(Action::Help(ticket, Job::Append(line)));
     }
 
@@ -238,17 +227,16 @@ impl Relay {
     }
 
     /// What was to be written is on disk, or cannot be.
-    pub(super) fn appended(&mut self, ticket: Ticket, result: Result<(), String>, now: Moment) {
+    pub(super) fn appended(&mut self, ticket: Ticket, result: Result<(), String>) {
         let Some(batch) = self.take_written(ticket) else {
             return;
         };
         match &result {
-            Ok(()) => self.counts.token_writes += 1,
+            Ok(()) => self.desk.counts.token_writes += 1,
             Err(error) => {
-                self.counts.token_writes_failed += 1;
-                self.log(
+                self.desk.counts.token_writes_failed += 1;
+                self.desk.log(
                     Level::Error,
-                    now,
                     format_args!(
                         "event=token-file-not-written detail=\"{}; no token is given or revoked\"",
                         quoted(error, 128)
@@ -258,21 +246,20 @@ impl Relay {
         }
         for (asked, decided) in batch {
             let answer = match &result {
-                Ok(()) => self.carry_out(&asked.change, decided, now),
+                Ok(()) => self.carry_out(&asked.change, decided),
                 Err(error) => Err(Refusal::new(
                     Status::InsufficientStorage,
                     format!("the token file cannot be written ({error}); nothing was changed"),
                 )),
             };
-            self.answer_change(&asked, answer, now);
+            self.answer_change(&asked, answer);
         }
-        self.write_changes(now);
+        self.write_changes();
     }
 
-    pub(super) fn not_compacted(&mut self, error: &str, now: Moment) {
-        self.log(
+    pub(super) fn not_compacted(&mut self, error: &str) {
+        self.desk.log(
             Level::Warn,
-            now,
             format_args!(
                 "event=token-file-not-compacted detail=\"{}; it goes on growing\"",
                 quoted(error, 128)
@@ -281,7 +268,7 @@ impl Relay {
     }
 
     /// The disk has too much to do. Says whether that was a write.
-    pub(super) fn not_appended(&mut self, ticket: Ticket, now: Moment) -> bool {
+    pub(super) fn not_appended(&mut self, ticket: Ticket) -> bool {
         let Some(batch) = self.take_written(ticket) else {
             return false;
         };
@@ -291,9 +278,9 @@ impl Relay {
                 "too much waits for the disk",
                 RETRY_AFTER_SECONDS,
             );
-            self.answer_change(&asked, Err(refusal), now);
+            self.answer_change(&asked, Err(refusal));
         }
-        self.write_changes(now);
+        self.write_changes();
         true
     }
 
@@ -304,10 +291,10 @@ impl Relay {
     }
 
     /// Its client may be gone; what it asked for has been done all the same.
-    fn answer_change(&mut self, asked: &Asked, answer: Result<Answer, Refusal>, now: Moment) {
+    fn answer_change(&mut self, asked: &Asked, answer: Result<Answer, Refusal>) {
         if let Some(connection) = self.connections.get_mut(asked.connection) {
             connection.phase = Phase::Head(HeadReader::default());
-            self.give(asked.connection, answer, asked.reply, now);
+            self.give(asked.connection, answer, asked.reply);
         }
     }
 }

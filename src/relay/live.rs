@@ -205,22 +205,21 @@ impl Relay {
         content_type: Option<String>,
         source: Origin,
         source_address: SocketAddr,
-        now: Moment,
     ) -> LiveId {
+        let now = self.desk.now;
         // Whoever the source is, its stream is no document of this server's.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
-            self.go_on(id, content_type, source, source_address, now);
+            self.go_on(id, content_type, source, source_address);
             return id;
         }
         self.end_rests(&session);
-        self.make_room_for_stream(&session, now);
-        self.counts.streams += 1;
+        self.make_room_for_stream(&session);
+        self.desk.counts.streams += 1;
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
-        self.log(
+        self.desk.log(
             Level::Info,
-            now,
             format_args!(
                 "event=stream-begins session={} source={source_address}",
                 session.digest()
@@ -231,8 +230,8 @@ impl Relay {
             serial,
             source,
             source_address,
-            started_unix_seconds: self.date(now).unix_seconds,
-            stream: Stream::new(self.settings.limits.stream, content_type, now),
+            started_unix_seconds: self.desk.date().unix_seconds,
+            stream: Stream::new(self.desk.settings.limits.stream, content_type, now),
             pull: None,
             via: None,
             splicer: self.new_splicer(),
@@ -246,31 +245,33 @@ impl Relay {
         });
         self.order.insert(serial, live);
         self.running.insert(session, live);
-        self.refresh_clients(live, now);
+        self.refresh_clients(live);
         live
     }
 
     /// Media has arrived from a stream's source.
-    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
-            return self.pass_on(id, bytes, now);
+            return self.pass_on(id, bytes);
         };
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
-        self.pass_on(id, &spliced, now);
+        self.pass_on(id, &spliced);
         spliced.clear();
         self.spliced = spliced;
         if let Err(unlike) = fed {
-            self.begin_anew(id, unlike, now);
+            self.begin_anew(id, unlike);
         }
     }
 
     /// What has become of it goes on to all who want it.
-    fn pass_on(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+    fn pass_on(&mut self, id: LiveId, bytes: &[u8]) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
@@ -281,8 +282,8 @@ impl Relay {
         let digest = live.session.digest();
         match notice {
             None => {}
-            Some(Notice::LargeGroup) => self.log(Level::Warn, now, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-            Some(Notice::LetGo(format)) => self.log(Level::Warn, now, format_args!(
+            Some(Notice::LargeGroup) => self.desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::LetGo(format)) => self.desk.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
                 format.name()
             )),
@@ -292,49 +293,44 @@ impl Relay {
             .get_mut(id)
             .and_then(|live| live.stream.take_cut())
         {
-            self.cut_viewer(connection, Cut::LostUnit, now);
+            self.cut_viewer(connection, Cut::LostUnit);
         }
         self.flow(id);
         if is_told {
-            self.tell_of_transport(id, now);
+            self.tell_of_transport(id);
         }
-        self.feed_outlet(id, bytes, now);
+        self.feed_outlet(id, bytes);
     }
 
     /// A stream's source is gone before its time, unless it is not its source any more: the stream waits for another, or ends.
-    pub(super) fn source_lost(
-        &mut self,
-        id: LiveId,
-        source: Origin,
-        reason: &'static str,
-        now: Moment,
-    ) {
+    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
         let is_its = |live: &Live| live.source == source;
         if !self.lives.get(id).is_some_and(is_its) {
             return;
         }
-        self.finish_reorder(id, now);
-        if self.lives.get(id).is_some_and(is_its) && !self.hold(id, reason, now) {
-            self.end_live(id, End::Lost, reason, now);
+        self.finish_reorder(id);
+        if self.lives.get(id).is_some_and(is_its) && !self.hold(id, reason) {
+            self.end_live(id, End::Lost, reason);
         }
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
-    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str, now: Moment) {
+    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         if live.stream.end().is_some() {
             return;
         }
-        self.finish_reorder(id, now);
+        self.finish_reorder(id);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         if let Some(splicer) = &mut live.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
-            self.pass_on(id, &rest, now);
+            self.pass_on(id, &rest);
         }
         let Some(live) = self.lives.get_mut(id) else {
             return;
@@ -349,9 +345,8 @@ impl Relay {
             self.running.remove(&session);
         }
         self.draining.enter(&session, live.serial, id);
-        self.log(
+        self.desk.log(
             Level::Info,
-            now,
             format_args!(
                 "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
                 session.digest(),
@@ -364,49 +359,48 @@ impl Relay {
             self.forget_rtp_source(address, id);
         }
         if let Some(pull) = pull {
-            self.pulled_stream_ended(pull, end, now);
+            self.pulled_stream_ended(pull, end);
         }
         self.flow(id);
-        self.pump(id, now);
+        self.pump(id);
         self.forget_if_over(id);
     }
 
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
-    pub(super) fn end_session(&mut self, session: &SessionId, now: Moment) -> Option<usize> {
+    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
         let running = self.running.get(session).copied();
         if let Some(id) = running {
             let source = self.lives.get(id).map(|live| live.source);
-            self.end_live(id, End::Lost, ABORTED, now);
+            self.end_live(id, End::Lost, ABORTED);
             if let Some(Origin::Http(connection)) = source {
                 self.close(connection);
             }
-            self.drop_pull(session, now);
+            self.drop_pull(session);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
             return None;
         }
-        let viewers = draining
-            .into_iter()
-            .map(|id| self.cut_off(id, ABORTED, now));
+        let viewers = draining.into_iter().map(|id| self.cut_off(id, ABORTED));
         Some(viewers.sum())
     }
 
     /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is
     /// told so.
-    pub(super) fn block_session(&mut self, session: &SessionId, until: Moment, now: Moment) {
+    pub(super) fn block_session(&mut self, session: &SessionId, until: Moment) {
+        let now = self.desk.now;
         self.blocks.add(session, until, now);
-        self.drop_pull(session, now);
-        self.admit_waiting(session, now);
+        self.drop_pull(session);
+        self.admit_waiting(session);
     }
 
     /// The server shuts down: streams end whose source is no connection that could be ended.
-    pub(super) fn end_without_connection(&mut self, now: Moment) {
+    pub(super) fn end_without_connection(&mut self) {
         let lives = self.lives.iter();
         let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.end_live(id, End::Complete, SHUT_DOWN, now);
+            self.end_live(id, End::Complete, SHUT_DOWN);
         }
     }
 
@@ -424,18 +418,18 @@ impl Relay {
         }
         if let Some(mut live) = self.lives.remove(id) {
             let figures = live.stream.figures();
-            self.counts.past.bytes_received += figures.bytes_received;
-            self.counts.past.bytes_sent += figures.bytes_sent;
-            self.counts.past.skips += figures.skips;
-            self.counts.past_udp_bytes += live.outlet.bytes_sent;
+            self.desk.counts.past.bytes_received += figures.bytes_received;
+            self.desk.counts.past.bytes_sent += figures.bytes_sent;
+            self.desk.counts.past.skips += figures.skips;
+            self.desk.counts.past_udp_bytes += live.outlet.bytes_sent;
             self.freed_bytes += live.stream.pool_bytes();
             live.stream.release(&mut self.pool);
             if self.freed_bytes >= RETURN_BYTES {
                 self.freed_bytes = 0;
-                self.actions.push_back(Action::ReturnMemory);
+                self.desk.actions.push_back(Action::ReturnMemory);
             }
             self.order.remove(&live.serial);
-            self.timers.disarm(&mut live.armed, Owner::Live(id));
+            self.desk.timers.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
         }
     }
@@ -450,7 +444,7 @@ impl Relay {
         {
             live.is_paused = false;
             if let Origin::Http(connection) = live.source {
-                self.actions.push_back(Action::ReadOn(connection));
+                self.desk.actions.push_back(Action::ReadOn(connection));
             }
         }
     }

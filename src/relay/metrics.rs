@@ -23,7 +23,7 @@ pub(super) struct Counts {
     /// Viewers that were cut, by why.
     pub cuts: BTreeMap<&'static str, u64>,
     /// What waits for the shell's threads, in bytes.
-    threads_bytes: usize,
+    pub threads_bytes: usize,
     turns: Turns,
 }
 
@@ -54,25 +54,29 @@ impl Relay {
     pub fn turn_took(&mut self, time: Duration) {
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < microseconds);
-        self.counts.turns.buckets[bucket] += 1;
-        self.counts.turns.microseconds =
-            self.counts.turns.microseconds.saturating_add(microseconds);
+        self.desk.counts.turns.buckets[bucket] += 1;
+        self.desk.counts.turns.microseconds = self
+            .desk
+            .counts
+            .turns
+            .microseconds
+            .saturating_add(microseconds);
     }
 
     /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the logs.
     pub fn threads_hold(&mut self, bytes: usize) {
-        self.counts.threads_bytes = bytes;
+        self.desk.counts.threads_bytes = bytes;
     }
 
     /// How many file descriptors there are, from the shell, which opens them.
     pub fn set_files(&mut self, files: Files) {
-        self.files = files;
+        self.desk.files = files;
     }
 
     /// The figures as text.
     pub(super) fn metrics(&self) -> String {
-        let mut all = self.counts.past;
-        let mut udp_bytes = self.counts.past_udp_bytes;
+        let mut all = self.desk.counts.past;
+        let mut udp_bytes = self.desk.counts.past_udp_bytes;
         let (mut viewers, mut udp_clients, mut held) = (0, 0, 0);
         for (_, live) in self.lives.iter() {
             let Figures {
@@ -143,13 +147,13 @@ impl Relay {
             "process_open_fds",
             "gauge",
             "File descriptors in use.",
-            self.files.own + self.connections.len() as u64,
+            self.desk.files.own + self.connections.len() as u64,
         );
         text.one(
             "process_max_fds",
             "gauge",
             "File descriptors that it may use.",
-            self.files.max,
+            self.desk.files.max,
         );
         text.one(
             "tollgate_connections",
@@ -161,16 +165,8 @@ impl Relay {
             "tollgate_deadlines",
             "gauge",
             "Deadlines of connections and streams that are armed.",
-            self.timers.len() as u64,
+            self.desk.timers.len() as u64,
         );
-        text.family("tollgate_held_bytes", "gauge", "Memory, by what holds it.");
-        for (part, bytes) in [
-            ("threads", self.counts.threads_bytes),
-            ("reading", self.reading.held_bytes()),
-        ] {
-            let labels = format!("{{part=\"{part}\"}}");
-            text.row("tollgate_held_bytes", &labels, bytes as u64);
-        }
         text.one(
             "tollgate_tokens",
             "gauge",
@@ -193,13 +189,13 @@ impl Relay {
             "tollgate_connections_total",
             "counter",
             "HTTP connections accepted.",
-            self.counts.connections,
+            self.desk.counts.connections,
         );
         text.one(
             "tollgate_streams_total",
             "counter",
             "Streams that began.",
-            self.counts.streams,
+            self.desk.counts.streams,
         );
         text.one(
             "tollgate_received_bytes_total",
@@ -274,7 +270,7 @@ impl Relay {
             "counter",
             "Requests refused, by status.",
         );
-        for (status, count) in &self.counts.refusals {
+        for (status, count) in &self.desk.counts.refusals {
             text.row(
                 "tollgate_refusals_total",
                 &format!("{{status=\"{}\"}}", status.code()),
@@ -286,7 +282,7 @@ impl Relay {
             "counter",
             "Viewers that were cut, by why.",
         );
-        for (reason, count) in &self.counts.cuts {
+        for (reason, count) in &self.desk.counts.cuts {
             text.row(
                 "tollgate_cuts_total",
                 &format!("{{reason=\"{reason}\"}}"),
@@ -299,8 +295,8 @@ impl Relay {
             "Writes to the token file, each with all changes that waited for it.",
         );
         for (result, count) in [
-            ("written", self.counts.token_writes),
-            ("failed", self.counts.token_writes_failed),
+            ("written", self.desk.counts.token_writes),
+            ("failed", self.desk.counts.token_writes_failed),
         ] {
             text.row(
                 "tollgate_token_file_writes_total",
@@ -308,7 +304,7 @@ impl Relay {
                 count,
             );
         }
-        self.counts.turns.write(&mut text);
+        self.desk.counts.turns.write(&mut text);
         text.0
     }
 }

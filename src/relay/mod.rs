@@ -19,6 +19,7 @@ mod api;
 mod check;
 mod connection;
 mod deadlines;
+mod desk;
 mod draining;
 mod errand;
 mod fetch;
@@ -58,17 +59,16 @@ use std::time::Duration;
 use crate::gate::{Blocks, SessionId, Tokens};
 use crate::gather::Gather;
 use crate::moment::Moment;
-use crate::random::Random;
 use crate::slots::{Id, Slots};
 use crate::stream::{Outcome, Pool};
 use connection::{Connection, Phase};
+use desk::Desk;
 use draining::Draining;
 use errand::Errand;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use frame::Frame;
 use ledger::Ledger;
 pub use live::Live;
-use metrics::Counts;
 pub use metrics::Files;
 use origins::Origins;
 pub use outlet::Datagrams;
@@ -77,11 +77,10 @@ pub use peers::Peer;
 use pull::{Pull, Pulls};
 use reading::Reading;
 pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
-use report::Report;
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
 use settle::Said;
-use timers::{Owner, Timers};
+use timers::Owner;
 use udp::Udp;
 pub use udp::{UdpFigures, UdpPort};
 use waiting::WaitingRoom;
@@ -119,7 +118,7 @@ pub enum Action {
 
 /// The server.
 pub struct Relay {
-    settings: Settings,
+    desk: Desk,
     connections: Slots<Connection>,
     /// How many connections each host has.
     hosts: HashMap<IpAddr, usize>,
@@ -135,7 +134,6 @@ pub struct Relay {
     live_serial_next: u64,
     tokens: Option<Tokens>,
     blocks: Blocks,
-    timers: Timers,
     pool: Pool,
     /// Bytes of buffers freed since memory was returned last.
     freed_bytes: usize,
@@ -156,8 +154,6 @@ pub struct Relay {
     udp: Udp,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
-    random: Random,
-    actions: VecDeque<Action>,
     /// What the clients have said, until it is heard.
     said: VecDeque<Said>,
     /// Calls whose names are being looked up.
@@ -166,11 +162,6 @@ pub struct Relay {
     gatherings: HashMap<Ticket, Gathering>,
     ledger: Option<Ledger>,
     waiting: WaitingRoom,
-    ticket_next: u64,
-    report: Report,
-    counts: Counts,
-    files: Files,
-    is_closing: bool,
 }
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.
@@ -194,9 +185,9 @@ pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
-        let tokens =
-            (!settings.token_servers.is_empty()).then(|| Tokens::new(settings.limits.tokens));
-        let mut random = Random::new(settings.random_key);
+        let mut desk = Desk::new(settings);
+        let settings = &desk.settings;
+        let is_gated = !settings.token_servers.is_empty();
         Relay {
             connections: Slots::default(),
             hosts: HashMap::new(),
@@ -204,13 +195,12 @@ impl Relay {
             lives: Slots::default(),
             running: HashMap::new(),
             draining: Draining::default(),
-            origins: Origins::new(&settings.origins, &mut random),
+            origins: Origins::new(&settings.origins, &mut desk.random),
             pulls: Pulls::default(),
             order: std::collections::BTreeMap::new(),
             live_serial_next: 1,
-            tokens,
+            tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
             blocks: Blocks::default(),
-            timers: Timers::default(),
             freed_bytes: 0,
             pool: Pool {
                 bytes_left: settings.limits.buffers_bytes_max as isize,
@@ -226,19 +216,12 @@ impl Relay {
             spliced: Vec::new(),
             udp: Udp::default(),
             posting: VecDeque::new(),
-            random,
-            actions: VecDeque::new(),
             said: VecDeque::new(),
             errands: HashMap::new(),
             gatherings: HashMap::new(),
             ledger: None,
             waiting: WaitingRoom::default(),
-            ticket_next: 1,
-            counts: Counts::default(),
-            files: Files::default(),
-            report: Report::new(settings.limits.report),
-            is_closing: false,
-            settings,
+            desk,
         }
     }
 
@@ -255,7 +238,8 @@ impl Relay {
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => {
                 // With one byte more than a head may have, it is known to be too large.
-                let bytes_max = READ_BYTES_MAX.max(self.settings.limits.http.head_bytes_max + 1);
+                let bytes_max =
+                    READ_BYTES_MAX.max(self.desk.settings.limits.http.head_bytes_max + 1);
                 bytes_max.saturating_sub(connection.input.len())
             }
             Phase::Introduction
@@ -277,26 +261,28 @@ impl Relay {
 
     /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading them cost.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
+        self.desk.now = now;
         self.reading.begin(bytes.len());
         let Some(connection) = self.connections.get_mut(id) else {
             return self.reading.cost();
         };
         if connection.input.is_empty() {
-            let rest = self.read_on(id, bytes, now).to_vec();
+            let rest = self.read_on(id, bytes).to_vec();
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.input = rest;
             }
         } else {
             connection.input.extend_from_slice(bytes);
-            self.read_input(id, now);
+            self.read_input(id);
         }
         self.rearm(id);
-        self.settle(now);
+        self.settle();
         self.reading.cost()
     }
 
     /// The client sends no more.
     pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
+        self.desk.now = now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -309,7 +295,7 @@ impl Relay {
             | Phase::Waiting(_)
             | Phase::Asking(_)
             | Phase::Telling(_) => self.close(id),
-            Phase::Source(_) => self.source_ended(id, now),
+            Phase::Source(_) => self.source_ended(id),
             // What has been asked before is answered still.
             Phase::Head(_)
             | Phase::Lingering(_)
@@ -317,13 +303,14 @@ impl Relay {
             | Phase::Awaiting(_)
             | Phase::Recording => {}
         }
-        self.settle(now);
+        self.settle();
     }
 
     /// The connection is broken.
     pub fn lost(&mut self, id: ConnectionId, now: Moment) {
+        self.desk.now = now;
         self.close(id);
-        self.settle(now);
+        self.settle();
     }
 
     /// The client's socket takes bytes again.
@@ -338,34 +325,36 @@ impl Relay {
 
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
+        self.desk.now = now;
         // Each at most once: whoever asks for a time that has come already has it in the next turn, and so
         // have those for whom this one would become too long.
-        for _ in 0..self.timers.len().min(DUE_PER_TURN_MAX) {
-            let Some(owner) = self.timers.pop_due(now) else {
+        for _ in 0..self.desk.timers.len().min(DUE_PER_TURN_MAX) {
+            let Some(owner) = self.desk.timers.pop_due(now) else {
                 return;
             };
             match owner {
-                Owner::Connection(id) => self.connection_due(id, now),
-                Owner::Live(id) => self.live_due(id, now),
-                Owner::Pull(id) => self.pull_due(id, now),
-                Owner::Candidates => self.candidates_due(now),
+                Owner::Connection(id) => self.connection_due(id),
+                Owner::Live(id) => self.live_due(id),
+                Owner::Pull(id) => self.pull_due(id),
+                Owner::Candidates => self.candidates_due(),
             }
-            self.settle(now);
+            self.settle();
         }
     }
 
     /// No new clients; sources are ended, viewers get what is buffered and a clean end.
     pub fn shut_down(&mut self, now: Moment) {
-        self.is_closing = true;
-        self.end_fetching(now);
-        self.end_without_connection(now);
+        self.desk.now = now;
+        self.desk.is_closing = true;
+        self.end_fetching();
+        self.end_without_connection();
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
             match &connection.phase {
-                Phase::Source(_) => self.end_source_for_shutdown(id, now),
+                Phase::Source(_) => self.end_source_for_shutdown(id),
                 Phase::Head(_) if connection.output.is_empty() => self.close(id),
                 Phase::Introduction
                 | Phase::Payload(_)
@@ -380,7 +369,7 @@ impl Relay {
                 | Phase::Lingering(_) => {}
             }
         }
-        self.settle(now);
+        self.settle();
     }
 
     // ---- What is to be done -----------------------------------------------------------------------------------------------
@@ -433,8 +422,9 @@ impl Relay {
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
     pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
-        self.prepare_output(id, now);
-        self.settle(now);
+        self.desk.now = now;
+        self.prepare_output(id);
+        self.settle();
         let mut gather = Gather::default();
         if let Some(connection) = self.connections.get(id)
             && gather.push(connection.output.rest())
@@ -446,6 +436,7 @@ impl Relay {
 
     /// So many bytes of [`Relay::output`] have been written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
+        self.desk.now = now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -454,12 +445,13 @@ impl Relay {
         if bytes > of_output {
             self.viewer_took(id, bytes - of_output);
         }
-        self.after_output(id, now);
-        self.settle(now);
+        self.after_output(id);
+        self.settle();
     }
 
     /// The client's turn is over: its socket takes more, or does not.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
+        self.desk.now = now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -475,12 +467,12 @@ impl Relay {
 
     /// The next thing to do besides writing.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.desk.actions.pop_front()
     }
 
     /// When [`Relay::expire`] is to be called at the latest; `None` while nothing can become due.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.timers.next()
+        self.desk.timers.next()
     }
 
     /// Whether there is anything to write at once.

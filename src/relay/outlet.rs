@@ -300,7 +300,7 @@ impl Transport {
 
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -335,24 +335,29 @@ impl Relay {
             live.outlet.transport = None;
             self.resume(id);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
-            live.outlet.transport = Some(Transport::new(live.stream.newest(), self.random.draw()));
-            self.rearm_live(id, now);
+            live.outlet.transport = Some(Transport::new(
+                live.stream.newest(),
+                self.desk.random.draw(),
+            ));
+            self.rearm_live(id);
         }
     }
 
     /// Media of a body has arrived: its UDP clients get what is due of it.
-    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], now: Moment) {
+    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8]) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         if let Some(transport) = &mut live.outlet.transport {
             transport.pacing.feed(bytes, now);
-            self.pump(id, now);
+            self.pump(id);
         }
     }
 
     /// What is due of a transport stream becomes datagrams, once those before are out.
-    pub(super) fn pump(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn pump(&mut self, id: LiveId) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -376,13 +381,13 @@ impl Relay {
             self.resume(id);
         }
         self.post(id);
-        self.rearm_live(id, now);
+        self.rearm_live(id);
         self.forget_if_over(id);
     }
 
     /// Whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_held_back(&self, id: LiveId) -> bool {
-        let held_bytes_max = self.settings.limits.stream.buffer_bytes as u64 / 2;
+        let held_bytes_max = self.desk.settings.limits.stream.buffer_bytes as u64 / 2;
         self.lives.get(id).is_some_and(|live| {
             let transport = live.outlet.transport.as_ref();
             transport.is_some_and(|transport| {
@@ -403,8 +408,9 @@ impl Relay {
 
     /// The next datagrams to be sent, to one client.
     pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
-        let next = self.next_client(now);
-        self.settle(now);
+        self.desk.now = now;
+        let next = self.next_client();
+        self.settle();
         let (id, to) = next?;
         let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
         self.udp.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
@@ -415,7 +421,7 @@ impl Relay {
         })
     }
 
-    fn next_client(&mut self, now: Moment) -> Option<(LiveId, SocketAddr)> {
+    fn next_client(&mut self) -> Option<(LiveId, SocketAddr)> {
         while let Some(&id) = self.posting.front() {
             if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
                 // One after the other, so that no stream waits for the clients of another.
@@ -425,7 +431,7 @@ impl Relay {
             self.posting.pop_front();
             if let Some(live) = self.lives.get_mut(id) {
                 live.outlet.is_queued = false;
-                self.pump(id, now);
+                self.pump(id);
             }
         }
         None
@@ -437,15 +443,14 @@ impl Relay {
     }
 
     /// Tells of a stream that cannot go out by RTP, once.
-    pub(super) fn tell_of_transport(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn tell_of_transport(&mut self, id: LiveId) {
         let Some(live) = self.lives.get(id) else {
             return;
         };
         if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
             let digest = live.session.digest();
-            self.log(
+            self.desk.log(
                 Level::Warn,
-                now,
                 format_args!(
                     "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
                 ),

@@ -16,17 +16,18 @@ use crate::proxy_header;
 impl Relay {
     /// A client has connected. `None`: there is no place even to refuse it in words; it is to be closed.
     pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
+        self.desk.now = now;
         let peer = canonical(peer);
-        let gate = self.gate(now);
+        let gate = self.gate();
         let door = gate.door(peer.ip());
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
         let may_take_place = is_anyones || gate.is_operators(peer.ip());
         let has_place = gate.has_place(self.connections.len(), host);
-        if self.is_closing || !(has_place || (may_take_place && self.make_place(now))) {
+        if self.desk.is_closing || !(has_place || (may_take_place && self.make_place())) {
             return None;
         }
-        let is_beyond = self.connections.len() >= self.settings.limits.connections_max;
+        let is_beyond = self.connections.len() >= self.desk.settings.limits.connections_max;
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), now);
         connection.is_named = !is_anyones;
         match door {
@@ -34,12 +35,12 @@ impl Relay {
             Door::Header => connection.phase = Phase::Introduction,
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
-        self.counts.connections += 1;
+        self.desk.counts.connections += 1;
         let id = self.connections.insert(connection);
         if is_anyones && is_beyond {
             self.note_unplaced(id);
         }
-        self.count(id, now);
+        self.count(id);
         self.rearm(id);
         Some(id)
     }
@@ -56,13 +57,13 @@ impl Relay {
 
     /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not known to be of the API's hosts.
     /// Else strangers, who come by the same proxy as the operator, would keep the operator out. Says whether there was one.
-    fn make_place(&mut self, now: Moment) -> bool {
+    fn make_place(&mut self) -> bool {
         while let Some(id) = self.unplaced.pop_front() {
             let Some(connection) = self.connections.get(id) else {
                 continue;
             };
             let host = connection.peer.ip();
-            if !(connection.is_named && self.gate(now).is_operators(host)) {
+            if !(connection.is_named && self.gate().is_operators(host)) {
                 self.close(id);
                 return true;
             }
@@ -71,13 +72,9 @@ impl Relay {
     }
 
     /// Reads a PROXY protocol header. Says whether the connection can be read on.
-    pub(super) fn read_introduction(
-        &mut self,
-        id: ConnectionId,
-        input: &mut &[u8],
-        now: Moment,
-    ) -> bool {
-        let date = self.date(now);
+    pub(super) fn read_introduction(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
+        let now = self.desk.now;
+        let date = self.desk.date();
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -93,7 +90,7 @@ impl Relay {
                 connection.peer = canonical(client);
                 connection.is_proxied = true;
                 let peer = connection.peer;
-                if self.gate(now).is_forwarder(peer.ip()) {
+                if self.gate().is_forwarder(peer.ip()) {
                     if let Some(connection) = self.connections.get_mut(id) {
                         connection.forwarder = Some(Box::new(peer));
                     }
@@ -102,9 +99,9 @@ impl Relay {
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.is_named = true;
                 }
-                self.count(id, now);
+                self.count(id);
                 let others = self.connections.len().saturating_sub(1);
-                let has_place = self.gate(now).has_place(others, Some(peer.ip()));
+                let has_place = self.gate().has_place(others, Some(peer.ip()));
                 if !has_place {
                     self.close(id);
                 }
@@ -118,9 +115,9 @@ impl Relay {
                     date,
                     fields: &[],
                 };
-                self.note_unread_request(id, date);
+                self.note_unread_request(id);
                 let refusal = Refusal::framing(Status::BadRequest, detail);
-                self.refuse(id, &refusal, reply, now);
+                self.refuse(id, &refusal, reply);
                 true
             }
         }
@@ -131,9 +128,8 @@ impl Relay {
         &mut self,
         id: ConnectionId,
         forwarded: &Forwarded,
-        now: Moment,
     ) -> Result<(), Refusal> {
-        let gate = self.gate(now);
+        let gate = self.gate();
         let forwarder = self.connections.get(id);
         let Some(forwarder) = forwarder.and_then(|connection| connection.forwarder.as_deref())
         else {
@@ -151,18 +147,18 @@ impl Relay {
         if std::mem::replace(&mut connection.is_counted, false) {
             self.uncount(before.ip());
         }
-        self.count(id, now);
+        self.count(id);
         client.map(drop)
     }
 
     /// Counts a connection for the host whose it is, once that is known.
-    fn count(&mut self, id: ConnectionId, now: Moment) {
+    fn count(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
         let host = connection.is_named.then_some(connection.peer.ip());
         let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
-        let beyond = self.gate(now).beyond(of_host.unwrap_or(0));
+        let beyond = self.gate().beyond(of_host.unwrap_or(0));
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };

@@ -121,22 +121,22 @@ pub(super) fn is_of_peer(via: Option<&str>) -> bool {
 
 impl Relay {
     /// A list of the whole: its answer waits until the peers have told theirs.
-    pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply, now: Moment) {
+    pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply) {
+        let now = self.desk.now;
         if self.gatherings.len() >= GATHERINGS_MAX {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many lists are being put together",
                 RETRY_AFTER_SECONDS,
             );
-            return self.refuse(id, &refusal, reply, now);
+            return self.refuse(id, &refusal, reply);
         }
-        let ticket = Ticket(self.ticket_next);
-        self.ticket_next += 1;
-        let peers = self.settings.peers.clone();
+        let ticket = self.desk.draw_ticket();
+        let peers = self.desk.settings.peers.clone();
         let shares = peers
             .iter()
             .enumerate()
-            .map(|(index, peer)| self.ask_peer((ticket, index), peer, rows, now))
+            .map(|(index, peer)| self.ask_peer((ticket, index), peer, rows))
             .collect();
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -153,17 +153,12 @@ impl Relay {
             },
         );
         self.rearm(id);
-        self.finish_gathering(ticket, now);
+        self.finish_gathering(ticket);
     }
 
-    fn ask_peer(
-        &mut self,
-        (gathering, index): (Ticket, usize),
-        peer: &Peer,
-        rows: Rows,
-        now: Moment,
-    ) -> Share {
-        if self.connections.len() >= self.settings.limits.connections_max {
+    fn ask_peer(&mut self, (gathering, index): (Ticket, usize), peer: &Peer, rows: Rows) -> Share {
+        let now = self.desk.now;
+        if self.connections.len() >= self.desk.settings.limits.connections_max {
             return Share::Missing;
         }
         let telling = Telling {
@@ -177,7 +172,9 @@ impl Relay {
         let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
         connection.output.push(peer.request(rows).as_bytes());
         let id = self.connections.insert(connection);
-        self.actions.push_back(Action::Connect(id, peer.address));
+        self.desk
+            .actions
+            .push_back(Action::Connect(id, peer.address));
         self.rearm(id);
         Share::Awaited(id)
     }
@@ -222,7 +219,7 @@ impl Relay {
     }
 
     /// The connection to a peer is over.
-    pub(super) fn telling_ended(&mut self, telling: &Telling, now: Moment) {
+    pub(super) fn telling_ended(&mut self, telling: &Telling) {
         let share = self
             .gatherings
             .get(&telling.gathering)
@@ -230,7 +227,7 @@ impl Relay {
         if let Some(Share::Awaited(_)) = share {
             self.told(telling.gathering, telling.peer, Share::Missing);
         }
-        self.finish_gathering(telling.gathering, now);
+        self.finish_gathering(telling.gathering);
     }
 
     fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
@@ -242,7 +239,7 @@ impl Relay {
     }
 
     /// Once no peer is awaited any more, the list is answered.
-    fn finish_gathering(&mut self, ticket: Ticket, now: Moment) {
+    fn finish_gathering(&mut self, ticket: Ticket) {
         let is_whole = |gathering: &Gathering| {
             let mut shares = gathering.shares.iter();
             !shares.any(|share| matches!(share, Share::Awaited(_)))
@@ -253,7 +250,7 @@ impl Relay {
         let Some(gathering) = self.take_gathering(ticket) else {
             return;
         };
-        let peers = self.settings.peers.iter().zip(&gathering.shares);
+        let peers = self.desk.settings.peers.iter().zip(&gathering.shares);
         let missing: Vec<String> = peers
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
             .map(|(peer, _)| peer.address.to_string())
@@ -271,7 +268,6 @@ impl Relay {
                 gathering.rows,
                 (others, &missing.join(", ")),
                 gathering.reply,
-                now,
             );
         }
     }

@@ -70,20 +70,21 @@ impl Relay {
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says what
     /// that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
+        self.desk.now = now;
         let id = self.reading.ahead.pop_front()?;
         self.reading.begin(0);
         if let Some(connection) = self.connections.get_mut(id) {
             connection.is_ahead = false;
-            self.read_input(id, now);
+            self.read_input(id);
         }
-        self.settle(now);
+        self.settle();
         // What its socket holds is wanted when all this is read.
         if self
             .connections
             .get(id)
             .is_some_and(|connection| !connection.is_ahead)
         {
-            self.actions.push_back(Action::ReadOn(id));
+            self.desk.actions.push_back(Action::ReadOn(id));
             self.rearm(id);
         }
         Some(self.reading.cost)
@@ -105,7 +106,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.counts.streams;
+        let before = stage.relay.desk.counts.streams;
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -117,7 +118,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.counts.streams - before
+        stage.relay.desk.counts.streams - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others have sent.
@@ -130,16 +131,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.counts.streams;
+            let before = stage.relay.desk.counts.streams;
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.counts.streams - before) as usize;
+            let heads = (stage.relay.desk.counts.streams - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.counts.streams, 0);
+        let (mut streams, mut turns) = (stage.relay.desk.counts.streams, 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));

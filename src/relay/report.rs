@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use super::{Action, Relay};
 use crate::moment::Moment;
 
 /// How grave an event is.
@@ -63,7 +62,7 @@ impl Report {
     }
 
     /// The lines that an event makes: itself, unless it is a repetition or one too many, and before it what was left out.
-    fn lines(&mut self, level: Level, now: Moment, event: fmt::Arguments<'_>) -> Vec<String> {
+    pub fn lines(&mut self, level: Level, now: Moment, event: fmt::Arguments<'_>) -> Vec<String> {
         if level > self.limits.level {
             return Vec::new();
         }
@@ -98,14 +97,5 @@ impl Report {
         self.last.clone_from(&line);
         lines.push(line);
         lines
-    }
-}
-
-impl Relay {
-    /// Tells the operator of an event.
-    pub(super) fn log(&mut self, level: Level, now: Moment, event: fmt::Arguments<'_>) {
-        for line in self.report.lines(level, now, event) {
-            self.actions.push_back(Action::Log(line));
-        }
     }
 }

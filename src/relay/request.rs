@@ -9,9 +9,8 @@ use super::route::Wish;
 use super::settings::Fields;
 use super::{ConnectionId, Relay};
 use crate::http::{
-    self, Body, Framing, Head, HeadReader, HttpDate, Method, Part, Refusal, Reply, Status, Version,
+    self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
-use crate::moment::Moment;
 
 /// A payload that means nothing is read up to here; beyond it the call is refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
@@ -20,17 +19,10 @@ const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
 
 impl Relay {
-    /// The date of an answer.
-    pub(super) fn date(&self, now: Moment) -> HttpDate {
-        HttpDate {
-            unix_seconds: self.settings.started_unix_seconds + now.since_start().as_secs(),
-        }
-    }
-
     /// Reads on in a head. Says whether the connection can be read on.
-    pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
-        let limits = self.settings.limits.http;
-        let date = self.date(now);
+    pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
+        let limits = self.desk.settings.limits.http;
+        let date = self.desk.date();
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -42,7 +34,7 @@ impl Relay {
             Ok(Some((head, length))) => {
                 *input = &input[length..];
                 connection.phase = Phase::Head(HeadReader::default());
-                self.request(id, head, now);
+                self.request(id, head);
                 true
             }
             Err(refusal) => {
@@ -53,43 +45,43 @@ impl Relay {
                     date,
                     fields: &[],
                 };
-                self.note_unread_request(id, date);
-                self.refuse(id, &refusal, reply, now);
+                self.note_unread_request(id);
+                self.refuse(id, &refusal, reply);
                 true
             }
         }
     }
 
-    fn request(&mut self, id: ConnectionId, head: Head, now: Moment) {
-        let introduced = self.introduce(id, &head.forwarded, now);
-        self.note_request(id, &head, self.date(now));
+    fn request(&mut self, id: ConnectionId, head: Head) {
+        let introduced = self.introduce(id, &head.forwarded);
+        self.note_request(id, &head);
         let is_beyond_limit = self
             .connections
             .get(id)
             .is_some_and(|connection| connection.is_beyond_limit.is_some());
         let reply = Reply {
             version: head.version,
-            keep_alive: head.keep_alive && !self.is_closing && !is_beyond_limit,
+            keep_alive: head.keep_alive && !self.desk.is_closing && !is_beyond_limit,
             head_only: head.method == Method::Head,
-            date: self.date(now),
-            fields: self.fields_for(&head, now),
+            date: self.desk.date(),
+            fields: self.fields_for(&head),
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
-        match introduced.and_then(|()| self.route(id, &head, now)) {
+        match introduced.and_then(|()| self.route(id, &head)) {
             Err(refusal) => {
                 let reply = Reply {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,
                     ..reply
                 };
-                self.refuse(id, &refusal, reply, now);
+                self.refuse(id, &refusal, reply);
             }
             Ok(Wish::Publish {
                 session,
                 content_type,
                 framing,
-            }) => self.publish(id, session, content_type, (&head, framing), reply, now),
+            }) => self.publish(id, session, content_type, (&head, framing), reply),
             Ok(Wish::Watch { session }) if !has_payload => {
-                self.watch(id, session, head.via.as_deref(), reply, now)
+                self.watch(id, session, head.via.as_deref(), reply)
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
@@ -103,16 +95,15 @@ impl Relay {
                         keep_alive: false,
                         ..reply
                     },
-                    now,
                 );
             }
-            Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply, now),
-            Ok(Wish::Call(call)) => self.answer(id, call, reply, now),
+            Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply),
+            Ok(Wish::Call(call)) => self.answer(id, call, reply),
         }
     }
 
     /// What every answer to a request carries because of its path.
-    fn fields_for(&self, head: &Head, now: Moment) -> Fields {
+    fn fields_for(&self, head: &Head) -> Fields {
         if is_deprecated(head) {
             return &[DEPRECATION];
         }
@@ -123,20 +114,13 @@ impl Relay {
             .is_some_and(|first| first == b"stream");
         let watches = matches!(head.method, Method::Get | Method::Head);
         match head.origin.as_deref() {
-            Some(origin) if is_stream && watches => self.gate(now).cors(origin),
+            Some(origin) if is_stream && watches => self.gate().cors(origin),
             _ => &[],
         }
     }
 
     /// The payload of a call means nothing, and must not be taken for a request.
-    fn await_payload(
-        &mut self,
-        id: ConnectionId,
-        call: Call,
-        head: &Head,
-        reply: Reply,
-        now: Moment,
-    ) {
+    fn await_payload(&mut self, id: ConnectionId, call: Call, head: &Head, reply: Reply) {
         if let Framing::Length(length) = head.framing
             && length > PAYLOAD_BYTES_MAX as u64
         {
@@ -147,7 +131,6 @@ impl Relay {
                     keep_alive: false,
                     ..reply
                 },
-                now,
             );
         }
         let Some(connection) = self.connections.get_mut(id) else {
@@ -166,12 +149,7 @@ impl Relay {
     }
 
     /// Reads on in a call's payload. Says whether the connection can be read on.
-    pub(super) fn read_payload(
-        &mut self,
-        id: ConnectionId,
-        input: &mut &[u8],
-        now: Moment,
-    ) -> bool {
+    pub(super) fn read_payload(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -191,7 +169,6 @@ impl Relay {
                             keep_alive: false,
                             ..reply
                         },
-                        now,
                     );
                 }
                 true
@@ -200,7 +177,7 @@ impl Relay {
                 let phase =
                     std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
                 if let Phase::Payload(payload) = phase {
-                    self.answer(id, *payload.call, reply, now);
+                    self.answer(id, *payload.call, reply);
                 }
                 true
             }
@@ -212,28 +189,21 @@ impl Relay {
                         keep_alive: false,
                         ..reply
                     },
-                    now,
                 );
                 true
             }
         }
     }
 
-    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply, now: Moment) {
-        let result = self.call(call, now);
-        self.give(id, result, reply, now);
+    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply) {
+        let result = self.call(call);
+        self.give(id, result, reply);
     }
 
     /// What came of a call reaches its client.
-    pub(super) fn give(
-        &mut self,
-        id: ConnectionId,
-        result: Result<Answer, Refusal>,
-        reply: Reply,
-        now: Moment,
-    ) {
+    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
         match result {
-            Err(refusal) => self.refuse(id, &refusal, reply, now),
+            Err(refusal) => self.refuse(id, &refusal, reply),
             Ok(Answer::Json(status, body)) => {
                 let bytes = http::whole(
                     status,
@@ -242,7 +212,7 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     &body,
                 );
-                self.respond(id, Some(status), bytes, reply.keep_alive, now);
+                self.respond(id, Some(status), bytes, reply.keep_alive);
             }
             Ok(Answer::Page(page)) => {
                 let fields = [
@@ -257,7 +227,7 @@ impl Relay {
                     &fields,
                     page.html.as_bytes(),
                 );
-                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
             }
             Ok(Answer::Text(content_type, text)) => {
                 let bytes = http::whole(
@@ -267,28 +237,22 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     text.as_bytes(),
                 );
-                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
             }
             Ok(Answer::Options(allow)) => {
                 let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
-                self.respond(id, Some(Status::NoContent), bytes, reply.keep_alive, now);
+                self.respond(id, Some(Status::NoContent), bytes, reply.keep_alive);
             }
-            Ok(Answer::List(rows)) => self.list(id, rows, Default::default(), reply, now),
-            Ok(Answer::Gather(rows)) => self.gather(id, rows, reply, now),
-            Ok(Answer::Resolve(add)) => self.resolve(id, add, reply, now),
-            Ok(Answer::Record(change)) => self.record(id, change, reply, now),
+            Ok(Answer::List(rows)) => self.list(id, rows, Default::default(), reply),
+            Ok(Answer::Gather(rows)) => self.gather(id, rows, reply),
+            Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
+            Ok(Answer::Record(change)) => self.record(id, change, reply),
         }
     }
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
-    pub(super) fn refuse(
-        &mut self,
-        id: ConnectionId,
-        refusal: &Refusal,
-        reply: Reply,
-        now: Moment,
-    ) {
-        *self.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+    pub(super) fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply) {
+        *self.desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
@@ -297,7 +261,7 @@ impl Relay {
                 ..reply
             },
         );
-        self.respond(id, Some(refusal.status), bytes, keep_alive, now);
+        self.respond(id, Some(refusal.status), bytes, keep_alive);
     }
 
     /// Queues a whole response, or the rest of one whose head, with the status, is out already.
@@ -307,7 +271,6 @@ impl Relay {
         status: Option<Status>,
         bytes: Vec<u8>,
         keep_alive: bool,
-        now: Moment,
     ) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -323,7 +286,7 @@ impl Relay {
             self.end_access(&entry);
         }
         if !keep_alive {
-            self.linger(id, now);
+            self.linger(id);
         }
         self.queue(id);
     }
@@ -335,7 +298,6 @@ impl Relay {
         rows: Rows,
         (others, missing): (VecDeque<Vec<u8>>, &str),
         reply: Reply,
-        now: Moment,
     ) {
         let reply = Reply {
             keep_alive: reply.keep_alive && reply.version == Version::Http11,
@@ -354,7 +316,7 @@ impl Relay {
             Version::Http10 => head,
         };
         if reply.head_only {
-            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, now);
+            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive);
         }
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -370,7 +332,8 @@ impl Relay {
     }
 
     /// The next piece of a listing goes into the output, once that is empty.
-    pub(super) fn prepare_listing(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn prepare_listing(&mut self, id: ConnectionId) {
+        let now = self.desk.now;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -415,7 +378,7 @@ impl Relay {
             } else {
                 b""
             };
-            self.respond(id, None, end.to_vec(), reply.keep_alive, now);
+            self.respond(id, None, end.to_vec(), reply.keep_alive);
         }
     }
 }

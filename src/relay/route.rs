@@ -11,7 +11,6 @@ use super::peers;
 use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
-use crate::moment::Moment;
 
 /// What a request that passed its checks asks for.
 pub(super) enum Wish {
@@ -32,7 +31,6 @@ pub(super) enum Wish {
 struct Asked<'a> {
     client: &'a Connection,
     head: &'a Head,
-    now: Moment,
 }
 
 impl<'a> Asked<'a> {
@@ -46,23 +44,18 @@ const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl Relay {
     /// Checks a request and says what it asks for.
-    pub(super) fn route(
-        &self,
-        id: ConnectionId,
-        head: &Head,
-        now: Moment,
-    ) -> Result<Wish, Refusal> {
+    pub(super) fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
         let Some(client) = self.connections.get(id) else {
             return Err(not_found());
         };
-        let wish = self.route_path(Asked { client, head, now });
+        let wish = self.route_path(Asked { client, head });
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
         };
-        self.gate(now).place(way, client.is_beyond_limit)?;
+        self.gate().place(way, client.is_beyond_limit)?;
         wish
     }
 
@@ -70,7 +63,7 @@ impl Relay {
         let head = asked.head;
         let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
         match segments.as_slice() {
-            _ if self.settings.admits_icecast && icecast::is_source(head) => {
+            _ if self.desk.settings.admits_icecast && icecast::is_source(head) => {
                 self.route_icecast(asked)
             }
             [] if head.method == Method::Options => self.route_options(asked, STREAM_METHODS),
@@ -93,7 +86,7 @@ impl Relay {
     }
 
     fn route_options(&self, asked: Asked<'_>, allow: &'static str) -> Result<Wish, Refusal> {
-        self.gate(asked.now).enter(&asked.claim(Way::Options))?;
+        self.gate().enter(&asked.claim(Way::Options))?;
         Ok(Wish::Call(Call::Options { allow }))
     }
 
@@ -105,13 +98,14 @@ impl Relay {
         if !name.knows(head.method) {
             return Err(Refusal::method(name.allow()));
         }
-        self.gate(asked.now).enter(&asked.claim(Way::Call))?;
+        self.gate().enter(&asked.claim(Way::Call))?;
         let call = Call::parse(
             name,
             &head.target,
-            self.settings.limits.tokens.udp_clients_per_session_max,
+            self.desk.settings.limits.tokens.udp_clients_per_session_max,
         )?;
-        let is_of_all = !self.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        let is_of_all =
+            !self.desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
             call => call,
@@ -122,7 +116,7 @@ impl Relay {
     fn route_look(&self, asked: Asked<'_>, way: Way, call: Call) -> Result<Wish, Refusal> {
         // Whether there is a page at all depends on who asks.
         if way == Way::Page {
-            self.gate(asked.now).enter(&asked.claim(way))?;
+            self.gate().enter(&asked.claim(way))?;
         }
         match asked.head.method {
             Method::Options => return self.route_options(asked, LOOK_METHODS),
@@ -131,7 +125,7 @@ impl Relay {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate(asked.now).enter(&asked.claim(way))?;
+        self.gate().enter(&asked.claim(way))?;
         api::no_parameters(&asked.head.target)?;
         Ok(Wish::Call(call))
     }
@@ -147,7 +141,7 @@ impl Relay {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
-        let (gate, claim) = (self.gate(asked.now), asked.claim(way));
+        let (gate, claim) = (self.gate(), asked.claim(way));
         gate.enter(&claim)?;
         let session = match segment {
             Some(bytes) => {
@@ -172,7 +166,7 @@ impl Relay {
     }
 
     fn route_icecast(&self, asked: Asked<'_>) -> Result<Wish, Refusal> {
-        let (gate, claim) = (self.gate(asked.now), asked.claim(Way::Icecast));
+        let (gate, claim) = (self.gate(), asked.claim(Way::Icecast));
         gate.enter(&claim)?;
         let session = icecast::session(asked.head)?;
         let framing = icecast::framing(asked.head);

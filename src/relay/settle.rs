@@ -4,7 +4,6 @@
 use super::connection::Phase;
 use super::live::Origin;
 use super::{ConnectionId, Relay};
-use crate::moment::Moment;
 
 /// What the clients say.
 pub(super) enum Said {
@@ -14,27 +13,27 @@ pub(super) enum Said {
 
 impl Relay {
     /// Takes what was said until nothing is left.
-    pub(super) fn settle(&mut self, now: Moment) {
+    pub(super) fn settle(&mut self) {
         while let Some(said) = self.said.pop_front() {
             match said {
-                Said::Gone(id, phase) => self.hear_gone(id, phase, now),
+                Said::Gone(id, phase) => self.hear_gone(id, phase),
             }
         }
     }
 
-    fn hear_gone(&mut self, id: ConnectionId, phase: Phase, now: Moment) {
+    fn hear_gone(&mut self, id: ConnectionId, phase: Phase) {
         match phase {
             Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke", now);
+                self.source_lost(source.live, Origin::Http(id), "the connection broke");
             }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer, now),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting, now),
-            Phase::Asking(asking) => self.asking_ended(id, &asking, now),
+            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
+            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
+            Phase::Asking(asking) => self.asking_ended(id, &asking),
             Phase::Awaiting(ticket) => {
                 self.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
-            Phase::Telling(telling) => self.telling_ended(&telling, now),
+            Phase::Telling(telling) => self.telling_ended(&telling),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)

@@ -29,12 +29,12 @@ impl Relay {
         content_type: Option<String>,
         (head, framing): (&Head, Framing),
         reply: Reply,
-        now: Moment,
     ) {
+        let now = self.desk.now;
         if self.has_source(&session) {
-            self.end_for_takeover(&session, now);
+            self.end_for_takeover(&session);
         }
-        self.take_from_origins(&session, now);
+        self.take_from_origins(&session);
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -43,7 +43,6 @@ impl Relay {
             content_type,
             Origin::Http(id),
             connection.peer,
-            now,
         );
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -62,25 +61,25 @@ impl Relay {
             window_began: now,
         });
         self.queue(id);
-        self.admit_waiting(&session, now);
+        self.admit_waiting(&session);
     }
 
     /// Another source takes a running one's place.
-    fn end_for_takeover(&mut self, session: &SessionId, now: Moment) {
+    fn end_for_takeover(&mut self, session: &SessionId) {
         let Some(&id) = self.running.get(session) else {
             return;
         };
         let Some(source) = self.lives.get(id).map(|live| live.source) else {
             return;
         };
-        self.source_lost(id, source, "another source took over", now);
+        self.source_lost(id, source, "another source took over");
         if let Origin::Http(connection) = source {
             self.close(connection);
         }
     }
 
     /// Reads on in a source's body. Says whether the connection can be read on.
-    pub(super) fn read_media(&mut self, id: ConnectionId, input: &mut &[u8], now: Moment) -> bool {
+    pub(super) fn read_media(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
@@ -95,18 +94,18 @@ impl Relay {
                 let content = gather_pieces(&mut source.body, content, input, &mut pieces);
                 source.window_bytes += content.len() as u64;
                 source.bytes += content.len() as u64;
-                self.append(live, content, now);
+                self.append(live, content);
                 self.pieces = pieces;
                 true
             }
             Ok(Part::End) => {
-                self.source_complete(id, live, bytes, reply, now);
+                self.source_complete(id, live, bytes, reply);
                 true
             }
             Err(refusal) => {
                 connection.phase = Phase::Head(HeadReader::default());
-                self.source_lost(live, Origin::Http(id), "its chunks are malformed", now);
-                self.dismiss_source(id, &refusal, reply, now);
+                self.source_lost(live, Origin::Http(id), "its chunks are malformed");
+                self.dismiss_source(id, &refusal, reply);
                 true
             }
         }
@@ -118,7 +117,6 @@ impl Relay {
         live: LiveId,
         bytes_received: u64,
         reply: Option<Reply>,
-        now: Moment,
     ) {
         let Some(entry) = self.lives.get(live) else {
             return;
@@ -128,7 +126,7 @@ impl Relay {
             bytes_received,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        self.end_live(live, End::Complete, "its source is complete", now);
+        self.end_live(live, End::Complete, "its source is complete");
         let Some(reply) = reply else {
             return self.close(id);
         };
@@ -139,7 +137,7 @@ impl Relay {
             &[("Cache-Control", "no-store")],
             &body,
         );
-        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
+        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
     }
 
     /// A source whose stream has ended learns why, and is let go.
@@ -148,16 +146,15 @@ impl Relay {
         id: ConnectionId,
         refusal: &Refusal,
         reply: Option<Reply>,
-        now: Moment,
     ) {
         match reply {
-            Some(reply) => self.refuse(id, refusal, reply.closing(), now),
+            Some(reply) => self.refuse(id, refusal, reply.closing()),
             None => self.close(id),
         }
     }
 
     /// The client of a source sends no more.
-    pub(super) fn source_ended(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn source_ended(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -170,14 +167,14 @@ impl Relay {
         let (live, bytes) = (source.live, source.bytes);
         let reply = source.reply.map(Reply::closing);
         // Such an end is what a break looks like, too: with `--hold` it is taken for one.
-        if self.hold(live, "its connection ended", now) {
+        if self.hold(live, "its connection ended") {
             self.close(id);
         } else {
-            self.source_complete(id, live, bytes, reply, now);
+            self.source_complete(id, live, bytes, reply);
         }
     }
 
-    pub(super) fn end_source_for_shutdown(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn end_source_for_shutdown(&mut self, id: ConnectionId) {
         let Some(Phase::Source(source)) =
             self.connections.get(id).map(|connection| &connection.phase)
         else {
@@ -189,8 +186,8 @@ impl Relay {
             "the server is shutting down",
             RETRY_AFTER_SECONDS,
         );
-        self.end_live(live, End::Complete, SHUT_DOWN, now);
-        self.dismiss_source(id, &refusal, reply, now);
+        self.end_live(live, End::Complete, SHUT_DOWN);
+        self.dismiss_source(id, &refusal, reply);
     }
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest rate.
@@ -199,7 +196,7 @@ impl Relay {
         connection: &Connection,
         source: &Source,
     ) -> Option<(Moment, &'static str)> {
-        let idle_time = self.settings.limits.source_idle_time;
+        let idle_time = self.desk.settings.limits.source_idle_time;
         let silent = connection.progress + idle_time;
         let window_ends = source.window_began + idle_time;
         Some(if silent <= window_ends {
@@ -210,13 +207,9 @@ impl Relay {
     }
 
     /// A source's deadline has come: says whether it is at fault.
-    pub(super) fn source_is_at_fault(
-        &mut self,
-        id: ConnectionId,
-        reason: &'static str,
-        now: Moment,
-    ) -> bool {
-        let limits = &self.settings.limits;
+    pub(super) fn source_is_at_fault(&mut self, id: ConnectionId, reason: &'static str) -> bool {
+        let now = self.desk.now;
+        let limits = &self.desk.settings.limits;
         let bytes_min =
             limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
         let Some(connection) = self.connections.get_mut(id) else {

@@ -110,15 +110,17 @@ impl Relay {
 
     /// A datagram has arrived.
     pub fn datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
-        self.sort_datagram(from, port, bytes, now);
-        self.settle(now);
+        self.desk.now = now;
+        self.sort_datagram(from, port, bytes);
+        self.settle();
     }
 
     /// Finds out whose it is.
-    fn sort_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
+    fn sort_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+        let now = self.desk.now;
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         if port == UdpPort::Rtcp || rtp::is_control(bytes) {
-            return self.control(from, bytes, now);
+            return self.control(from, bytes);
         }
         let Some(tokens) = &self.tokens else { return };
         if tokens.sessions_from(from).next().is_none() {
@@ -132,12 +134,12 @@ impl Relay {
         let running = self.udp.sources.get(&from).copied();
         match running.and_then(|id| Some((id, self.lives.get(id)?.input.as_ref()?))) {
             Some((id, input)) if input.ssrc == packet.ssrc => {
-                self.media_datagram(id, &packet, bytes, now);
+                self.media_datagram(id, &packet, bytes);
             }
             Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
                 self.udp.figures.dropped_second_source += 1;
             }
-            Some(_) | None => self.candidate(from, running, (&packet, bytes), now),
+            Some(_) | None => self.candidate(from, running, (&packet, bytes)),
         }
     }
 
@@ -147,8 +149,8 @@ impl Relay {
         from: SocketAddr,
         running: Option<LiveId>,
         (packet, bytes): (&Packet<'_>, &[u8]),
-        now: Moment,
     ) {
+        let now = self.desk.now;
         let session = match running.and_then(|live| self.lives.get(live)) {
             Some(live) => Some(live.session.clone()),
             None => self.free_session_of(from),
@@ -158,7 +160,7 @@ impl Relay {
             return;
         };
         let claim = Claim::without_request(Way::Rtp, from);
-        if self.gate(now).enter(&claim).is_err() {
+        if self.gate().enter(&claim).is_err() {
             self.udp.figures.dropped_outside += 1;
             return;
         }
@@ -168,35 +170,37 @@ impl Relay {
             ..self.standing(&session)
         };
         let verdict = self
-            .gate(now)
+            .gate()
             .publish(&claim, &session, Framing::UntilClose, &standing);
-        if self.is_closing || verdict.is_err() {
+        if self.desk.is_closing || verdict.is_err() {
             self.udp.figures.dropped_refused += 1;
             return;
         }
         if let Some(first) = self.udp.candidates.hear(from, packet, bytes, now) {
             if let Some(old) = running {
-                self.source_lost(old, Origin::Rtp(from), "its source has started anew", now);
+                self.source_lost(old, Origin::Rtp(from), "its source has started anew");
             }
-            self.begin_rtp(from, session, packet, now);
+            self.begin_rtp(from, session, packet);
             // It may not have been kept.
             if !first.is_empty() {
-                self.sort_datagram(from, UdpPort::Rtp, &first, now);
+                self.sort_datagram(from, UdpPort::Rtp, &first);
             }
-            self.sort_datagram(from, UdpPort::Rtp, bytes, now);
+            self.sort_datagram(from, UdpPort::Rtp, bytes);
         }
         self.rearm_candidates();
     }
 
     fn rearm_candidates(&mut self) {
         if let Some(deadline) = self.udp.candidates.deadline() {
-            self.timers
+            self.desk
+                .timers
                 .arm(&mut self.udp.armed, Owner::Candidates, deadline);
         }
     }
 
     /// The oldest first packet may have waited for long enough.
-    pub(super) fn candidates_due(&mut self, now: Moment) {
+    pub(super) fn candidates_due(&mut self) {
+        let now = self.desk.now;
         self.udp.armed.fired();
         self.udp.candidates.expire(now);
         self.rearm_candidates();
@@ -210,17 +214,12 @@ impl Relay {
     }
 
     /// A source has shown with its second packet that it is one.
-    fn begin_rtp(
-        &mut self,
-        from: SocketAddr,
-        session: SessionId,
-        second: &Packet<'_>,
-        now: Moment,
-    ) {
-        self.take_from_origins(&session, now);
+    fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
+        let now = self.desk.now;
+        self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
-        let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from, now);
+        let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -232,22 +231,23 @@ impl Relay {
             payload_type: second.payload_type,
             heard: now,
         }));
-        self.begin_input(id, from, now);
-        self.admit_waiting(&session, now);
-        self.rearm_live(id, now);
+        self.begin_input(id, from);
+        self.admit_waiting(&session);
+        self.rearm_live(id);
     }
 
     /// A stream's source is this address from now on. What comes as RTP goes out as it came.
-    pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr, now: Moment) {
+    pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr) {
         if let Some(live) = self.lives.get_mut(id) {
             live.outlet.transport = None;
         }
         self.udp.sources.insert(from, id);
-        self.refresh_clients(id, now);
+        self.refresh_clients(id);
     }
 
     /// A packet of a stream's source.
-    fn media_datagram(&mut self, id: LiveId, packet: &Packet<'_>, bytes: &[u8], now: Moment) {
+    fn media_datagram(&mut self, id: LiveId, packet: &Packet<'_>, bytes: &[u8]) {
+        let now = self.desk.now;
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -263,9 +263,9 @@ impl Relay {
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
             if let Some(payload) = at_once {
-                self.append(id, payload, now);
+                self.append(id, payload);
             }
-            self.drain_reorder(id, now);
+            self.drain_reorder(id);
         } else {
             live.stream.count(packet.payload.len(), now);
         }
@@ -273,14 +273,15 @@ impl Relay {
     }
 
     /// What is in order now goes on.
-    pub(super) fn drain_reorder(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn drain_reorder(&mut self, id: LiveId) {
+        let now = self.desk.now;
         while let Some(payload) = self
             .lives
             .get_mut(id)
             .and_then(|live| live.input.as_mut())
             .and_then(|input| input.reorder.next(now))
         {
-            self.append(id, &payload, now);
+            self.append(id, &payload);
         }
         let live = self.lives.get_mut(id);
         let Some(input) = live.and_then(|live| live.input.as_mut()) else {
@@ -291,25 +292,25 @@ impl Relay {
         self.udp.figures.disorder.late += disorder.late - told.late;
         self.udp.figures.disorder.lost += disorder.lost - told.lost;
         if input.reorder.deadline().is_some() {
-            self.rearm_live(id, now);
+            self.rearm_live(id);
         }
     }
 
     /// A stream's source is gone: what came early goes on, though something is missing before it.
-    pub(super) fn finish_reorder(&mut self, id: LiveId, now: Moment) {
+    pub(super) fn finish_reorder(&mut self, id: LiveId) {
         while let Some(payload) = self
             .lives
             .get_mut(id)
             .and_then(|live| live.input.as_mut())
             .and_then(|input| input.reorder.finish())
         {
-            self.append(id, &payload, now);
+            self.append(id, &payload);
         }
-        self.drain_reorder(id, now);
+        self.drain_reorder(id);
     }
 
     /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
-    fn control(&mut self, from: SocketAddr, bytes: &[u8], now: Moment) {
+    fn control(&mut self, from: SocketAddr, bytes: &[u8]) {
         // It comes from the source's port, or as RFC 3550 has it, from the one above.
         let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
         let live = [from, below]
@@ -335,7 +336,7 @@ impl Relay {
         self.udp.figures.dropped_unsent += u64::from(!fits);
         self.post(id);
         if control.says_bye {
-            self.end_live(id, End::Complete, "its source said goodbye", now);
+            self.end_live(id, End::Complete, "its source said goodbye");
         }
     }
 
@@ -347,11 +348,11 @@ impl Relay {
     }
 
     /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    pub(super) fn tuples_changed(&mut self, session: &SessionId, now: Moment) {
+    pub(super) fn tuples_changed(&mut self, session: &SessionId) {
         let running = self.running.get(session).copied();
         let draining = self.draining.of(session);
         for id in running.into_iter().chain(draining).collect::<Vec<_>>() {
-            self.refresh_clients(id, now);
+            self.refresh_clients(id);
         }
         let source = running
             .and_then(|id| self.lives.get(id))
@@ -359,7 +360,7 @@ impl Relay {
         if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
             && !self.is_client(session, address)
         {
-            self.end_live(id, End::Lost, "its token was revoked", now);
+            self.end_live(id, End::Lost, "its token was revoked");
         }
     }
 

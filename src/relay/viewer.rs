@@ -8,7 +8,6 @@ use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, HeadReader, Reply, Status, Version};
-use crate::moment::Moment;
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the others.
@@ -22,16 +21,16 @@ impl Relay {
         session: SessionId,
         via: Option<&str>,
         reply: Reply,
-        now: Moment,
     ) {
+        let now = self.desk.now;
         let Some(&live_id) = self.running.get(&session) else {
-            self.wait_for(id, session.clone(), reply, now);
-            return self.pull(&session, via, now);
+            self.wait_for(id, session.clone(), reply);
+            return self.pull(&session, via);
         };
         let Some(live) = self.lives.get_mut(live_id) else {
             return;
         };
-        let is_chunked = reply.version == Version::Http11 && !self.settings.is_close_delimited;
+        let is_chunked = reply.version == Version::Http11 && !self.desk.settings.is_close_delimited;
         let reply = Reply {
             keep_alive: reply.keep_alive && is_chunked,
             ..reply
@@ -43,7 +42,7 @@ impl Relay {
                 live.via.as_deref(),
                 &reply,
             );
-            return self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, now);
+            return self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
         }
         let viewer = live.stream.join(id, now);
         let framing = if is_chunked {
@@ -62,7 +61,7 @@ impl Relay {
             framing,
         });
         self.queue(id);
-        self.tend_pull(&session, now);
+        self.tend_pull(&session);
     }
 
     /// The next viewer whose turn it is, of the streams in turn.
@@ -106,15 +105,15 @@ impl Relay {
     }
 
     /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a stream, a piece of a listing.
-    pub(super) fn prepare_output(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn prepare_output(&mut self, id: ConnectionId) {
         match self.connections.get(id).map(|connection| &connection.phase) {
-            Some(Phase::Viewer(_)) => self.prepare_viewer(id, now),
-            Some(Phase::Listing(_)) => self.prepare_listing(id, now),
+            Some(Phase::Viewer(_)) => self.prepare_viewer(id),
+            Some(Phase::Listing(_)) => self.prepare_listing(id),
             _ => {}
         }
     }
 
-    fn prepare_viewer(&mut self, id: ConnectionId, now: Moment) {
+    fn prepare_viewer(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -154,12 +153,12 @@ impl Relay {
                 }
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                self.end_viewer(id, end, now)
+                self.end_viewer(id, end)
             }
-            (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end, now),
+            (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end),
             // An open chunk whose bytes will never come: it tells the viewer that the stream is broken.
             (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
-                self.end_viewer(id, End::Lost, now)
+                self.end_viewer(id, End::Lost)
             }
             (
                 Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
@@ -169,7 +168,7 @@ impl Relay {
     }
 
     /// The viewer has everything; it learns how the stream ended.
-    fn end_viewer(&mut self, id: ConnectionId, end: End, now: Moment) {
+    fn end_viewer(&mut self, id: ConnectionId, end: End) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -186,12 +185,12 @@ impl Relay {
         };
         let (last, keep_alive): (&[u8], bool) = match (end, framing) {
             (End::Complete, Outgoing::Chunked(_)) => {
-                (http::LAST_CHUNK, reply.keep_alive && !self.is_closing)
+                (http::LAST_CHUNK, reply.keep_alive && !self.desk.is_closing)
             }
             (End::Complete | End::Lost, _) => (b"", false),
         };
-        self.viewer_left(live, viewer, now);
-        self.respond(id, None, last.to_vec(), keep_alive, now);
+        self.viewer_left(live, viewer);
+        self.respond(id, None, last.to_vec(), keep_alive);
     }
 
     /// Lends what the stream has for a viewer, framed.
@@ -274,7 +273,8 @@ impl Relay {
     }
 
     /// A viewer's connection is closed for a reason that lies with it.
-    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut, now: Moment) {
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
+        let now = self.desk.now;
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -289,10 +289,9 @@ impl Relay {
         live.cuts.count(cut);
         let (bytes, time) = live.stream.behind(viewer, now);
         let digest = live.session.digest();
-        *self.counts.cuts.entry(cut.name()).or_insert(0) += 1;
-        self.log(
+        *self.desk.counts.cuts.entry(cut.name()).or_insert(0) += 1;
+        self.desk.log(
             Level::Info,
-            now,
             format_args!(
                 "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
                 cut.name(),
@@ -303,20 +302,15 @@ impl Relay {
     }
 
     /// A viewer is gone.
-    pub(super) fn viewer_left(
-        &mut self,
-        live_id: LiveId,
-        viewer: ViewerId<ConnectionId>,
-        now: Moment,
-    ) {
+    pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
         if let Some(live) = self.lives.get_mut(live_id) {
             live.stream.leave(viewer);
             if self.pulls.len() > 0 {
                 let session = live.session.clone();
-                self.tend_pull(&session, now);
+                self.tend_pull(&session);
             }
         }
-        self.tend_held(live_id, now);
+        self.tend_held(live_id);
         self.resume_if_served(live_id);
         self.forget_if_over(live_id);
     }

@@ -70,14 +70,9 @@ impl WaitingRoom {
 
 impl Relay {
     /// The request is answered when the session begins, or when it has not for too long.
-    pub(super) fn wait_for(
-        &mut self,
-        id: ConnectionId,
-        session: SessionId,
-        reply: Reply,
-        now: Moment,
-    ) {
-        let until = now + self.settings.limits.wait_time.max(self.pull_time());
+    pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
+        let now = self.desk.now;
+        let until = now + self.desk.settings.limits.wait_time.max(self.pull_time());
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -90,36 +85,36 @@ impl Relay {
     }
 
     /// The session runs: those who waited for it watch, if they still may.
-    pub(super) fn admit_waiting(&mut self, session: &SessionId, now: Moment) {
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         let ids = self.waiting.take(session);
         for id in ids {
-            self.end_wait(id, now);
+            self.end_wait(id);
         }
     }
 
     /// It runs, or has not for too long.
-    pub(super) fn end_wait(&mut self, id: ConnectionId, now: Moment) {
+    pub(super) fn end_wait(&mut self, id: ConnectionId) {
         let Some((session, reply)) = self.take_waiting(id) else {
             return;
         };
-        let verdict = match self.gate(now).watch(&session, &self.standing(&session)) {
+        let verdict = match self.gate().watch(&session, &self.standing(&session)) {
             Ok(()) if !self.running.contains_key(&session) => Err(self.absence(&session)),
             verdict => verdict,
         };
         self.waiting.leave(&session, id);
         match verdict {
-            Ok(()) => self.watch(id, session.clone(), None, reply, now),
-            Err(refusal) => self.refuse(id, &refusal, reply, now),
+            Ok(()) => self.watch(id, session.clone(), None, reply),
+            Err(refusal) => self.refuse(id, &refusal, reply),
         }
-        self.tend_pull(&session, now);
+        self.tend_pull(&session);
     }
 
     /// The session will not run: all who wait for it are told why.
-    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, now: Moment) {
+    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal) {
         let ids = self.waiting.take(session);
         for id in ids {
             if let Some((_, reply)) = self.take_waiting(id) {
-                self.refuse(id, refusal, reply, now);
+                self.refuse(id, refusal, reply);
             }
         }
     }
@@ -137,8 +132,8 @@ impl Relay {
     }
 
     /// A viewer who waited is gone.
-    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting, now: Moment) {
+    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
         self.waiting.leave(&waiting.session, id);
-        self.tend_pull(&waiting.session, now);
+        self.tend_pull(&waiting.session);
     }
 }

@@ -143,16 +143,16 @@ fn another_ssrc_counts_when_the_source_is_silent() {
         (figures.received, figures.dropped_second_source),
         (50, 48 * 20)
     );
-    assert_eq!(stage.relay.counts.streams, 1);
+    assert_eq!(stage.relay.desk.counts.streams, 1);
     pass(&mut stage, Duration::from_millis(100));
     rtp(&mut stage, 96, 1..3, 8);
-    assert_eq!(stage.relay.counts.streams, 2);
+    assert_eq!(stage.relay.desk.counts.streams, 2);
     assert_eq!(stage.relay.running.len(), 1);
     // Who says goodbye makes room at once.
     goodbye(&mut stage, 8);
     assert_eq!(stage.relay.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
-    assert_eq!(stage.relay.counts.streams, 3);
+    assert_eq!(stage.relay.desk.counts.streams, 3);
 }
 
 #[test]
