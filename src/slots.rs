@@ -107,7 +107,8 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Bytes that the slab takes: room for as many entries as there ever were at once. What they own is not counted.
+    /// Bytes that the slab takes: room for as many entries as there ever were at once. What they
+    /// own is not counted.
     pub fn held_bytes(&self) -> usize {
         // A free entry's link to the next shares the place.
         self.entries.capacity() * (size_of::<(u32, T)>() + size_of::<usize>())

@@ -252,6 +252,8 @@ impl Relay {
         let fed = splicer.feed(bytes, &mut spliced);
         self.pass_on(id, &spliced, now);
         spliced.clear();
+        // A large unit was one stream's: its room is not kept for all.
+        spliced.shrink_to(SOURCE_READ_BYTES_MAX);
         self.spliced = spliced;
         if let Err(unlike) = fed {
             self.begin_anew(id, unlike, now);

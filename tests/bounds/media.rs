@@ -1,4 +1,5 @@
-//! Sources that cost as much as they can: of each container what may be large, comes often, or changes.
+//! Sources that cost as much as they can: of each container what may be large, comes often, or
+//! changes.
 
 /// A name for each, and its bytes.
 pub fn all() -> Vec<(&'static str, Vec<u8>)> {
@@ -383,9 +384,7 @@ fn ogg_page(serial: u32, flags: u8, granule: u64, packet: &[u8]) -> Vec<u8> {
 
 fn mp4() -> Vec<(&'static str, Vec<u8>)> {
     let beginning = |tracks: u32, extends: u32| {
-        let extends = (1..=extends)
-            .flat_map(|track| mp4_trex(track))
-            .collect::<Vec<_>>();
+        let extends = (1..=extends).flat_map(mp4_trex).collect::<Vec<_>>();
         let tracks = (1..=tracks).flat_map(mp4_trak).collect::<Vec<_>>();
         let moov = [tracks, mp4_box(b"mvex", &extends)].concat();
         [mp4_box(b"ftyp", b"isom\0\0\0\0"), mp4_box(b"moov", &moov)].concat()
