@@ -1,5 +1,5 @@
-//! What media can make a stream hold, and what a byte of it costs: the scanner, the stream and the splicer under an allocator that
-//! counts, driven by sources that cost as much as they can.
+//! What media can make a stream hold, and what a byte of it costs: the scanner, the stream and the
+//! splicer under an allocator that counts, driven by sources that cost as much as they can.
 
 use std::time::Duration;
 
@@ -21,10 +21,12 @@ static ALLOCATOR: Counting = Counting;
 
 /// Over its life, for the scanner, the stream and the splicer together.
 const ALLOCATED_PER_BYTE: usize = 8;
-/// What is allocated once, however long the stream is: its first block, tables that are used again, room for some viewers.
+/// What is allocated once, however long the stream is: its first block, tables that are used again,
+/// room for some viewers.
 const ALLOCATED_ONCE: usize = 256 * 1024;
 
-/// Sources come in pieces of each of these, and of so many bytes in all: of small pieces fewer, or it would take minutes.
+/// Sources come in pieces of each of these, and of so many bytes in all: of small pieces fewer, or
+/// it would take minutes.
 const PIECES: [(usize, usize); 4] = [
     (64 * 1024, usize::MAX),
     (4_099, usize::MAX),
@@ -115,7 +117,8 @@ enum Audience {
     Steady,
     /// One after the other comes, takes what there is, and leaves.
     Passing,
-    /// A few who take less than comes: they fall out of the buffer, and finish the unit that they were in.
+    /// A few who take less than comes: they fall out of the buffer, and finish the unit that they
+    /// were in.
     Slow,
     /// Each takes a few bytes and then nothing more, nor ever leaves.
     Stalled,
@@ -286,7 +289,8 @@ impl Scene {
     }
 }
 
-/// That hostile sources are what they are meant to be: each is told as the container that it floods.
+/// That hostile sources are what they are meant to be: each is told as the container that it
+/// floods.
 #[test]
 fn each_source_gets_to_the_container_that_it_is_for() {
     for (name, source) in media::all() {

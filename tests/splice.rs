@@ -338,7 +338,8 @@ fn what_is_no_transport_stream_any_more_goes_out_as_it_comes() {
     assert!(!splicer.break_off(Format::MpegTs, had(&whole).1));
 }
 
-/// Each track is looked for in each fragment: what has more of them than a live stream goes out as it comes, and is not held.
+/// Each track is looked for in each fragment: what has more of them than a live stream goes out as
+/// it comes, and is not held.
 #[test]
 fn nothing_goes_on_with_more_tracks_than_a_live_stream_has() {
     let file = fragmented(0);

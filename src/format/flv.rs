@@ -16,8 +16,9 @@ pub(super) struct Flv {
     last_join: Option<u64>,
 }
 
-/// What the header is made of: the file's head and the four bytes behind it, metadata, and the sequence headers for pictures and
-/// for sound. It is told at a key frame; what has changed since waits for the next.
+/// What the header is made of: the file's head and the four bytes behind it, metadata, and the
+/// sequence headers for pictures and for sound. It is told at a key frame; what has changed since
+/// waits for the next.
 #[derive(Default)]
 pub(super) struct Tags {
     /// `None` until it has been read.
@@ -41,7 +42,8 @@ pub(super) const TAG_HEAD_BYTES: usize = 11;
 /// Of a tag's body, what says what it is.
 const KIND_BYTES: usize = 2;
 pub(super) const PREVIOUS_SIZE_BYTES: usize = 4;
-/// The longest metadata that is kept: room for the key frames of hours, of which a live stream lists none.
+/// The longest metadata that is kept: room for the key frames of hours, of which a live stream
+/// lists none.
 const METADATA_BYTES_MAX: usize = 128 * 1024;
 /// The longest sequence header: those of real encoders have less than 1 KiB.
 const SEQUENCE_BYTES_MAX: usize = 32 * 1024;

@@ -1,17 +1,19 @@
 //! A container's header: what is kept of it, and how it is lent.
 //!
-//! The scanner owns the header, in the parts in which its container repeats or replaces it; each part is bounded, and so are all of them
-//! together. A [`Finding::Header`](super::Finding::Header) says only that it is another one now. Whoever needs the bytes
-//! (a viewer who joins) copies them from what is lent: so a source that changes its header with every packet costs no more than
-//! one that never does.
+//! The scanner owns the header, in the parts in which its container repeats or replaces it; each
+//! part is bounded, and so are all of them together. A [`Finding::Header`](super::Finding::Header)
+//! says only that it is another one now. Whoever needs the bytes (a viewer who joins) copies them
+//! from what is lent: so a source that changes its header with every packet costs no more than one
+//! that never does.
 
 use super::LetGo;
 use super::flv::Tags;
 use super::mpegts::Tables;
 use super::window::grow;
 
-/// The longest header that is kept. Those of real files have some hundred bytes to some ten thousand, which a Vorbis or FLAC
-/// set-up or the maps of a whole multiplex need; so much more is for album art. A longer one is let go.
+/// The longest header that is kept. Those of real files have some hundred bytes to some ten
+/// thousand, which a Vorbis or FLAC set-up or the maps of a whole multiplex need; so much more is
+/// for album art. A longer one is let go.
 pub const HEADER_BYTES_MAX: usize = 256 * 1024;
 
 /// A header, lent where the scanner keeps it; empty before the first is told.
@@ -48,7 +50,8 @@ impl Header<'_> {
     }
 }
 
-/// A header that comes once, element for element: the one that was told, and the next as far as it has come.
+/// A header that comes once, element for element: the one that was told, and the next as far as it
+/// has come.
 #[derive(Debug, Default)]
 pub(super) struct Elements {
     told: Vec<u8>,

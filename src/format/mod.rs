@@ -1,12 +1,14 @@
 //! What a container's bytes tell about joining: where its headers end, where decoding can begin, where its units begin.
 //!
-//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and tells [`Finding`]s one by one. It never changes, copies or
-//! delays the bytes. What it does not understand makes it let go, and the stream goes on as one of unknown format: nothing here ends a
-//! stream. The same bytes give the same findings however they are cut.
+//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and tells [`Finding`]s one
+//! by one. It never changes, copies or delays the bytes. What it does not understand makes it let
+//! go, and the stream goes on as one of unknown format: nothing here ends a stream. The same bytes
+//! give the same findings however they are cut.
 //!
-//! It owns the stream's header, in bounded parts, and lends it with each finding and at any time between
-//! (see [`Header`]): what is lent fits the points that were told since the last [`Finding::Header`]. A finding owns nothing, so that
-//! what a byte costs does not depend on what it makes of the header.
+//! It owns the stream's header, in bounded parts, and lends it with each finding and at any time
+//! between (see [`Header`]): what is lent fits the points that were told since the last
+//! [`Finding::Header`]. A finding owns nothing, so that what a byte costs does not depend on what
+//! it makes of the header.
 //!
 //! All that a scanner holds is at most [`HELD_BYTES_MAX`]. A source that needs more is let go.
 
@@ -148,9 +150,9 @@ pub const UNIT_SPACING: u64 = 4096;
 /// What takes findings as they are told, each with the header that holds then.
 pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 
-/// What one scanner holds at the very most: the header that was told and the next one as it comes, of which each is at most
-/// [`HEADER_BYTES_MAX`], and what must be seen whole, which is not longer either, with as much that was passed; and the
-/// scanner itself.
+/// What one scanner holds at the very most: the header that was told and the next one as it comes,
+/// of which each is at most [`HEADER_BYTES_MAX`]; what must be seen whole, which is not longer either;
+/// and the scanner itself.
 pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
 /// Bytes without a known thing among them: after so many the container is let go.

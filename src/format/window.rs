@@ -23,7 +23,8 @@ pub(super) enum Step {
     Pass(u64),
 }
 
-/// Goes through a container from place to place. `Out` takes what it makes of what it sees: findings, or bytes that go out instead.
+/// Goes through a container from place to place. `Out` takes what it makes of what it sees:
+/// findings, or bytes that go out instead.
 pub(super) trait Walker<Out: ?Sized> {
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
     /// more than it asked for can be seen: so it asks for no more than the next byte that may tell.
@@ -114,7 +115,8 @@ impl Window {
         rest
     }
 
-    /// Bytes that its one allocation takes: at most what is to be seen at once, and [`PASSED_BYTES`] or as much again that was passed.
+    /// Bytes that its one allocation takes: at most what is to be seen at once, and
+    /// [`PASSED_BYTES`] or as much again that was passed.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
@@ -141,8 +143,9 @@ impl Window {
     }
 }
 
-/// Makes room for so many more bytes: four times as much as there is, so that all that was allocated on the way is a third of what
-/// there is in the end, but no more than `bytes_max` in all.
+/// Makes room for so many more bytes: four times as much as there is, so that all that was
+/// allocated on the way is a third of what there is in the end, but no more than `bytes_max` in
+/// all.
 pub(super) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     let needed = bytes.len() + additional;
     if needed > bytes.capacity() {

@@ -263,6 +263,8 @@ impl Relay {
         let fed = splicer.feed(bytes, &mut spliced);
         self.pass_on(id, &spliced);
         spliced.clear();
+        // A large unit was one stream's: its room is not kept for all.
+        spliced.shrink_to(SOURCE_READ_BYTES_MAX);
         self.spliced = spliced;
         if let Err(unlike) = fed {
             self.begin_anew(id, unlike);

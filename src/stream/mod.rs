@@ -54,8 +54,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and as much for units that viewers were in the middle of when
-    /// they fell out of it; places to begin and to stop, a thirtieth of the buffer; versions of the header; and its scanner.
+    /// What one stream holds of its media at the very most: its buffer, and as much for units that
+    /// viewers were in the middle of when they fell out of it; places to begin and to stop, a
+    /// thirtieth of the buffer; versions of the header; and its scanner.
     pub fn held_bytes_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.held_bytes_max()
@@ -102,7 +103,8 @@ pub enum Supply {
 pub enum Notice {
     /// A whole group of pictures does not fit into the buffer.
     LargeGroup,
-    /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]): viewers join at the live edge.
+    /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
+    /// viewers join at the live edge.
     LetGo(Format),
 }
 
@@ -287,7 +289,8 @@ impl<C: Copy> Stream<C> {
         self.buffer.pool_bytes()
     }
 
-    /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its viewers' places take.
+    /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its
+    /// viewers' places take.
     pub fn held_bytes(&self) -> usize {
         self.media_bytes() + self.places_bytes()
     }
@@ -301,8 +304,9 @@ impl<C: Copy> Stream<C> {
             + self.scanner.held_bytes()
     }
 
-    /// What the viewers' places take: as many as there ever were at once, a prelude for each who is there, and the index. The nodes of
-    /// that hold five entries at least, and have room for eleven and twelve links.
+    /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
+    /// there, and the index. The nodes of that hold five entries at least, and have room for eleven
+    /// and twelve links.
     fn places_bytes(&self) -> usize {
         let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()

@@ -1,7 +1,8 @@
-//! What is known of a stream's container: which header a late viewer gets, and the places in the buffer where one may begin or be
-//! cut off.
+//! What is known of a stream's container: which header a late viewer gets, and the places in the
+//! buffer where one may begin or be cut off.
 //!
-//! Owns no media bytes; the header is the scanner's. `header_end <= every point`; all are ascending, and none is older than the buffer's oldest byte.
+//! Owns no media bytes; the header is the scanner's. `header_end <= every point`; all are
+//! ascending, and none is older than the buffer's oldest byte.
 
 use std::collections::VecDeque;
 
@@ -98,8 +99,8 @@ impl Points {
         self.joins.capacity() * size_of::<Join>() + self.units.capacity() * size_of::<u64>()
     }
 
-    /// Of a buffer of so many bytes: places of either kind are [`UNIT_SPACING`] apart, but for the newest. Room for them doubles as
-    /// it is needed.
+    /// Of a buffer of so many bytes: places of either kind are [`UNIT_SPACING`] apart, but for the
+    /// newest. Room for them doubles as it is needed.
     pub const fn held_bytes_max(buffer_bytes: usize) -> usize {
         let places = buffer_bytes / UNIT_SPACING as usize + 4;
         2 * places * (size_of::<Join>() + size_of::<u64>())

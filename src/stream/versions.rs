@@ -1,7 +1,8 @@
 //! The header as viewers get it: one copy of each version, which all who are being sent it share.
 //!
-//! A copy is made when a viewer needs it and none is alive, and goes when the last has taken it. A viewer that stalls within a header
-//! keeps that version; of versions that were replaced only [`REPLACED_MAX`] may be kept so. Whoever holds an older one cannot go on.
+//! A copy is made when a viewer needs it and none is alive, and goes when the last has taken it. A
+//! viewer that stalls within a header keeps that version; of versions that were replaced only
+//! [`REPLACED_MAX`] may be kept so. Whoever holds an older one cannot go on.
 
 use std::rc::{Rc, Weak};
 
@@ -10,8 +11,9 @@ use crate::format::{HEADER_BYTES_MAX, Header};
 /// A header that was made to be sent.
 pub(super) type Version = Rc<Vec<u8>>;
 
-/// Versions that viewers may still be taking though another has come since. A header lasts as long as a group of pictures or longer:
-/// a viewer that needs the time of two for a few KiB does not keep up.
+/// Versions that viewers may still be taking though another has come since. A header lasts as long
+/// as a group of pictures or longer: a viewer that needs the time of two for a few KiB does not
+/// keep up.
 const REPLACED_MAX: usize = 2;
 
 /// Those that are alive. They are the viewers': here they are only known.

@@ -31,8 +31,9 @@ impl<C> Viewer<C> {
     }
 }
 
-/// What goes out first: a header that viewers share, and behind it bytes of the viewer's own. What has been sent is not kept: of the
-/// header nothing once it is all sent, and of the others at most as much as is left.
+/// What goes out first: a header that viewers share, and behind it bytes of the viewer's own. What
+/// has been sent is not kept: of the header nothing once it is all sent, and of the others at most
+/// as much as is left.
 #[derive(Debug, Default)]
 pub(super) struct Lead {
     header: Option<Version>,

@@ -1,4 +1,5 @@
-//! An allocator that counts, for each thread by itself: what was allocated over time, and what is held now.
+//! An allocator that counts, for each thread by itself: what was allocated over time, and what is
+//! held now.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,7 +12,8 @@ thread_local! {
     static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes that this thread has allocated since it began: a larger allocation in place of another counts whole.
+/// Bytes that this thread has allocated since it began: a larger allocation in place of another
+/// counts whole.
 pub fn allocated() -> usize {
     ALLOCATED.get()
 }

@@ -1,4 +1,5 @@
-//! Sources that cost as much as they can: of each container what may be large, comes often, or changes.
+//! Sources that cost as much as they can: of each container what may be large, comes often, or
+//! changes.
 
 /// A name for each, and its bytes.
 pub fn all() -> Vec<(&'static str, Vec<u8>)> {

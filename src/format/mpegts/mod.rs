@@ -1,7 +1,8 @@
 //! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access point of the first video stream.
 //!
-//! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded), and nothing else of the stream. Work
-//! for a packet that is neither a table nor the start of a PES packet is a look at its head; a table is read once, when it changes.
+//! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
+//! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES
+//! packet is a look at its head; a table is read once, when it changes.
 
 mod packet;
 mod picture;

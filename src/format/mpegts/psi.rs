@@ -1,4 +1,5 @@
-//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from packets, and what PAT and PMT say.
+//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from
+//! packets, and what PAT and PMT say.
 
 use super::super::LetGo;
 use super::packet::{PACKET_BYTES, Packet};
@@ -15,8 +16,8 @@ pub(super) struct Assembler {
 
 /// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer.
 const SECTION_BYTES_MAX: usize = 4096;
-/// Twice as many as the longest section needs that fills its packets, a section before it in the first one, and one behind. Nothing
-/// that multiplexes puts less into a packet than it can.
+/// Twice as many as the longest section needs that fills its packets, a section before it in the
+/// first one, and one behind. Nothing that multiplexes puts less into a packet than it can.
 const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) + 2);
 
 /// A whole section and the packets that carried it.
@@ -27,7 +28,8 @@ pub(super) struct Section<'a> {
 }
 
 impl Assembler {
-    /// Takes the PID's next packet; hands on each section that is whole. Lets go of one in more packets than are kept.
+    /// Takes the PID's next packet; hands on each section that is whole. Lets go of one in more
+    /// packets than are kept.
     pub fn feed(
         &mut self,
         packet: Packet<'_>,
@@ -111,7 +113,8 @@ impl Assembler {
     }
 }
 
-/// The part of a section between its head and its checksum, if it is of this table and in force now.
+/// The part of a section between its head and its checksum, if it is of this table and in force
+/// now.
 pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     let head_and_rest = section.split_first_chunk::<8>()?;
     let [id, _, _, _, _, version, _, _] = head_and_rest.0;

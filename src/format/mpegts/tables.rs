@@ -1,8 +1,9 @@
 //! The tables in force: the newest PAT, and of each program that it names the newest PMT.
 //!
-//! A table is kept as its section, by which a change is seen, and as the packets that carried it, which are a part of the header.
-//! Allocations are used again for the tables that come later: so tables that change with every packet allocate nothing, and what
-//! they hold together has one bound.
+//! A table is kept as its section, by which a change is seen, and as the packets that carried it,
+//! which are a part of the header. Allocations are used again for the tables that come later: so
+//! tables that change with every packet allocate nothing, and what they hold together has one
+//! bound.
 
 use super::super::LetGo;
 use super::Packet;
@@ -45,8 +46,9 @@ struct Program {
 /// Programs of a multiplex: more than one is rare on a relay, more than this is hostile.
 const PROGRAMS_MAX: usize = 32;
 
-/// What all tables may hold, those that are being put together among them. A multiplex of twenty programs, each with a map of three
-/// packets, holds 20 · 3 · 4 · 188 bytes: each packet and its section, in the table and while it comes; allocations may be twice as long.
+/// What all tables may hold, those that are being put together among them. A multiplex of twenty
+/// programs, each with a map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its
+/// section, in the table and while it comes; allocations may be twice as long.
 const HELD_BYTES_MAX: usize = 128 * 1024;
 
 impl Tables {
@@ -77,7 +79,8 @@ impl Tables {
         }
         let had_track = self.track.is_some();
         self.track = self.choose_track();
-        // Without any map there is nothing that a player could do with it; but one that was told does not hold any more.
+        // Without any map there is nothing that a player could do with it; but one that was told
+        // does not hold any more.
         Ok(had_track || self.track.is_some())
     }
 
@@ -127,7 +130,8 @@ impl Tables {
         true
     }
 
-    /// These programs are the ones from now on. What is known of them stays; of the others only the allocations do, for new ones.
+    /// These programs are the ones from now on. What is known of them stays; of the others only the
+    /// allocations do, for new ones.
     fn name(&mut self, wanted: &[(u16, u16)]) {
         for program in &mut self.programs {
             program.assembler.clear();

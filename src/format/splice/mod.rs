@@ -10,8 +10,8 @@
 //! Ogg with its own header first, MPEG audio and ADTS as it comes; of the others the header must describe the same tracks, is left out,
 //! and the times are moved on, so that a player sees one stream.
 //!
-//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a join point: both are bounded, and so
-//! is all that it holds ([`Splicer::held_bytes_max`]).
+//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
+//! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).
 
 mod flv;
 mod matroska;
@@ -181,8 +181,9 @@ impl Splicer {
         }
     }
 
-    /// What a splicer holds at the very most: a unit, or as much before a join point; the header that viewers had and that of the
-    /// source that is to go on; what looks for its join point; an Ogg page, clocks, and what was passed.
+    /// What a splicer holds at the very most: a unit, or as much before a join point; the header
+    /// that viewers had and that of the source that is to go on; what looks for its join point; an
+    /// Ogg page, clocks, and what was passed.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         unit_bytes_max + 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 128 * 1024
     }
@@ -200,7 +201,8 @@ impl Splicer {
             return Ok(());
         };
         let mut rest = running.window.take_rest(bytes);
-        // Looking for where it begins again costs as much as is left: not for fewer bytes than that.
+        // Looking for where it begins again costs as much as is left: not for fewer bytes than
+        // that.
         let passed = running.offset - rest.len() as u64;
         let is_new = passed < BEGINNINGS_APART.max(rest.len() as u64);
         let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Through) else {
@@ -304,7 +306,8 @@ impl Joining {
                 Finding::Format(format) => self.shown = Some(format),
                 Finding::Unknown => is_over = true,
                 Finding::Join(start) => {
-                    // Only now: before its first point a source may change its header as often as it likes.
+                    // Only now: before its first point a source may change its header as often as
+                    // it likes.
                     self.shown_header = header.to_vec();
                     join = Some(start);
                 }

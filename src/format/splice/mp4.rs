@@ -396,7 +396,8 @@ fn duration_of(run: &[u8], usual: u32) -> Option<u64> {
         .sum::<Option<u64>>()
 }
 
-/// The tracks' clocks, as a `moov` has them, in the order of their numbers. Each box is looked at once, and compared with a few.
+/// The tracks' clocks, as a `moov` has them, in the order of their numbers. Each box is looked at
+/// once, and compared with a few.
 fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
     let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
     if tracks.clone().count() > TRACKS_MAX {
