@@ -1,7 +1,9 @@
-//! What the allocations of the standard collections hold, in bytes: by what they have room for, not by what is in them.
+//! What the allocations of the standard collections hold, in bytes: by what they have room for, not
+//! by what is in them.
 
-/// A hash table that says this of its capacity. It has a power of two of places, of which seven eighths are used, a byte of its own
-/// for each, and sixteen behind them. (One that has shrunk a lot by removals may hold more: it does not tell.)
+/// A hash table that says this of its capacity. It has a power of two of places, of which seven
+/// eighths are used, a byte of its own for each, and sixteen behind them. (One that has shrunk a
+/// lot by removals may hold more: it does not tell.)
 pub fn table_bytes<Entry>(capacity: usize) -> usize {
     if capacity == 0 {
         return 0;

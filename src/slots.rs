@@ -107,7 +107,8 @@ impl<T> Slots<T> {
         }
     }
 
-    /// What the table itself holds, in bytes: room for the most entries that there ever were at once.
+    /// What the table itself holds, in bytes: room for the most entries that there ever were at
+    /// once.
     pub fn held_bytes(&self) -> usize {
         // An empty place holds a number, which is the least that any takes.
         self.entries.capacity() * size_of::<Option<(u32, T)>>().max(2 * size_of::<usize>())

@@ -20,7 +20,8 @@ const VP8: &[&str] = &[
 
 const VIDEO: &str = "document.querySelector('video')";
 
-/// A page that shows a stream, as any site's may. Opened by itself a stream is in a sandbox, in which nothing runs.
+/// A page that shows a stream, as any site's may. Opened by itself a stream is in a sandbox, in
+/// which nothing runs.
 fn watch(name: &str, url: &str) -> Browser {
     let mut browser = Browser::open(name, "about:blank");
     browser.evaluate(&format!(
