@@ -1,8 +1,10 @@
-//! What the allocations of std's tables really hold, by their capacities.
+//! What the allocations of the standard collections hold, in bytes: by what they have room for, not
+//! by what is in them.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes that a hash table takes. Where much comes and goes std tells less than it has, down to a half.
+/// Bytes that a hash table takes. Where much comes and goes std tells less than it has, down to a
+/// half.
 pub fn hash_map_bytes<K, V>(map: &HashMap<K, V>) -> usize {
     table_bytes::<(K, V)>(map.capacity())
 }
@@ -13,8 +15,10 @@ pub fn tree_map_bytes<K, V>(map: &BTreeMap<K, V>) -> usize {
     const NODE_BYTES: usize = 16 + 12 * size_of::<usize>();
     map.len().div_ceil(5) * (11 * size_of::<(K, V)>() + NODE_BYTES)
 }
-/// A hash table that says this of its capacity. It has a power of two of places, of which seven eighths are used, a byte of its own
-/// for each, and sixteen behind them. (One that has shrunk a lot by removals may hold more: it does not tell.)
+
+/// A hash table that says this of its capacity. It has a power of two of places, of which seven
+/// eighths are used, a byte of its own for each, and sixteen behind them. (One that has shrunk a
+/// lot by removals may hold more: it does not tell.)
 pub fn table_bytes<Entry>(capacity: usize) -> usize {
     if capacity == 0 {
         return 0;

@@ -1,10 +1,12 @@
-//! Numbers that nobody can work out from others of them: SipHash-2-4 (Aumasson and Bernstein, 2012) of a counter, under a key that is
-//! handed in.
+//! Numbers that nobody can work out from others of them: SipHash-2-4 (Aumasson and Bernstein, 2012)
+//! of a counter, under a key that is handed in.
 //!
-//! Who has seen any of them learns nothing of those before and after without the key. So names, nonces and source identifiers may
-//! come of one sequence. They are no better than the key: whoever hands it in must let nobody guess it.
+//! Who has seen any of them learns nothing of those before and after without the key. So names,
+//! nonces and source identifiers may come of one sequence. They are no better than the key: whoever
+//! hands it in must let nobody guess it.
 
-/// A sequence of numbers. The same key gives the same sequence, so that a simulation can be run again.
+/// A sequence of numbers. The same key gives the same sequence, so that a simulation can be run
+/// again.
 pub struct Random {
     key: [u64; 2],
     drawn: u64,
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn it_is_siphash() {
-        // The ninth of the reference implementation's vectors: key 00 01 … 0f, message 00 01 … 07.
+        // The reference implementation's vector for the message 00 01 … 07, key 00 01 … 0f.
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(siphash(key, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
     }
@@ -89,7 +91,8 @@ mod tests {
         }
     }
 
-    /// What could be done with SplitMix64, which stood here before: its step is inverted, and all that follows is known.
+    /// What could be done with SplitMix64, which stood here before: its step is inverted, and all
+    /// that follows is known.
     #[test]
     fn one_number_does_not_tell_the_next() {
         let unshift = |mixed: u64, bits: u32| {

@@ -1,5 +1,6 @@
-//! The gate against those who come round it: by a name that they have pointed here, by a page that somebody else looks at, by a proxy
-//! that does not say whose a request is, by a stream that would like to be a page.
+//! The gate against those who come round it: by a name that they have pointed here, by a page that
+//! somebody else looks at, by a proxy that does not say whose a request is, by a stream that would
+//! like to be a page.
 
 mod support;
 
@@ -277,7 +278,8 @@ fn server_for_nobody(server: &Server, beginning: &str) {
     assert_eq!(ask("GET", "/nowhere", &[]).status(), 404);
 }
 
-/// Strangers who come by the operator's own proxy take every place there is, and keep it: some say nothing, others ask.
+/// Strangers who come by the operator's own proxy take every place there is, and keep it: some say
+/// nothing, others ask.
 #[test]
 fn strangers_behind_a_proxy_do_not_keep_the_operator_out() {
     for (option, is_field) in [

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules from the top down, each with those that it imports, and no others. Each of these stands further down in this table, so
-/// there can be no cycle.
+/// The modules from the top down, each with those that it imports, and no others. Each of these
+/// stands further down in this table, so there can be no cycle.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("main", &["config", "server"]),
     ("lib", &[]),

@@ -1,6 +1,8 @@
-//! Which media types a stream may go out under: those that a browser plays or saves, and none that it would open as a document.
+//! Which media types a stream may go out under: those that a browser plays or saves, and none that
+//! it would open as a document.
 //!
-//! A source, or an origin, says what it likes; what it says reaches viewers on this server's own origin, beside the API.
+//! A source, or an origin, says what it likes; what it says reaches viewers on this server's own
+//! origin, beside the API.
 
 use super::fields::is_token_byte;
 
@@ -15,11 +17,12 @@ const OTHERS: &[&str] = &[
     "application/x-mpegurl",
 ];
 
-/// What of a subtype would make a document of it: browsers take every `…+xml` for one, whatever stands before the slash.
+/// What of a subtype would make a document of it: browsers take every `…+xml` for one, whatever
+/// stands before the slash.
 const OF_DOCUMENTS: &[&str] = &["xml", "html", "svg", "script"];
 
-/// The type under which a stream may go out that is said to be `given`: that, or without its parameters if they are malformed. `None`:
-/// what the bytes show counts.
+/// The type under which a stream may go out that is said to be `given`: that, or without its
+/// parameters if they are malformed. `None`: what the bytes show counts.
 pub fn stream_type(given: &str) -> Option<String> {
     let given = given.trim_matches([' ', '\t']);
     let (essence, parameters) = match given.find(';') {
@@ -40,7 +43,8 @@ pub fn stream_type(given: &str) -> Option<String> {
     Some(if is_whole { given } else { essence }.to_owned())
 }
 
-/// `; NAME=VALUE` any number of times, as RFC 9110 section 5.6.6 has it, with values that need no escapes.
+/// `; NAME=VALUE` any number of times, as RFC 9110 section 5.6.6 has it, with values that need no
+/// escapes.
 fn are_parameters(mut text: &str) -> bool {
     while let Some(rest) = text.strip_prefix(';') {
         let rest = rest.trim_start_matches([' ', '\t']);

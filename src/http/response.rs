@@ -164,7 +164,8 @@ impl ResponseHead {
     }
 }
 
-/// A whole response whose body is at hand, and of the type that it says. `fields` come after the usual ones.
+/// A whole response whose body is at hand, and of the type that it says. `fields` come after the
+/// usual ones.
 pub fn whole(
     status: Status,
     reply: &Reply,

@@ -1,8 +1,9 @@
 //! The access log: a line for each answered request, in the combined format that web servers write.
 //!
-//! A sessionid is a secret and appears as its digest. So the request line is made of what was understood of it, and `...` stands for what
-//! was not: there a sessionid may stand in any spelling. Of where the request came from only the site is told; the program's name is
-//! bounded and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
+//! A sessionid is a secret and appears as its digest. So the request line is made of what was
+//! understood of it, and `...` stands for what was not: there a sessionid may stand in any
+//! spelling. Of where the request came from only the site is told; the program's name is bounded
+//! and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

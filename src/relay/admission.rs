@@ -1,10 +1,12 @@
-//! Admission: who may come in, and what they may do there. Every way in asks these questions, and it is decided nowhere else.
+//! Admission: who may come in, and what they may do there. Every way in asks these questions, and
+//! it is decided nowhere else.
 //!
-//! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in the contract's order: [`Gate::enter`]
-//! (subnet, site, Host) before the parameters are read, then [`Gate::publish`] or [`Gate::watch`] (token, block, length, conflict, room).
+//! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
+//! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
+//! [`Gate::publish`] or [`Gate::watch`] (token, block, length, conflict, room).
 //!
-//! What is not known is not trusted: who is brought by a proxy that does not say who it is is nobody, and a way in that has no answer of
-//! its own gets a no. Nothing is changed here.
+//! What is not known is not trusted: who is brought by a proxy that does not say who it is is
+//! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -136,7 +138,7 @@ impl<'a> Claim<'a> {
 }
 
 impl Gate<'_> {
-    // ---- Whose connection it is -------------------------------------------------------------------------------------------
+    // ---- Whose connection it is -----------------------------------------------------------------
 
     /// How a connection from there tells whose it is. Nobody else is believed.
     pub fn door(&self, host: IpAddr) -> Door {
@@ -159,8 +161,8 @@ impl Gate<'_> {
         is_in(&self.settings.token_servers, host)
     }
 
-    /// Whether there is a place for another connection, with so many there. Half of what lies beyond the limit is for the API's
-    /// hosts, and for those of whom it is not known yet.
+    /// Whether there is a place for another connection, with so many there. Half of what lies
+    /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
     pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
         let beyond_max = match host {
             Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
@@ -191,7 +193,7 @@ impl Gate<'_> {
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
     }
 
-    // ---- Subnet, site and Host: before anything else is read --------------------------------------------------------------
+    // ---- Subnet, site and Host: before anything else is read ------------------------------------
 
     /// Whether somebody may come in by this way at all.
     pub fn enter(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
@@ -210,7 +212,8 @@ impl Gate<'_> {
                 self.check_calling_page(claim)?;
                 self.check_host(claim)
             }
-            // For everyone where nothing is kept from anyone; for others than the API's hosts there is none.
+            // For everyone where nothing is kept from anyone; for others than the API's hosts there
+            // is none.
             Way::Page if self.tokens.is_none() => check_named(claim),
             Way::Page => {
                 self.check_caller(claim).map_err(|_| not_found())?;
@@ -268,7 +271,8 @@ impl Gate<'_> {
         ))
     }
 
-    /// No page of another site publishes, from the subnet of whoever looks at it, unless the operator has named its site.
+    /// No page of another site publishes, from the subnet of whoever looks at it, unless the
+    /// operator has named its site.
     fn check_publishing_page(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
         let is_named = |origin: &str| {
             let mut sites = self.settings.cors.iter();
@@ -282,8 +286,9 @@ impl Gate<'_> {
         ))
     }
 
-    /// Whether no page sent a request, or one of this server's did, under a name of its own. A proxy may have brought it to the
-    /// browser by TLS, of which nothing is known here. Where a browser tells no Origin, it may tell the site.
+    /// Whether no page sent a request, or one of this server's did, under a name of its own. A
+    /// proxy may have brought it to the browser by TLS, of which nothing is known here. Where a
+    /// browser tells no Origin, it may tell the site.
     fn is_of_own_page(&self, claim: &Claim<'_>) -> bool {
         let Some(origin) = claim.origin else {
             return matches!(claim.site, None | Some("same-origin" | "none"));
@@ -296,7 +301,8 @@ impl Gate<'_> {
         is_scheme && authority.eq_ignore_ascii_case(claim.host) && self.is_own_host(claim.host)
     }
 
-    /// Whether a Host is an address, `localhost` or one of the server's names: none that somebody else's DNS can point here.
+    /// Whether a Host is an address, `localhost` or one of the server's names: none that somebody
+    /// else's DNS can point here.
     fn is_own_host(&self, host: &str) -> bool {
         let name = match host.rfind(':') {
             Some(colon) if !host.ends_with(']') => &host[..colon],
@@ -320,9 +326,10 @@ impl Gate<'_> {
         site.map_or(&[], |(_, fields)| fields)
     }
 
-    // ---- Token, block, length, conflict, room: of a session ---------------------------------------------------------------
+    // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
-    /// Whether somebody who may come in may be the session's source, with a body that ends as `framing` says.
+    /// Whether somebody who may come in may be the session's source, with a body that ends as
+    /// `framing` says.
     pub fn publish(
         &self,
         claim: &Claim<'_>,
@@ -400,14 +407,15 @@ impl Gate<'_> {
         self.tokens.is_none_or(|tokens| tokens.may_watch(session))
     }
 
-    /// Whether the origin says who may watch: not where the session has a source of its own here, nor where it has said no, and what
-    /// it sent before is held still.
+    /// Whether the origin says who may watch: not where the session has a source of its own here,
+    /// nor where it has said no, and what it sent before is held still.
     fn origin_decides(&self, standing: &Standing) -> bool {
         let is_origins = standing.is_fetched || !standing.runs;
         self.settings.asks_origin && is_origins && !(standing.runs && standing.is_forbidden)
     }
 
-    /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where there are origins.
+    /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where
+    /// there are origins.
     pub fn wait(&self, method: Method, standing: &Standing) -> Result<(), Refusal> {
         let has_origins = !self.settings.origins.is_empty();
         let is_waited = has_origins || !self.settings.limits.wait_time.is_zero();

@@ -303,7 +303,8 @@ impl Relay {
         if connection != id {
             return;
         }
-        // A loop is one of those who wait, and not the pull's, if others have come since who came another way.
+        // A loop is one of those who wait, and not the pull's, if others have come since who came
+        // another way.
         if asking.fault == Fault::Loop && pull.via != pull.asked_via {
             return self.ask_address(asking.pull, (origin, address), until);
         }
@@ -400,8 +401,8 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let in by an origin's word alone, and
-    /// is held still, has no leave to watch it.
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
+    /// in by an origin's word alone, and is held still, has no leave to watch it.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.drop_pull(session);
         let Some(id) = self.held(session) else {

@@ -134,8 +134,8 @@ impl Origins {
         }
     }
 
-    /// The request for a session's stream, for which requests came through `via`. The sessionid stands in the query: in a path `..` is
-    /// a step up to whoever normalises it.
+    /// The request for a session's stream, for which requests came through `via`. The sessionid
+    /// stands in the query: in a path `..` is a step up to whoever normalises it.
     pub fn request(&self, origin: usize, session: &SessionId, via: Option<&str>) -> Option<String> {
         let OriginUrl { host, port, path } = &self.list.get(origin)?.url;
         Some(format!(

@@ -1,8 +1,9 @@
 //! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by, and how many connections each has.
 //!
-//! It is the address that connected, unless that is a proxy's which is known for one: such a connection begins with a PROXY protocol
-//! header, or each of its requests says in a field whose it is. Nobody else is believed, and where a proxy does not say whose it is, it
-//! is nobody's: not the proxy's own.
+//! It is the address that connected, unless that is a proxy's which is known for one: such a
+//! connection begins with a PROXY protocol header, or each of its requests says in a field whose it
+//! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
+//! proxy's own.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,7 +46,8 @@ impl Relay {
         Some(id)
     }
 
-    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it more.
+    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
+    /// more.
     fn note_unplaced(&mut self, id: ConnectionId) {
         let connections = &self.connections;
         self.unplaced.retain(|id| connections.get(*id).is_some());
@@ -55,8 +57,9 @@ impl Relay {
         self.unplaced.push_back(id);
     }
 
-    /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not known to be of the API's hosts.
-    /// Else strangers, who come by the same proxy as the operator, would keep the operator out. Says whether there was one.
+    /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
+    /// known to be of the API's hosts. Else strangers, who come by the same proxy as the operator,
+    /// would keep the operator out. Says whether there was one.
     fn make_place(&mut self) -> bool {
         while let Some(id) = self.unplaced.pop_front() {
             let Some(connection) = self.connections.get(id) else {

@@ -280,7 +280,8 @@ impl Relay {
         gathering
     }
 
-    /// What lists that are being put together hold in memory, in bytes: rows that have come, and those that are coming.
+    /// What lists that are being put together hold in memory, in bytes: rows that have come, and
+    /// those that are coming.
     pub(super) fn held_by_lists(&self) -> usize {
         let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
         let gatherings = self.gatherings.values();

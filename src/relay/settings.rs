@@ -86,8 +86,8 @@ pub struct Limits {
 }
 
 impl Settings {
-    /// The options of `config`, on a machine that has descriptors for `connections_room` clients, at a time in Unix seconds; with
-    /// a key that nobody outside can guess.
+    /// The options of `config`, on a machine that has descriptors for `connections_room` clients,
+    /// at a time in Unix seconds; with a key that nobody outside can guess.
     pub fn from_config(
         config: &Config,
         connections_room: usize,

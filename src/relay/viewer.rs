@@ -326,7 +326,8 @@ impl Relay {
     }
 }
 
-/// A stream is its source's and no document of this server's: opened by itself it runs nothing, is of no origin, and gets nothing.
+/// A stream is its source's and no document of this server's: opened by itself it runs nothing, is
+/// of no origin, and gets nothing.
 const STREAM_POLICY: &str = "sandbox; default-src 'none'";
 
 /// The head of a viewer's response.

@@ -126,7 +126,8 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
         );
         return Err(StartError(detail));
     }
-    // The one source of chance that std has: the keys of its hash tables, 128 bits from the kernel, of which each half is a hash.
+    // The one source of chance that std has: the keys of its hash tables, 128 bits from the kernel,
+    // of which each half is a hash.
     let draw = || u128::from(RandomState::new().hash_one(started));
     let random_key = draw() << 64 | draw();
     let mut settings = Settings::from_config(config, room, started.as_secs(), random_key);

@@ -20,6 +20,16 @@ const VP8: &[&str] = &[
 
 const VIDEO: &str = "document.querySelector('video')";
 
+/// A page that shows a stream, as any site's may. Opened by itself a stream is in a sandbox, in
+/// which nothing runs.
+fn watch(name: &str, url: &str) -> Browser {
+    let mut browser = Browser::open(name, "about:blank");
+    browser.evaluate(&format!(
+        "document.body.innerHTML = '<video autoplay muted src=\"{url}\"></video>'; true"
+    ));
+    browser
+}
+
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]
 fn a_video_joins_late_and_plays_on() {
@@ -28,8 +38,7 @@ fn a_video_joins_late_and_plays_on() {
     let url = format!("http://{}/stream/tv", server.address());
     let _encoder = publish(&url, VP8, &["-f", "webm"]);
     await_media(&server, "tv", 150_000);
-    // The browser makes a page of its own around it.
-    let mut browser = Browser::open("video", &url);
+    let mut browser = watch("video", &url);
     browser.await_true(&format!(
         "{VIDEO}?.videoWidth == 160 && {VIDEO}.currentTime > 0"
     ));
@@ -58,7 +67,7 @@ fn a_video_plays_through_when_its_source_is_killed_and_comes_back() {
         let url = format!("http://{}/stream/{session}", server.address());
         let encoder = publish(&url, codecs, output);
         await_media(&server, session, 30_000);
-        let mut browser = Browser::open(&format!("hold-{session}"), &url);
+        let mut browser = watch(&format!("hold-{session}"), &url);
         browser.await_true(&format!("({VIDEO}?.currentTime ?? 0) > 2"));
         drop(encoder);
         until("the stream is held", || {

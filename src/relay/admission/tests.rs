@@ -1,4 +1,5 @@
-//! Every way in by every rule, through the core: what comes of it when everything is right but for the one rule.
+//! Every way in by every rule, through the core: what comes of it when everything is right but for
+//! the one rule.
 //!
 //! A way or a rule that is added has no cell, and this does not compile.
 

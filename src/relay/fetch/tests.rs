@@ -323,7 +323,8 @@ fn what_comes_back_to_the_server_itself_is_refused() {
     edge.assert_nothing_left();
 }
 
-/// A viewer's `Via` is what anybody may write. That of one must not decide for the others who wait for the same pull.
+/// A viewer's `Via` is what anybody may write. That of one must not decide for the others who wait
+/// for the same pull.
 #[test]
 fn what_one_viewer_came_through_is_no_loop_of_the_others() {
     let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");

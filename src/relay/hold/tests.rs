@@ -206,7 +206,8 @@ fn an_origin_is_asked_again_while_viewers_are_held_whatever_it_says() {
     assert!(is_complete && media.len() > FILE.len() * 3 / 2);
 }
 
-/// Whom an origin has let in watches what comes of the origin. A source of this server's own is for those with a token here.
+/// Whom an origin has let in watches what comes of the origin. A source of this server's own is for
+/// those with a token here.
 #[test]
 fn viewers_whom_an_origin_let_in_are_not_given_to_a_source_of_this_server() {
     let origin_head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
