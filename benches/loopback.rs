@@ -1,6 +1,8 @@
-//! The relay as its users meet it: one source, 1 / 100 / 1,000 viewers, real sockets over loopback, the server in a thread.
+//! The relay as its users meet it: one source, 1 / 100 / 1,000 viewers, real sockets over loopback,
+//! the server in a thread.
 //!
-//! The time is that of the whole way, the reading of the viewers included; `fanload` measures the server alone.
+//! The time is that of the whole way, the reading of the viewers included; `fanload` measures the
+//! server alone.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -59,7 +61,8 @@ fn relay(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     source.write_all(&chunk).expect("the source is read");
                     for viewer in &mut audience {
-                        // A piece arrives as one chunk, or as several when it was read in parts: each adds its framing.
+                        // A piece arrives as one chunk, or as several when it was read in parts:
+                        // each adds its framing.
                         let mut content = 0;
                         while content < PIECE_BYTES {
                             let line = read_line(viewer);

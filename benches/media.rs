@@ -1,4 +1,5 @@
-//! What is done with the media itself: looking for join points in each container, making datagrams, and sending them.
+//! What is done with the media itself: looking for join points in each container, making datagrams,
+//! and sending them.
 
 use std::hint::black_box;
 use std::net::UdpSocket;
@@ -10,7 +11,8 @@ use tollgate::relay::Datagrams;
 use tollgate::rtp::{Batch, DATAGRAM_BYTES, Packetiser};
 use tollgate::server::udp::Udp;
 
-/// Looking at the bytes of each container, in pieces as they arrive; beside it, bytes of no container.
+/// Looking at the bytes of each container, in pieces as they arrive; beside it, bytes of no
+/// container.
 fn scan(criterion: &mut Criterion) {
     let media = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
     let mut group = criterion.benchmark_group("scan");
@@ -61,7 +63,8 @@ fn packetise(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Bursts of eight datagrams to each client. Nobody reads, so the kernel's whole way is in it and the clients' reading is not.
+/// Bursts of eight datagrams to each client. Nobody reads, so the kernel's whole way is in it and
+/// the clients' reading is not.
 fn send(criterion: &mut Criterion) {
     const BURST: usize = 8;
     let bytes = vec![0x47; BURST * DATAGRAM_BYTES];

@@ -1,4 +1,5 @@
-//! The parts that every request or datagram goes through: head parsing, `udp-clients`, the token table.
+//! The parts that every request or datagram goes through: head parsing, `udp-clients`, the token
+//! table.
 
 use std::hint::black_box;
 use std::net::SocketAddr;

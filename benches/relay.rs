@@ -1,4 +1,5 @@
-//! The core in memory: what the relay itself costs beside the system calls. One source, 1 to 10,000 viewers, no socket.
+//! The core in memory: what the relay itself costs beside the system calls. One source, 1 to 10,000
+//! viewers, no socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;

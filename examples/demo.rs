@@ -1,4 +1,5 @@
-//! A first look: starts the server with its gate up, gives itself a token, and publishes a small clip as a live stream without end.
+//! A first look: starts the server with its gate up, gives itself a token, and publishes a small
+//! clip as a live stream without end.
 //!
 //!     cargo run --release --example demo [ADDR:PORT]
 //!
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use tollgate::config::{self, Command};
 use tollgate::server;
 
-/// Four seconds of picture and sound, made by
-/// `ffmpeg -f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i 'aevalsrc=0.15*sin(2*PI*330*t)*exp(-mod(t\,1)*6):s=44100' -t 4
-/// -c:v libvpx -b:v 180k -g 50 -deadline realtime -cpu-used 4 -c:a libvorbis -b:a 32k -f webm -live 1 clip.webm`.
+/// Four seconds of picture and sound, made by `ffmpeg -f lavfi -i testsrc2=size=320x180:rate=25 -f
+/// lavfi -i 'aevalsrc=0.15*sin(2*PI*330*t)*exp(-mod(t\,1)*6):s=44100' -t 4 -c:v libvpx -b:v 180k -g
+/// 50 -deadline realtime -cpu-used 4 -c:a libvorbis -b:a 32k -f webm -live 1 clip.webm`.
 const CLIP: &[u8] = include_bytes!("clip.webm");
 const CLIP_TIME: Duration = Duration::from_secs(4);
 
@@ -162,7 +163,8 @@ impl Clip {
                         cluster.time = Duration::from_millis(milliseconds);
                     }
                     SIMPLE_BLOCK => {
-                        // Behind the track's number, of one byte; none of these blocks is before its cluster.
+                        // Behind the track's number, of one byte; none of these blocks is before
+                        // its cluster.
                         let within = u64::from(u16::from_be_bytes([content[1], content[2]]));
                         let time = cluster.time + Duration::from_millis(within);
                         cluster.blocks.push((time, &bytes[at..end]));

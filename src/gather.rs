@@ -2,7 +2,8 @@
 
 use std::io::IoSlice;
 
-/// A few borrowed slices. What does not fit is left for the next write, so a caller asks how much went in.
+/// A few borrowed slices. What does not fit is left for the next write, so a caller asks how much
+/// went in.
 pub struct Gather<'a> {
     slices: [IoSlice<'a>; SLICES_MAX],
     count: usize,

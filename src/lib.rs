@@ -1,7 +1,8 @@
 //! Tollgate: a streaming relay with a gate.
 //!
-//! Media comes in over HTTP and goes out live, to any number of viewers; with a token server, to those only who hold a token.
-//! Data runs downwards in this picture, imports too; nothing below knows what is above.
+//! Media comes in over HTTP and goes out live, to any number of viewers; with a token server, to
+//! those only who hold a token. Data runs downwards in this picture, imports too; nothing below
+//! knows what is above.
 //!
 //! ```text
 //! main        arguments in, exit status out
@@ -17,9 +18,10 @@
 //! gather, held, moment, random, slots     what all of them are made of
 //! ```
 //!
-//! The life of a byte: [`server`] reads it; [`relay`] asks [`http`] to unframe it; [`stream`] copies it into the stream's buffer, the
-//! only copy there is, and asks [`format`] whether decoding can begin here; each viewer's cursor passes over it; `relay` lends it out,
-//! framed, and `server` writes it.
+//! The life of a byte: [`server`] reads it; [`relay`] asks [`http`] to unframe it; [`stream`]
+//! copies it into the stream's buffer, the only copy there is, and asks [`format`] whether decoding
+//! can begin here; each viewer's cursor passes over it; `relay` lends it out, framed, and `server`
+//! writes it.
 #![deny(unsafe_code)]
 
 pub mod config;

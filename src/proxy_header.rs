@@ -1,5 +1,6 @@
-//! The header that a proxy puts before a connection's first byte, to say whose connection it is: the PROXY protocol of HAProxy,
-//! versions 1 (a line of text) and 2 (binary), as in its `doc/proxy-protocol.txt`.
+//! The header that a proxy puts before a connection's first byte, to say whose connection it is:
+//! the PROXY protocol of HAProxy, versions 1 (a line of text) and 2 (binary), as in its
+//! `doc/proxy-protocol.txt`.
 //!
 //! Owns nothing, and believes whatever it is given: who may introduce others is decided elsewhere.
 
@@ -8,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// A whole header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Whose connection it is. `None`: the proxy's own (it looks whether the server is well), or of somebody without an address.
+    /// Whose connection it is. `None`: the proxy's own (it looks whether the server is well), or of
+    /// somebody without an address.
     pub client: Option<SocketAddr>,
     /// So many bytes it takes; the client's own come behind.
     pub bytes: usize,
@@ -19,10 +21,12 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const LINE_BYTES_MAX: usize = 107;
 /// Before the addresses of version 2: the signature, version and command, family, length.
 const FIXED_BYTES: usize = 16;
-/// What version 2 may hold behind that: addresses, and fields that nothing here looks at. Proxies send some dozens of bytes.
+/// What version 2 may hold behind that: addresses, and fields that nothing here looks at. Proxies
+/// send some dozens of bytes.
 const REST_BYTES_MAX: usize = 4096;
 
-/// Reads a header off the front of what has arrived. `None`: there must come more. It never waits for more than some 4 KiB.
+/// Reads a header off the front of what has arrived. `None`: there must come more. It never waits
+/// for more than some 4 KiB.
 ///
 /// The error says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
@@ -115,7 +119,8 @@ fn read_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
         return Ok(None);
     };
     let client = match (is_proxied, family) {
-        // A check of the proxy's own; or a family without addresses, or with such as the server cannot compare with a subnet.
+        // A check of the proxy's own; or a family without addresses, or with such as the server
+        // cannot compare with a subnet.
         (false, _) | (true, 0x00 | 0x31) => None,
         (true, 0x11) => Some(source::<4>(rest, 8).ok_or(SHORT)?),
         (true, 0x21) => Some(source::<16>(rest, 32).ok_or(SHORT)?),

@@ -1,7 +1,7 @@
 //! The slab of the server, with ids that are typed and carry a generation.
 //!
-//! An id outlives its entry harmlessly: whoever comes with a stale one finds nothing. So a late event of the poll, a timer or a
-//! queue entry never needs to be searched for when its owner goes.
+//! An id outlives its entry harmlessly: whoever comes with a stale one finds nothing. So a late
+//! event of the poll, a timer or a queue entry never needs to be searched for when its owner goes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -23,7 +23,8 @@ impl<T> Id<T> {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The id that [`Id::to_u64`] gave. Any number makes an id; one that was never given out names nothing.
+    /// The id that [`Id::to_u64`] gave. Any number makes an id; one that was never given out names
+    /// nothing.
     pub fn from_u64(number: u64) -> Id<T> {
         Id {
             index: number as u32,
@@ -78,7 +79,8 @@ impl<T> fmt::Debug for Id<T> {
     }
 }
 
-/// Entries that are found by their [`Id`]. Holds at most `u32::MAX` of them; the limits of the parts keep it far below.
+/// Entries that are found by their [`Id`]. Holds at most `u32::MAX` of them; the limits of the
+/// parts keep it far below.
 pub struct Slots<T> {
     entries: Slab<(u32, T)>,
     next_generation: u32,
@@ -97,7 +99,8 @@ impl<T> Slots<T> {
     /// Keeps `entry`, and says under which id.
     pub fn insert(&mut self, entry: T) -> Id<T> {
         let generation = self.next_generation;
-        // Wraps after four thousand million entries; a stale id would have to be exactly that old to be mistaken.
+        // Wraps after four thousand million entries; a stale id would have to be exactly that old
+        // to be mistaken.
         self.next_generation = generation.wrapping_add(1);
         let index = self.entries.insert((generation, entry));
         Id {

@@ -13,7 +13,8 @@ use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
 
-/// The log's lines once there are `count`, without their times, which stand in brackets as they should.
+/// The log's lines once there are `count`, without their times, which stand in brackets as they
+/// should.
 fn lines(path: &Path, count: usize) -> Vec<String> {
     let text = until("so many requests are logged", || {
         let text = fs::read_to_string(path).expect("the log");

@@ -1,4 +1,5 @@
-//! The ceiling of memory that follows from the options: every bound is filled, and the server stays below what the README says.
+//! The ceiling of memory that follows from the options: every bound is filled, and the server stays
+//! below what the README says.
 
 mod support;
 
@@ -86,8 +87,8 @@ fn every_bound_filled_stays_below_the_ceiling() {
     assert_eq!(server.request("GET", "/healthz").status(), 200);
 }
 
-/// A unit that goes on and on is held back for the viewers of a stream that may be held; so is what a source sends that is to go on with
-/// one, before it shows where.
+/// A unit that goes on and on is held back for the viewers of a stream that may be held; so is what
+/// a source sends that is to go on with one, before it shows where.
 #[test]
 fn what_is_held_back_for_held_streams_is_one_more_buffer_each() {
     let server = Server::start(&[&format!("--buffer={BUFFER}"), "--hold=60"]);

@@ -240,7 +240,8 @@ fn told_to_end_it_gives_viewers_what_is_buffered_and_a_clean_end() {
         let mut source = Source::open(server.address(), "/stream/demo");
         let mut viewer = Viewer::ask(server.address(), "/stream/demo");
         server.await_viewers("demo", 1);
-        // More than the sockets between take while nobody reads: the rest is in the stream's buffer when the signal comes.
+        // More than the sockets between take while nobody reads: the rest is in the stream's buffer
+        // when the signal comes.
         let media = media(1, 6 << 20);
         source.send(&media);
         until("all of it has arrived", || {
@@ -268,7 +269,8 @@ fn told_to_end_it_takes_no_new_clients() {
         (server.stream("demo")?["bytes_received"] == 7 << 20).then_some(())
     });
     server.signal("TERM");
-    // The source's end shows that the signal has come; the viewer, who reads nothing, keeps the server for a while.
+    // The source's end shows that the signal has come; the viewer, who reads nothing, keeps the
+    // server for a while.
     source.into_client().rest();
     let refused = until("nobody is let in", || {
         match std::net::TcpStream::connect(server.address()) {

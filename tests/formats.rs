@@ -1,4 +1,5 @@
-//! Join points of real files: each container is told, has its header, and gives the same points wherever its bytes are cut.
+//! Join points of real files: each container is told, has its header, and gives the same points
+//! wherever its bytes are cut.
 
 use tollgate::format::Finding;
 

@@ -1,7 +1,8 @@
-//! Where requests begin and end: no two readers of the same bytes may disagree about that, so what is doubtful is refused.
+//! Where requests begin and end: no two readers of the same bytes may disagree about that, so what
+//! is doubtful is refused.
 //!
-//! Behind every vector lies a request that its sender would like to see answered. It must not be, unless the vector is a whole and
-//! proper request itself.
+//! Behind every vector lies a request that its sender would like to see answered. It must not be,
+//! unless the vector is a whole and proper request itself.
 
 mod support;
 
@@ -12,7 +13,8 @@ use support::vectors::{Outcome, VECTORS, Vector};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// Sends a vector piece by piece, with the request behind it, and says what is wrong with what becomes of both.
+/// Sends a vector piece by piece, with the request behind it, and says what is wrong with what
+/// becomes of both.
 fn try_vector<'a>(
     server: &Server,
     vector: &Vector,

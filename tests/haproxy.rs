@@ -1,4 +1,5 @@
-//! Relays behind HAProxy: four processes, as in `examples/haproxy.cfg`; an origin and its edges, as in `examples/edges.cfg`.
+//! Relays behind HAProxy: four processes, as in `examples/haproxy.cfg`; an origin and its edges, as
+//! in `examples/edges.cfg`.
 
 mod support;
 
@@ -262,7 +263,8 @@ fn figure(server: &Server, name: &str) -> usize {
     value.expect(name).parse().expect("a number")
 }
 
-/// Admits the session at an origin that may just have started, and streams to it, all through the front.
+/// Admits the session at an origin that may just have started, and streams to it, all through the
+/// front.
 fn publish(front: &Proxy) -> Source {
     until("the origin takes a token", || {
         let added = front.request("POST", "/api/add-token?type=http&sessionid=tv");
@@ -271,7 +273,8 @@ fn publish(front: &Proxy) -> Source {
     Source::open(front.address, "/stream/tv")
 }
 
-/// What a late viewer gets of a transport stream first, and from where on it gets the stream's bytes.
+/// What a late viewer gets of a transport stream first, and from where on it gets the stream's
+/// bytes.
 fn header_and_join(file: &[u8]) -> (Vec<u8>, usize) {
     let mut first = None;
     corpus::scan(file, |finding, header| {

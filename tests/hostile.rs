@@ -1,4 +1,5 @@
-//! Faults and attacks: who is inside is not hurt, nothing grows, nothing spins, and what was used up comes back.
+//! Faults and attacks: who is inside is not hurt, nothing grows, nothing spins, and what was used
+//! up comes back.
 
 mod support;
 
@@ -60,7 +61,8 @@ impl Steady {
     }
 }
 
-/// Checks that the server sleeps while there is nothing that it could do. Takes a second, since that is what it measures.
+/// Checks that the server sleeps while there is nothing that it could do. Takes a second, since
+/// that is what it measures.
 #[track_caller]
 fn assert_sleeps(server: &Server) {
     let before = cpu_ticks(server.pid());

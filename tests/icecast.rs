@@ -17,7 +17,8 @@ fn demo() -> Server {
     server
 }
 
-/// Publishes over a connection that has been told to go on, watches, and ends the body with the connection.
+/// Publishes over a connection that has been told to go on, watches, and ends the body with the
+/// connection.
 fn stream_until_close(server: &Server, mut source: Client) {
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);

@@ -1,4 +1,5 @@
-//! Bounds: slow viewers skip, those who stop are cut, and past a limit the newcomer is refused while those inside are not hurt.
+//! Bounds: slow viewers skip, those who stop are cut, and past a limit the newcomer is refused
+//! while those inside are not hurt.
 
 mod support;
 
@@ -12,7 +13,8 @@ use support::until;
 
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Streams pieces of `media` in step with `viewer`, who checks each, until `is_enough`; says how much was sent.
+/// Streams pieces of `media` in step with `viewer`, who checks each, until `is_enough`; says how
+/// much was sent.
 #[track_caller]
 fn stream_until(
     source: &mut Source,

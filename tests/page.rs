@@ -19,7 +19,8 @@ fn the_page_is_for_the_hosts_of_the_api() {
     assert_eq!(open.request("GET", "/").status(), 200);
 }
 
-/// Nothing runs in it but its own script and style, each of which carries the number of this answer's policy.
+/// Nothing runs in it but its own script and style, each of which carries the number of this
+/// answer's policy.
 #[test]
 fn the_page_runs_under_a_strict_policy() {
     let server = Server::start(&[]);

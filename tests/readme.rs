@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tollgate::config;
 
-/// The list of options is made from their table. `TOLLGATE_WRITE_README=1 cargo test --test readme` writes it anew.
+/// The list of options is made from their table. `TOLLGATE_WRITE_README=1 cargo test --test readme`
+/// writes it anew.
 #[test]
 fn the_readme_lists_the_options_as_they_are() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");

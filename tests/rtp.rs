@@ -1,4 +1,5 @@
-//! RTP-UDP through the real binary: who gets datagrams, whose are taken, and that nothing is ever sent to anybody else.
+//! RTP-UDP through the real binary: who gets datagrams, whose are taken, and that nothing is ever
+//! sent to anybody else.
 
 mod support;
 
@@ -143,7 +144,8 @@ fn a_file_that_is_put_at_once_goes_out_at_the_pace_of_its_clock() {
         receive(&client);
         datagrams += 1;
     }
-    // Two seconds of media: a burst would be over in no time, and only a lower bound cannot fail on a slow machine.
+    // Two seconds of media: a burst would be over in no time, and only a lower bound cannot fail on
+    // a slow machine.
     assert!(
         began.elapsed() > Duration::from_millis(1_700),
         "it went out in {:?}",
@@ -465,7 +467,8 @@ fn a_client_that_cannot_be_one_is_refused() {
     assert_eq!(named.json()["tokens"][0]["host"], "localhost");
 }
 
-/// A live source that is late sends several chunks at once, each with a clock reference that has passed already.
+/// A live source that is late sends several chunks at once, each with a clock reference that has
+/// passed already.
 #[test]
 fn chunks_that_come_late_and_together_stop_nothing() {
     let (server, _) = start();

@@ -1,8 +1,9 @@
-//! The whole core in a world that a seed decides: sources, viewers, callers, strangers and other relays on wires that split, block and
-//! break, and a clock that creeps and jumps.
+//! The whole core in a world that a seed decides: sources, viewers, callers, strangers and other
+//! relays on wires that split, block and break, and a clock that creeps and jumps.
 //!
-//! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so many of them (from
-//! `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients go on coming.
+//! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so
+//! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
+//! go on coming.
 
 #[path = "support/response.rs"]
 #[allow(dead_code)]

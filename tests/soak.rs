@@ -1,4 +1,5 @@
-//! A soak: streams come and go for as long as one likes, and memory, descriptors and deadlines end where they began.
+//! A soak: streams come and go for as long as one likes, and memory, descriptors and deadlines end
+//! where they began.
 //!
 //! `SOAK_MINUTES=30 cargo test --release --test soak -- --ignored --nocapture` prints a table.
 
@@ -57,7 +58,8 @@ impl State {
     }
 }
 
-/// Twenty sessions with a few viewers each: most end well, some are reset, aborted, revoked, or left hanging in a head.
+/// Twenty sessions with a few viewers each: most end well, some are reset, aborted, revoked, or
+/// left hanging in a head.
 fn round(server: &Server, random: &mut Random, media: &[Vec<u8>]) {
     let mut pick = |count: u64| random.draw() % count;
     let mut others = Vec::new();

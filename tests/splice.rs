@@ -1,5 +1,5 @@
-//! Sources that follow each other: what comes of real files is the same however it is cut, sound wherever the first breaks off, and said to
-//! be another stream where it is one.
+//! Sources that follow each other: what comes of real files is the same however it is cut, sound
+//! wherever the first breaks off, and said to be another stream where it is one.
 
 use tollgate::format::splice::{Splicer, Unlike};
 use tollgate::format::{Finding, Format};
@@ -12,7 +12,8 @@ mod door;
 
 use corpus::{file, findings, had};
 
-/// What viewers get of a source that breaks off, and of one that follows. `None` if nobody can go on with the first.
+/// What viewers get of a source that breaks off, and of one that follows. `None` if nobody can go
+/// on with the first.
 fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
     let mut splicer = Splicer::new(1 << 20);
     let mut out = Vec::new();
@@ -184,7 +185,8 @@ fn mp4_box(kind: &[u8; 4], content: &[&[u8]]) -> Vec<u8> {
     [&length.to_be_bytes()[..], kind, &content].concat()
 }
 
-/// One track of sound, of 1,000 ticks a second, and a fragment of a second that begins at `time`, which has 32 bits.
+/// One track of sound, of 1,000 ticks a second, and a fragment of a second that begins at `time`,
+/// which has 32 bits.
 fn fragmented(time: u32) -> Vec<u8> {
     fragmented_in_runs(time, 1000, &[1])
 }

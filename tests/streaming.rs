@@ -245,8 +245,8 @@ fn head_tells_of_a_stream_without_its_bytes() {
     source.finish();
 }
 
-/// `curl -T -` asks so, and must get an answer that it can read.
-/// Whoever sends on while the refusal is on its way reads it afterwards: nothing resets the connection under it.
+/// `curl -T -` asks so, and must get an answer that it can read. Whoever sends on while the refusal
+/// is on its way reads it afterwards: nothing resets the connection under it.
 #[test]
 fn a_source_that_breaks_off_is_lost_to_its_viewers() {
     let server = demo();

@@ -1,7 +1,8 @@
 //! From arguments and environment to a [`Command`].
 //!
-//! An option is given at most once, unless it is one that may be repeated. A variable counts where its option
-//! is not given; those that may be repeated take a list with commas there. What neither gives has its default.
+//! An option is given at most once, unless it is one that may be repeated. A variable counts where
+//! its option is not given; those that may be repeated take a list with commas there. What neither
+//! gives has its default.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -129,8 +130,8 @@ fn next_value(parser: &mut Parser) -> Option<OsString> {
     })
 }
 
-/// The variables of options, by the option's name. One that begins as ours do and is none is an error:
-/// a slip in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
+/// The variables of options, by the option's name. One that begins as ours do and is none is an
+/// error: a slip in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
 fn read_environment(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<&'static str, OsString>, BadArgument> {
@@ -427,8 +428,9 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
-/// How far a typed name is from an option's, if not too far: in half edits, so that a name cut short (`--conn`)
-/// comes before any slip of the finger, and one with a word too many (`--log-level`) after two of them.
+/// How far a typed name is from an option's, if not too far: in half edits, so that a name cut
+/// short (`--conn`) comes before any slip of the finger, and one with a word too many
+/// (`--log-level`) after two of them.
 fn distance(typed: &str, name: &str) -> Option<usize> {
     if name.starts_with(typed) {
         return Some(1);

@@ -1,8 +1,8 @@
 //! The options: what the server can be told at its start, and the [`Config`] that comes of it.
 //!
-//! All about an option stands in its row of the table in `options`; what is written there is what the command
-//! line, the environment, `--help` and the README's list know. Each part of the server is filled from the
-//! fields of its own; nothing here opens, binds or resolves.
+//! All about an option stands in its row of the table in `options`; what is written there is what
+//! the command line, the environment, `--help` and the README's list know. Each part of the server
+//! is filled from the fields of its own; nothing here opens, binds or resolves.
 
 mod arguments;
 mod help;
@@ -33,8 +33,8 @@ pub enum Command {
     Version,
 }
 
-/// All options. [`Config::default`] is what an empty command line means; each field's meaning and range
-/// stand at its option.
+/// All options. [`Config::default`] is what an empty command line means; each field's meaning and
+/// range stand at its option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// At least one.
@@ -59,7 +59,8 @@ pub enum Listen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
     pub address: SocketAddr,
-    /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound or fails.
+    /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound
+    /// or fails.
     pub without_ipv6: Option<SocketAddr>,
 }
 
@@ -139,7 +140,8 @@ pub struct OperationConfig {
     pub origins: Vec<OriginUrl>,
     /// Relays whose lists are this one's, too; each has an address.
     pub peers: Vec<OriginUrl>,
-    /// Whether a viewer may have what comes from an origin is the origin's to say; only with an origin.
+    /// Whether a viewer may have what comes from an origin is the origin's to say; only with an
+    /// origin.
     pub origin_tokens: bool,
 }
 

@@ -1,5 +1,6 @@
-//! The table of options: for each its name, what it takes and where that goes, its group, its default, and what
-//! it says about itself. There is no other list of them: an option goes by deleting its row, and its field.
+//! The table of options: for each its name, what it takes and where that goes, its group, its
+//! default, and what it says about itself. There is no other list of them: an option goes by
+//! deleting its row, and its field.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

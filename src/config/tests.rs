@@ -524,8 +524,8 @@ fn names_are_distinct_and_plain() {
     assert!(names.iter().all(|name| name.bytes().all(plain)));
 }
 
-/// A default that is shown as a value can also be given as one, and then means the same: this keeps words and
-/// deeds together.
+/// A default that is shown as a value can also be given as one, and then means the same: this keeps
+/// words and deeds together.
 #[test]
 fn shown_defaults_can_be_given() {
     for row in OPTIONS {

@@ -1,5 +1,5 @@
-//! How the values of options are read. Each reader gives the value, or one line that says what is wrong with it
-//! and what would be right.
+//! How the values of options are read. Each reader gives the value, or one line that says what is
+//! wrong with it and what would be right.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

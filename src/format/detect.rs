@@ -16,11 +16,13 @@ pub(super) enum Detection {
 /// With so many bytes every container has shown itself.
 pub(super) const BYTES_MAX: usize = 8 * 1024;
 
-/// So many bytes of text at the beginning are text, and no transport stream that begins within a packet.
+/// So many bytes of text at the beginning are text, and no transport stream that begins within a
+/// packet.
 const TEXT_BYTES: usize = 16;
 
-/// Whether the first bytes may be the beginning of a container's. Until they are told apart a viewer's response waits; for a
-/// transport stream that begins within a packet, which any byte may, it does not.
+/// Whether the first bytes may be the beginning of a container's. Until they are told apart a
+/// viewer's response waits; for a transport stream that begins within a packet, which any byte may,
+/// it does not.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     match bytes.first() {
         None => true,

@@ -68,7 +68,8 @@ pub(super) fn head(bytes: &[u8]) -> Read<Head> {
     })
 }
 
-/// A number with its marker bit, in as many bytes as there are (1 to 8); `None` if all its bits are set, which means unknown.
+/// A number with its marker bit, in as many bytes as there are (1 to 8); `None` if all its bits are
+/// set, which means unknown.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     let bits = 7 * bytes.len() as u32;
     let mask = (1u64 << bits) - 1;

@@ -1,5 +1,5 @@
-//! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is the file's head, the metadata and
-//! the sequence headers; decoding can begin at a key frame's tag.
+//! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is
+//! the file's head, the metadata and the sequence headers; decoding can begin at a key frame's tag.
 
 use super::header::{HEADER_BYTES_MAX, Header, Parts};
 use super::window::{Step, Walker};
@@ -202,7 +202,8 @@ fn kind(tag_type: u8, body: &[u8]) -> Kind {
             (1 | 3, _) => Kind::Picture,
             _ => Kind::Other,
         },
-        // AVC, and HEVC as some send it: a sequence header and an end of sequence say that they are key frames too.
+        // AVC, and HEVC as some send it: a sequence header and an end of sequence say that they are
+        // key frames too.
         (VIDEO, [first, packet]) if matches!(first & 0x0f, 7 | 12) => match (packet, first >> 4) {
             (0, _) => Kind::VideoSequence,
             (1, 1) => Kind::KeyFrame,

@@ -1,7 +1,9 @@
-//! Sound that is a bare row of frames: MPEG audio (ISO/IEC 11172-3, 13818-3) and AAC in ADTS (ISO/IEC 13818-7, 14496-3).
+//! Sound that is a bare row of frames: MPEG audio (ISO/IEC 11172-3, 13818-3) and AAC in ADTS
+//! (ISO/IEC 13818-7, 14496-3).
 //!
-//! A [`Walk`] goes from frame head to frame head; what lies between is counted, never looked at. Tags of the ID3v2 kind that stand
-//! where a frame could are counted too. Where no head stands, it searches for heads in a row, and holds a few frames at most meanwhile.
+//! A [`Walk`] goes from frame head to frame head; what lies between is counted, never looked at.
+//! Tags of the ID3v2 kind that stand where a frame could are counted too. Where no head stands, it
+//! searches for heads in a row, and holds a few frames at most meanwhile.
 
 use super::window::{Look, Step, Walker};
 use super::{Finding, Findings, Format, Header, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
@@ -47,7 +49,8 @@ const LAYER_BITS: u32 = 0x0006_0000;
 struct Frame {
     /// Head included: 7 to 8191 bytes.
     length: u32,
-    /// The bits of the head's first four bytes that do not change within a stream, the layer's among them.
+    /// The bits of the head's first four bytes that do not change within a stream, the layer's
+    /// among them.
     constant: u32,
 }
 
@@ -116,8 +119,8 @@ impl Frame {
     }
 }
 
-/// In kbit/s, of MPEG-1 layers I, II and III, and of MPEG-2's layer I and its others. The free format (0) and the forbidden rate (15)
-/// have none.
+/// In kbit/s, of MPEG-1 layers I, II and III, and of MPEG-2's layer I and its others. The free
+/// format (0) and the forbidden rate (15) have none.
 const BIT_RATES: [[u16; 14]; 5] = [
     [
         32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448,
@@ -134,8 +137,9 @@ const BIT_RATES: [[u16; 14]; 5] = [
     [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 
-/// Lengths of MPEG frames without padding, by version and layer (the four bits that name them) and by bit rate and sampling rate (the six
-/// that do); 0 where there is no such frame. Made by the compiler: a stream has thousands of heads a second, and divisions are slow.
+/// Lengths of MPEG frames without padding, by version and layer (the four bits that name them) and
+/// by bit rate and sampling rate (the six that do); 0 where there is no such frame. Made by the
+/// compiler: a stream has thousands of heads a second, and divisions are slow.
 const SLOT_LENGTHS: [[u16; 64]; 16] = {
     let mut lengths = [[0; 64]; 16];
     let mut kind = 0;
@@ -240,7 +244,8 @@ fn tag(bytes: &[u8]) -> Look<u64> {
     Look::Found(TAG_HEAD_BYTES as u64 + size + footer)
 }
 
-/// Whether the frame carries no sound but numbers about a whole file (Xing, Info, VBRI), which are wrong for whoever joins late.
+/// Whether the frame carries no sound but numbers about a whole file (Xing, Info, VBRI), which are
+/// wrong for whoever joins late.
 fn is_statistics(frame: &[u8]) -> bool {
     let [_, second, _, fourth, ..] = frame else {
         return false;
@@ -279,7 +284,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Before the stream's first byte. Without a codec the first frames tell, and correct the format.
+    /// Before the stream's first byte. Without a codec the first frames tell, and correct the
+    /// format.
     pub(super) fn new(codec: Option<Codec>, format: Format) -> Walk {
         Walk {
             codec,

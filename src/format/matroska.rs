@@ -1,8 +1,10 @@
-//! WebM and Matroska (RFC 9559): the header is what stands before the first Cluster, decoding can begin at a key frame of the video
-//! track, which most live encoders put in the middle of a Cluster.
+//! WebM and Matroska (RFC 9559): the header is what stands before the first Cluster, decoding can
+//! begin at a key frame of the video track, which most live encoders put in the middle of a
+//! Cluster.
 //!
-//! A viewer who begins there is first sent a Cluster head of unknown size and the Cluster's Timestamp, and then the source's bytes from
-//! the block on. Elements are walked by their sizes, never searched for; of a block only its first bytes are looked at.
+//! A viewer who begins there is first sent a Cluster head of unknown size and the Cluster's
+//! Timestamp, and then the source's bytes from the block on. Elements are walked by their sizes,
+//! never searched for; of a block only its first bytes are looked at.
 
 use super::ebml::{self, Head, Read};
 use super::header::{Elements, Header};
@@ -58,7 +60,8 @@ enum Level {
 struct Cluster {
     start: u64,
     end: Option<u64>,
-    /// A Cluster's head and the Timestamp element as it came: what a viewer needs who begins inside.
+    /// A Cluster's head and the Timestamp element as it came: what a viewer needs who begins
+    /// inside.
     prelude: Option<Prelude>,
     has_blocks: bool,
     has_video: bool,
@@ -72,7 +75,8 @@ struct Group {
     has_reference: bool,
 }
 
-/// What an EBML head says of what follows: `None` if it is not whole yet, `Some(None)` if it is neither WebM nor Matroska.
+/// What an EBML head says of what follows: `None` if it is not whole yet, `Some(None)` if it is
+/// neither WebM nor Matroska.
 pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
     let head = match ebml::head(bytes) {
         Read::Whole(head) => head,
@@ -116,7 +120,8 @@ impl Walker<Findings<'_>> for Matroska {
         let body_at = at + head.bytes() as u64;
         match (self.level, head.id) {
             (Level::Top, EBML) => {
-                // Another head in mid-stream begins another stream: nothing of the one before counts.
+                // Another head in mid-stream begins another stream: nothing of the one before
+                // counts.
                 self.header.begin();
                 *self = Matroska {
                     header: std::mem::take(&mut self.header),
@@ -228,7 +233,8 @@ impl Matroska {
         }
     }
 
-    /// Of a block only its track and its flags are looked at, between which two bytes of time stand.
+    /// Of a block only its track and its flags are looked at, between which two bytes of time
+    /// stand.
     fn block_head(
         &mut self,
         seen: &[u8],
@@ -280,7 +286,8 @@ impl Matroska {
             && let Some(unit) = self.own_start()
         {
             self.last_unit = Some(at);
-            // A cluster of known size cannot be cut: who reads it would look for the rest of it in what comes next.
+            // A cluster of known size cannot be cut: who reads it would look for the rest of it in
+            // what comes next.
             let finding = match self.cluster.end {
                 None => Finding::Unit(unit),
                 Some(_) => Finding::Entry(unit),

@@ -1,4 +1,5 @@
-//! What a container's bytes tell about joining: where its headers end, where decoding can begin, where its units begin.
+//! What a container's bytes tell about joining: where its headers end, where decoding can begin,
+//! where its units begin.
 //!
 //! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and tells [`Finding`]s one
 //! by one. It never changes, copies or delays the bytes. What it does not understand makes it let
@@ -129,7 +130,8 @@ impl Format {
 /// What a scan found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// What the first bytes show: comes first. A tag that stands in front of sound is taken for MP3; what follows may correct it once.
+    /// What the first bytes show: comes first. A tag that stands in front of sound is taken for
+    /// MP3; what follows may correct it once.
     Format(Format),
     /// Nothing known, or not any more: no point counts, and nothing more is found.
     Unknown,
@@ -137,10 +139,11 @@ pub enum Finding {
     Header,
     /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
     Join(Start),
-    /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets ascend, [`UNIT_SPACING`] apart at least.
+    /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets
+    /// ascend, [`UNIT_SPACING`] apart at least.
     Unit(Start),
-    /// A viewer may go on here after a gap, but not be cut off: the container has no way to say that the rest of what this is in does not
-    /// come. Spaced like units.
+    /// A viewer may go on here after a gap, but not be cut off: the container has no way to say
+    /// that the rest of what this is in does not come. Spaced like units.
     Entry(Start),
 }
 
@@ -151,8 +154,8 @@ pub const UNIT_SPACING: u64 = 4096;
 pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 
 /// What one scanner holds at the very most: the header that was told and the next one as it comes,
-/// of which each is at most [`HEADER_BYTES_MAX`]; what must be seen whole, which is not longer either;
-/// and the scanner itself.
+/// of which each is at most [`HEADER_BYTES_MAX`]; what must be seen whole, which is not longer
+/// either; and the scanner itself.
 pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
 /// Bytes without a known thing among them: after so many the container is let go.
@@ -260,7 +263,8 @@ impl Scanner {
                 }
             }
             State::Undecided(held) => {
-                // Decided byte by byte, so that the verdict falls at the same byte however they are cut; it falls early.
+                // Decided byte by byte, so that the verdict falls at the same byte however they are
+                // cut; it falls early.
                 for (index, byte) in bytes.iter().enumerate() {
                     held.push(*byte);
                     match detect(held) {

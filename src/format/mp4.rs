@@ -1,7 +1,8 @@
-//! Fragmented MP4 (ISO/IEC 14496-12): the header is what stands up to the end of `moov`; decoding can begin at a fragment whose first
-//! sample of the video track is a sync sample.
+//! Fragmented MP4 (ISO/IEC 14496-12): the header is what stands up to the end of `moov`; decoding
+//! can begin at a fragment whose first sample of the video track is a sync sample.
 //!
-//! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is counted.
+//! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is
+//! counted.
 
 use std::ops::Range;
 
@@ -179,7 +180,8 @@ impl Tracks {
         }
         let trun = child(traf, b"trun")?;
         let trun_flags = number(trun, 0)? & 0xff_ffff;
-        // The number of samples, perhaps an offset, perhaps the first sample's flags; then the samples.
+        // The number of samples, perhaps an offset, perhaps the first sample's flags; then the
+        // samples.
         let behind_offset = 8 + 4 * usize::from(trun_flags & 0x1 != 0);
         if trun_flags & 0x4 != 0 {
             return number(trun, behind_offset);
@@ -252,7 +254,8 @@ pub(super) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]>
     found.next().map(|(_, content)| content)
 }
 
-/// Of a track's or its media's header, the number behind two times, which are of 64 bits in version 1: the track's own, or its clock's.
+/// Of a track's or its media's header, the number behind two times, which are of 64 bits in version
+/// 1: the track's own, or its clock's.
 pub(super) fn number_behind_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }

@@ -1,7 +1,8 @@
 //! Ogg (RFC 3533): pages, whose first ones carry the headers of each logical stream.
 //!
-//! The header pages are kept as they came; of all others only the page head is looked at, and of Theora's a packet's first byte.
-//! Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; what else is multiplexed in passes. Checksums are not checked.
+//! The header pages are kept as they came; of all others only the page head is looked at, and of
+//! Theora's a packet's first byte. Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and
+//! Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
 use super::window::{Look, Step, Walker};
@@ -126,7 +127,8 @@ enum Codec {
     /// Vorbis, Opus or Speex
     Sound,
     Skeleton,
-    /// Nothing that is known: its first pages pass for headers as long as they say so, and none of its pages is a join.
+    /// Nothing that is known: its first pages pass for headers as long as they say so, and none of
+    /// its pages is a join.
     Foreign,
 }
 
@@ -144,7 +146,8 @@ impl Codec {
 struct Stream {
     serial: u32,
     codec: Codec,
-    /// Header packets that have not ended; [`Stream::UNCOUNTED`] if something else than their number ends them.
+    /// Header packets that have not ended; [`Stream::UNCOUNTED`] if something else than their
+    /// number ends them.
     header_packets: u32,
 }
 
@@ -337,7 +340,8 @@ impl Ogg {
         Ok(())
     }
 
-    /// All streams of a link begin before anything else of it; one that begins after data begins the next link of a chain.
+    /// All streams of a link begin before anything else of it; one that begins after data begins
+    /// the next link of a chain.
     fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), LetGo> {
         let is_of_link = matches!(self.phase, Phase::Headers { .. })
             && self

@@ -1,8 +1,9 @@
 //! The few bytes that a walker has to see at once, over any splits of what it is fed.
 //!
-//! A [`Walker`] looks at what stands in front of it, and says with a [`Step`] how many bytes it must see, or how many it is done with.
-//! Mostly it sees them where they arrived; what is held is the front of something whose rest has yet to come, as long as the longest
-//! [`Step::Hold`]. What is passed before it has arrived is counted and never held.
+//! A [`Walker`] looks at what stands in front of it, and says with a [`Step`] how many bytes it
+//! must see, or how many it is done with. Mostly it sees them where they arrived; what is held is
+//! the front of something whose rest has yet to come, as long as the longest [`Step::Hold`]. What
+//! is passed before it has arrived is counted and never held.
 
 use super::LetGo;
 
@@ -26,8 +27,9 @@ pub(super) enum Step {
 /// Goes through a container from place to place. `Out` takes what it makes of what it sees:
 /// findings, or bytes that go out instead.
 pub(super) trait Walker<Out: ?Sized> {
-    /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it finds must not depend on how much
-    /// more than it asked for can be seen: so it asks for no more than the next byte that may tell.
+    /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it
+    /// finds must not depend on how much more than it asked for can be seen: so it asks for no more
+    /// than the next byte that may tell.
     fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, LetGo>;
 }
 
@@ -106,7 +108,8 @@ impl Window {
         }
     }
 
-    /// What no walker has passed: of what is held, and once one has let go, of the bytes that it was shown last.
+    /// What no walker has passed: of what is held, and once one has let go, of the bytes that it
+    /// was shown last.
     pub(super) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.held);
         rest.drain(..self.passed);

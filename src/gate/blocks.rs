@@ -1,4 +1,5 @@
-//! Sessions to which nobody is admitted for a while, because players reconnect at once when their stream is aborted.
+//! Sessions to which nobody is admitted for a while, because players reconnect at once when their
+//! stream is aborted.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter, Write};
 /// How many characters of the text are shown.
 const CHARACTERS_MAX: usize = 64;
 
-/// Prints bytes from outside between single quotes: at most 64 characters, whatever could break a line or
-/// disguise it (control characters, line separators, marks that turn the direction of writing) escaped, bytes
-/// that are not UTF-8 as `\xNN`. A text that was cut ends in `…`.
+/// Prints bytes from outside between single quotes: at most 64 characters, whatever could break a
+/// line or disguise it (control characters, line separators, marks that turn the direction of
+/// writing) escaped, bytes that are not UTF-8 as `\xNN`. A text that was cut ends in `…`.
 #[derive(Clone, Copy, Debug)]
 pub struct Excerpt<'a>(pub &'a [u8]);
 

@@ -1,16 +1,17 @@
-//! Hosts as people write them: an IPv4 address, an IPv6 address in brackets, or a name (RFC 1123, section 2.1,
-//! with the underscore that much of the DNS has).
+//! Hosts as people write them: an IPv4 address, an IPv6 address in brackets, or a name (RFC 1123,
+//! section 2.1, with the underscore that much of the DNS has).
 //!
-//! A host remembers how it was written, because that is how it is listed, and is compared by what it means.
-//! What looks like an IPv4 address without being one is refused, never taken for a name: `127.1`, `0x7f000001`
-//! or `010.0.0.1` mean different hosts to different resolvers.
+//! A host remembers how it was written, because that is how it is listed, and is compared by what
+//! it means. What looks like an IPv4 address without being one is refused, never taken for a name:
+//! `127.1`, `0x7f000001` or `010.0.0.1` mean different hosts to different resolvers.
 
 use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
-/// The longest label of a name and the longest name, in bytes, without the final dot (RFC 1035, section 2.3.4).
+/// The longest label of a name and the longest name, in bytes, without the final dot (RFC 1035,
+/// section 2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 const NAME_BYTES_MAX: usize = 253;
 
@@ -35,7 +36,8 @@ impl Host {
         }
     }
 
-    /// Takes what stands before the colon of HOST:PORT, without brackets: an IPv4 address or a name.
+    /// Takes what stands before the colon of HOST:PORT, without brackets: an IPv4 address or a
+    /// name.
     fn parse_unbracketed(text: &str) -> Result<Host, BadHost> {
         match text.parse::<Ipv4Addr>() {
             Ok(address) => Ok(Host::Address {
@@ -92,7 +94,8 @@ impl Display for Host {
     }
 }
 
-/// A syntactically valid host name, which is not an address. Compared whatever its case and final dot.
+/// A syntactically valid host name, which is not an address. Compared whatever its case and final
+/// dot.
 #[derive(Clone, Debug)]
 pub struct HostName(Box<str>);
 
@@ -160,8 +163,8 @@ fn check_label(label: &str) -> Result<(), BadHost> {
     Ok(())
 }
 
-/// Whether a name that ends in this label could be taken for an IPv4 address: resolvers do so for decimal,
-/// octal and hexadecimal numbers.
+/// Whether a name that ends in this label could be taken for an IPv4 address: resolvers do so for
+/// decimal, octal and hexadecimal numbers.
 fn is_number(label: &str) -> bool {
     let hexadecimal = label
         .strip_prefix("0x")

@@ -1,4 +1,5 @@
-//! The journal of the token table: what stands in a token file, as bytes. Files are opened, written and synced elsewhere.
+//! The journal of the token table: what stands in a token file, as bytes. Files are opened, written
+//! and synced elsewhere.
 //!
 //! ```text
 //! tollgate-tokens 1
@@ -6,12 +7,14 @@
 //! [{"revoke":"demo"},{"add":"other","http":"in"}] 40dc1d77
 //! ```
 //!
-//! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE 802.3) of the JSON in eight lower-case
-//! hexadecimal digits. The first line names the format and its version. Replayed from an empty table, the changes give the table.
-//! `udp` holds the clients as they were given, a name with the addresses that it had then: a restart changes nothing.
+//! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
+//! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
+//! its version. Replayed from an empty table, the changes give the table. `udp` holds the clients
+//! as they were given, a name with the addresses that it had then: a restart changes nothing.
 //!
-//! A line is written when the one before is on disk. So a crash can spoil the last line only: that one is dropped, and nobody had been
-//! told of it. A line that is wrong anywhere else was damaged later, and is an error.
+//! A line is written when the one before is on disk. So a crash can spoil the last line only: that
+//! one is dropped, and nobody had been told of it. A line that is wrong anywhere else was damaged
+//! later, and is an error.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -241,7 +244,8 @@ const CRC_TABLE: [u32; 256] = {
     table
 };
 
-/// The records that make this table anew, tuples in the same order: one for each run of tuples of a session.
+/// The records that make this table anew, tuples in the same order: one for each run of tuples of a
+/// session.
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for tuple in tokens.after(0) {
@@ -276,8 +280,8 @@ pub fn compact(tokens: &Tokens) -> Vec<u8> {
     bytes
 }
 
-/// Whether a journal is worth compacting, where `live_bytes` were needed when that was looked at last. Each compaction is paid for by
-/// as many bytes that were appended before.
+/// Whether a journal is worth compacting, where `live_bytes` were needed when that was looked at
+/// last. Each compaction is paid for by as many bytes that were appended before.
 pub fn should_compact(file_bytes: u64, live_bytes: u64) -> bool {
     file_bytes > COMPACT_BYTES_MIN && file_bytes / 2 > live_bytes
 }
@@ -285,7 +289,8 @@ pub fn should_compact(file_bytes: u64, live_bytes: u64) -> bool {
 /// Reads a journal that comes in pieces.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// The line that is arriving. One that is here whole has a wrong checksum, which only the last may have.
+    /// The line that is arriving. One that is here whole has a wrong checksum, which only the last
+    /// may have.
     line: Vec<u8>,
     /// Where it begins.
     offset: u64,
@@ -303,7 +308,8 @@ pub struct End {
 }
 
 impl Replay {
-    /// The changes of the next line. `None`: all of the input is taken, and there may be more. Nothing can be read on after an error.
+    /// The changes of the next line. `None`: all of the input is taken, and there may be more.
+    /// Nothing can be read on after an error.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Vec<Record>>, Damage> {
         while !input.is_empty() {
             if self.line.ends_with(b"\n") {
@@ -328,8 +334,8 @@ impl Replay {
         if self.lines == 0 && !HEADER.starts_with(&self.line) {
             return Err(self.damage(Fault::NotJournal));
         }
-        // These three stand at the beginning of a line only, since quotes in strings are escaped: here two lines have become one, and a
-        // write that broke off does not do that.
+        // These three stand at the beginning of a line only, since quotes in strings are escaped:
+        // here two lines have become one, and a write that broke off does not do that.
         if self.line.windows(3).skip(1).any(|three| three == b"[{\"") {
             return Err(self.damage(Fault::Checksum));
         }

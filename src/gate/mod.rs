@@ -1,9 +1,10 @@
 //! The gate: who may stream, who may watch, and where datagrams may go.
 //!
-//! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a request
-//! ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the subnets that callers
-//! are measured against ([`subnet`]); and the changes of the table as bytes that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
-//! elsewhere and come back as addresses.
+//! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a
+//! request ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the
+//! subnets that callers are measured against ([`subnet`]); and the changes of the table as bytes
+//! that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are
+//! resolved elsewhere and come back as addresses.
 
 mod blocks;
 pub mod excerpt;

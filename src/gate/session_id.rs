@@ -1,8 +1,9 @@
 //! The name of a session.
 //!
-//! Whoever knows a session's name may use its tokens, so it is treated as a secret: it is never printed whole.
-//! There is no `Display`, `Debug` shows the digest, and errors tell lengths and places, never the text. A
-//! sessionid leaves the process only as JSON, to callers who hold the API or named it themselves.
+//! Whoever knows a session's name may use its tokens, so it is treated as a secret: it is never
+//! printed whole. There is no `Display`, `Debug` shows the digest, and errors tell lengths and
+//! places, never the text. A sessionid leaves the process only as JSON, to callers who hold the API
+//! or named it themselves.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::rc::Rc;
@@ -45,9 +46,9 @@ impl SessionId {
 
     /// A label for logs: the same for the same sessionid on every start, and too short to tell it.
     pub fn digest(&self) -> Digest {
-        // FNV-1a, 64 bits, folded to 32. It has no key, so that labels can be compared across restarts and
-        // machines; who guesses a sessionid can check the guess against a label, which is one more reason for
-        // long random ones.
+        // FNV-1a, 64 bits, folded to 32. It has no key, so that labels can be compared across
+        // restarts and machines; who guesses a sessionid can check the guess against a label, which
+        // is one more reason for long random ones.
         let hash = self
             .0
             .bytes()

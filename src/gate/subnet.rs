@@ -1,7 +1,8 @@
-//! Subnets as an operator writes them: `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `fd00::/8`, or one bare address.
+//! Subnets as an operator writes them: `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `fd00::/8`, or one bare
+//! address.
 //!
-//! IPv4-mapped IPv6 addresses count as IPv4, in the subnet and in the address that is measured against it. So
-//! `::/0` is all of IPv6, and no IPv4 host is in it.
+//! IPv4-mapped IPv6 addresses count as IPv4, in the subnet and in the address that is measured
+//! against it. So `::/0` is all of IPv6, and no IPv4 host is in it.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,7 +15,8 @@ use super::excerpt::Excerpt;
 /// The bits of an IPv4-mapped IPv6 address before the IPv4 address (RFC 4291, section 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
 
-/// A subnet with no bits set beyond its mask, and never an IPv4-mapped one. Prints as `ADDR/LENGTH`.
+/// A subnet with no bits set beyond its mask, and never an IPv4-mapped one. Prints as
+/// `ADDR/LENGTH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet(IpNet);
 

@@ -1,12 +1,13 @@
 //! The table of tokens: which session may be streamed and watched, and which UDP clients it has.
 //!
-//! The loop owns the one table; nothing here waits, resolves or sends. A session's tuples are found by hashing
-//! its sessionid with a key that the process draws at its start (the standard `HashMap`). That is the answer
-//! to guessing sessionids by timing: which entry a guess is compared with, if with any, does not depend on how
-//! much of a sessionid it has right, so the comparison's early exit tells nothing.
+//! The loop owns the one table; nothing here waits, resolves or sends. A session's tuples are found
+//! by hashing its sessionid with a key that the process draws at its start (the standard
+//! `HashMap`). That is the answer to guessing sessionids by timing: which entry a guess is compared
+//! with, if with any, does not depend on how much of a sessionid it has right, so the comparison's
+//! early exit tells nothing.
 //!
-//! Three views share the same tuples: by session, in the order of addition, and by the address that datagrams
-//! come from. [`Tokens::check`] is the agreement between them.
+//! Three views share the same tuples: by session, in the order of addition, and by the address that
+//! datagrams come from. [`Tokens::check`] is the agreement between them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
@@ -182,9 +183,10 @@ impl Tokens {
         self.in_order.is_empty()
     }
 
-    /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that widens the
-    /// session's `http` tuple counts as new. A UDP client that is there already is not new, but goes by the
-    /// addresses given now. Work grows with the session's tuples and the given ones.
+    /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that
+    /// widens the session's `http` tuple counts as new. A UDP client that is there already is not
+    /// new, but goes by the addresses given now. Work grows with the session's tuples and the given
+    /// ones.
     pub fn add(
         &mut self,
         session: &SessionId,
@@ -195,8 +197,8 @@ impl Tokens {
         Ok(self.carry_out(addition))
     }
 
-    /// Decides an addition without making it, where `reserved` tuples of other sessions have been decided too. It may be carried out as
-    /// long as nothing else has changed the session.
+    /// Decides an addition without making it, where `reserved` tuples of other sessions have been
+    /// decided too. It may be carried out as long as nothing else has changed the session.
     pub fn plan(
         &self,
         session: &SessionId,
@@ -226,7 +228,8 @@ impl Tokens {
         new
     }
 
-    /// Removes all of the session's tuples and gives them back, in the order in which they were added.
+    /// Removes all of the session's tuples and gives them back, in the order in which they were
+    /// added.
     pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
         let Some(removed) = self.sessions.remove(session) else {
             return Vec::new();
@@ -239,7 +242,8 @@ impl Tokens {
         tuples
     }
 
-    /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none any more. Looks at everything.
+    /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none
+    /// any more. Looks at everything.
     pub fn retain_addresses(&mut self, mut passes: impl FnMut(&SocketAddr) -> bool) -> usize {
         let mut changed = Vec::new();
         for tuple in self.in_order.values() {
@@ -274,22 +278,24 @@ impl Tokens {
         tuples.flat_map(Session::in_order).map(Rc::as_ref)
     }
 
-    /// All tuples with a serial above `serial`, in the order in which they were added. A listing that is
-    /// written in pieces goes on behind the last serial that it has written; 0 is the beginning.
+    /// All tuples with a serial above `serial`, in the order in which they were added. A listing
+    /// that is written in pieces goes on behind the last serial that it has written; 0 is the
+    /// beginning.
     pub fn after(&self, serial: u64) -> impl Iterator<Item = &Tuple> {
         let range = (Bound::Excluded(serial), Bound::Unbounded);
         self.in_order.range(range).map(|(_, tuple)| tuple.as_ref())
     }
 
-    /// The sessions one of whose UDP clients has this address, in the order in which those were added. A
-    /// session comes twice if two of its clients have the address. One look-up, however large the table is.
+    /// The sessions one of whose UDP clients has this address, in the order in which those were
+    /// added. A session comes twice if two of its clients have the address. One look-up, however
+    /// large the table is.
     pub fn sessions_from(&self, address: SocketAddr) -> impl Iterator<Item = &SessionId> {
         let tuples = self.inbound.get(&inbound_key(address)).into_iter();
         tuples.flatten().map(|tuple| &tuple.session)
     }
 
-    /// The session's UDP clients with the serials of their tuples and their addresses, in the order in which
-    /// they were added.
+    /// The session's UDP clients with the serials of their tuples and their addresses, in the order
+    /// in which they were added.
     pub fn udp_destinations(
         &self,
         session: &SessionId,
@@ -409,8 +415,8 @@ impl Tokens {
         }
     }
 
-    /// Panics unless the three views agree and the limits hold. For tests and simulations: it looks at
-    /// everything.
+    /// Panics unless the three views agree and the limits hold. For tests and simulations: it looks
+    /// at everything.
     pub fn check(&self) {
         self.check_sessions();
         self.check_inbound();

@@ -10,7 +10,8 @@ use serde::{Serialize, Serializer};
 use super::session_id::SessionId;
 use super::udp_clients::UdpClient;
 
-/// How many addresses of one UDP client are kept; a name that resolves to more has the rest ignored.
+/// How many addresses of one UDP client are kept; a name that resolves to more has the rest
+/// ignored.
 pub const ADDRESSES_MAX: usize = 16;
 
 /// What an `http` tuple allows.
@@ -47,7 +48,8 @@ impl Direction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpTuple {
     pub client: UdpClient,
-    /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`] count.
+    /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
+    /// count.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -58,7 +60,8 @@ pub enum Kind {
     Rtp(RtpTuple),
 }
 
-/// One tuple of the table. As JSON it has exactly the keys `sessionid`, `host` and `port`, and never another.
+/// One tuple of the table. As JSON it has exactly the keys `sessionid`, `host` and `port`, and
+/// never another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuple {
     pub(super) serial: u64,
@@ -95,7 +98,8 @@ impl Tuple {
         }
     }
 
-    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends nothing.
+    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends
+    /// nothing.
     pub(super) fn inbound(&self) -> Vec<SocketAddr> {
         let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
         let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
@@ -117,8 +121,8 @@ impl Serialize for Tuple {
     }
 }
 
-/// An address as datagrams are looked up: IPv4-mapped counts as IPv4, and an IPv6 address without its zone and
-/// flow label, which a token cannot name.
+/// An address as datagrams are looked up: IPv4-mapped counts as IPv4, and an IPv6 address without
+/// its zone and flow label, which a token cannot name.
 pub(super) fn inbound_key(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

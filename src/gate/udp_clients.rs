@@ -1,8 +1,8 @@
 //! The `udp-clients` list of a request: `HOST:PORT,HOST:PORT,…`.
 //!
-//! The list is taken raw: it is split at its commas first and each entry is percent-decoded then, so that an
-//! encoded comma is part of an entry (and wrong there). All entries are good, or the list is refused with the
-//! first that is not.
+//! The list is taken raw: it is split at its commas first and each entry is percent-decoded then,
+//! so that an encoded comma is part of an entry (and wrong there). All entries are good, or the
+//! list is refused with the first that is not.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,7 +13,8 @@ use std::num::NonZeroU16;
 use super::excerpt::Excerpt;
 use super::host::{BadHost, Host, host_and_port};
 
-/// A host and port that datagrams go to and come from. Prints as an entry that reads back as the same.
+/// A host and port that datagrams go to and come from. Prints as an entry that reads back as the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UdpClient {
     pub host: Host,
@@ -56,8 +57,8 @@ impl Display for UdpClient {
     }
 }
 
-/// Whether datagrams can be sent to an address: not the unspecified one, not every host of the network.
-/// Addresses that a name resolves to have to pass it too.
+/// Whether datagrams can be sent to an address: not the unspecified one, not every host of the
+/// network. Addresses that a name resolves to have to pass it too.
 pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
     let address = address.to_canonical();
     if address.is_unspecified() {
@@ -69,8 +70,8 @@ pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
     }
 }
 
-/// Takes the raw value of the parameter, at most `entries_max` entries of it. What is given twice counts once,
-/// where it came first.
+/// Takes the raw value of the parameter, at most `entries_max` entries of it. What is given twice
+/// counts once, where it came first.
 pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> {
     let mut clients = Vec::new();
     for (index, entry) in raw.split(',').enumerate() {
@@ -130,7 +131,8 @@ fn hexadecimal(digit: u8) -> Option<u8> {
     }
 }
 
-/// The first entry that is wrong. Prints as one line that names the parameter, the entry and what would be right.
+/// The first entry that is wrong. Prints as one line that names the parameter, the entry and what
+/// would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEntry {
     /// Which entry of the list, counted from 1.

@@ -1,7 +1,9 @@
-//! The heads of answers (RFC 9112 section 4), as this server reads them when it asks another relay for a stream: found in the bytes by
-//! [`AnswerReader`], read into an [`Answer`] that is right by construction.
+//! The heads of answers (RFC 9112 section 4), as this server reads them when it asks another relay
+//! for a stream: found in the bytes by [`AnswerReader`], read into an [`Answer`] that is right by
+//! construction.
 //!
-//! As strict as with requests: whoever answers in a way that could be read in two ways is not relayed. Answers to GET only.
+//! As strict as with requests: whoever answers in a way that could be read in two ways is not
+//! relayed. Answers to GET only.
 
 use super::body::Framing;
 use super::fields::{Fields, first_line};
@@ -33,8 +35,8 @@ pub struct AnswerReader {
 const STATUS_LINE_BYTES_MAX: usize = 1024;
 
 impl AnswerReader {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held before. `Some` is the head and its length;
-    /// the error says what is wrong with the answer.
+    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
+    /// before. `Some` is the head and its length; the error says what is wrong with the answer.
     pub fn read(
         &mut self,
         bytes: &[u8],

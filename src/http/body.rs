@@ -1,4 +1,5 @@
-//! Request bodies (RFC 9112 sections 6 and 7): where they end, and which of their bytes are content.
+//! Request bodies (RFC 9112 sections 6 and 7): where they end, and which of their bytes are
+//! content.
 //!
 //! Lends the content out of the bytes that it is handed; keeps none of it.
 
@@ -14,7 +15,8 @@ pub enum Framing {
     Length(u64),
     /// It comes in chunks.
     Chunked,
-    /// It ends with the connection. No HTTP/1.1 request may: this is Icecast's way, and only taken where an option says so.
+    /// It ends with the connection. No HTTP/1.1 request may: this is Icecast's way, and only taken
+    /// where an option says so.
     UntilClose,
 }
 
@@ -71,8 +73,8 @@ enum SizePlace {
     Lf,
 }
 
-/// Where in the trailer section: it is made of fields, like a head, and is ended by an empty line. Anything else there is not a
-/// trailer but perhaps somebody's next request.
+/// Where in the trailer section: it is made of fields, like a head, and is ended by an empty line.
+/// Anything else there is not a trailer but perhaps somebody's next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrailerPlace {
     LineStart,
@@ -84,7 +86,8 @@ enum TrailerPlace {
     LastLf,
 }
 
-/// The longest first line of a chunk, and the longest trailer section. Nobody uses either; the bound is against those who would misuse them.
+/// The longest first line of a chunk, and the longest trailer section. Nobody uses either; the
+/// bound is against those who would misuse them.
 const CHUNK_LINE_BYTES_MAX: u16 = 1024;
 const TRAILER_BYTES_MAX: u16 = 8192;
 
@@ -194,7 +197,8 @@ fn step(state: State, byte: u8) -> Result<State, Refusal> {
     }
 }
 
-/// One byte of a chunk's first line: hexadecimal digits, then perhaps `;` and extensions, which mean nothing here.
+/// One byte of a chunk's first line: hexadecimal digits, then perhaps `;` and extensions, which
+/// mean nothing here.
 fn size_step(
     size: u64,
     digits: u8,

@@ -1,10 +1,12 @@
-//! Writing chunks (RFC 9112 section 7.1) around bytes that lie elsewhere: the framing is lent out like the bytes, and nothing is copied.
+//! Writing chunks (RFC 9112 section 7.1) around bytes that lie elsewhere: the framing is lent out
+//! like the bytes, and nothing is copied.
 
 use std::num::NonZeroU32;
 
 /// The framing of the chunk that is being written to one client.
 ///
-/// A chunk's size is a promise of so many bytes, whichever they are: a viewer that skips fills its open chunk from where it goes on.
+/// A chunk's size is a promise of so many bytes, whichever they are: a viewer that skips fills its
+/// open chunk from where it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkWriter {
     /// The size line, right-aligned: its unsent rest is `line[LINE_BYTES - line_left..]`.
@@ -70,7 +72,8 @@ impl ChunkWriter {
         }
     }
 
-    /// `bytes` of size line, content and tail together have been sent; how many of them were content.
+    /// `bytes` of size line, content and tail together have been sent; how many of them were
+    /// content.
     pub fn sent(&mut self, bytes: usize) -> usize {
         let of_line = bytes.min(usize::from(self.line_left));
         self.line_left -= of_line as u8;

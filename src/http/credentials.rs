@@ -11,7 +11,8 @@ pub fn basic_password(authorization: &str) -> Option<Vec<u8>> {
     Some(credentials[colon + 1..].to_vec())
 }
 
-/// The bytes that `text` stands for. Padding may be missing; anything else that is wrong makes it nothing.
+/// The bytes that `text` stands for. Padding may be missing; anything else that is wrong makes it
+/// nothing.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=');
     if text.len() % 4 == 1 {

@@ -1,7 +1,8 @@
-//! The fields of a head (RFC 9112 sections 5 and 6.3), of a request or an answer: those that matter here, and what they say of the body.
+//! The fields of a head (RFC 9112 sections 5 and 6.3), of a request or an answer: those that matter
+//! here, and what they say of the body.
 //!
-//! `httparse` splits them; it is lenient by intent, so line ends are checked before it sees anything (`scan`), and what a field may
-//! say is checked here.
+//! `httparse` splits them; it is lenient by intent, so line ends are checked before it sees
+//! anything (`scan`), and what a field may say is checked here.
 
 use super::body::Framing;
 use super::head::Version;
@@ -236,7 +237,8 @@ fn bad_length(text: &str) -> Refusal {
     ))
 }
 
-/// `HOST[:PORT]` of RFC 3986, checked no further than that it holds nothing which could be taken for something else.
+/// `HOST[:PORT]` of RFC 3986, checked no further than that it holds nothing which could be taken
+/// for something else.
 pub(super) fn is_authority(text: &str) -> bool {
     if text.is_empty() {
         return true; // a target without an authority has an empty Host (RFC 9112 section 3.2)

@@ -1,7 +1,9 @@
-//! What proxies that speak only HTTP say of the client: `Forwarded` (RFC 7239) or `X-Forwarded-For`.
+//! What proxies that speak only HTTP say of the client: `Forwarded` (RFC 7239) or
+//! `X-Forwarded-For`.
 //!
-//! Each proxy adds the address that it was called from behind the others. So the list is read from the right, and what stands before the
-//! first address that is no proxy's may be anybody's invention.
+//! Each proxy adds the address that it was called from behind the others. So the list is read from
+//! the right, and what stands before the first address that is no proxy's may be anybody's
+//! invention.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -9,14 +11,15 @@ use super::fields::Forwarded;
 use super::refusal::{Refusal, malformed, quoted};
 
 impl Forwarded {
-    /// The client: the last address that is not one of the proxies', or the first of all if every one is. `None`: nothing is said.
-    /// The port is 0 where none is given.
+    /// The client: the last address that is not one of the proxies', or the first of all if every
+    /// one is. `None`: nothing is said. The port is 0 where none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {
         let (name, list) = match (&self.standard, &self.x_forwarded_for) {
             (None, None) => return Ok(None),
             (Some(list), None) => ("Forwarded", list),
             (None, Some(list)) => ("X-Forwarded-For", list),
-            // The proxy writes one of them and may pass on whatever the client wrote into the other.
+            // The proxy writes one of them and may pass on whatever the client wrote into the
+            // other.
             (Some(_), Some(_)) => {
                 return Err(malformed(
                     "both Forwarded and X-Forwarded-For; the proxy must remove the one that it does not write",
@@ -60,7 +63,8 @@ fn forwarded_for(element: &str) -> Option<&str> {
     }
 }
 
-/// `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]`, `[2001:db8::7]:80`; and without brackets, as `X-Forwarded-For` has it.
+/// `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]`, `[2001:db8::7]:80`; and without brackets, as
+/// `X-Forwarded-For` has it.
 fn node_address(node: &str) -> Option<SocketAddr> {
     let in_brackets = || {
         let inner = node.strip_prefix('[')?.strip_suffix(']')?;

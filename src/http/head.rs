@@ -1,4 +1,5 @@
-//! Request heads (RFC 9112 sections 2 and 3): found in the bytes by [`HeadReader`], read into a [`Head`] that is right by construction.
+//! Request heads (RFC 9112 sections 2 and 3): found in the bytes by [`HeadReader`], read into a
+//! [`Head`] that is right by construction.
 
 use super::body::Framing;
 use super::fields::{Fields, Forwarded, first_line, is_token_byte};
@@ -74,7 +75,8 @@ impl Version {
         match text.as_bytes() {
             b"HTTP/1.1" => Ok(Some(Version::Http11)),
             b"HTTP/1.0" => Ok(Some(Version::Http10)),
-            // A later minor version is taken for the highest one that is known (RFC 9110 section 2.5).
+            // A later minor version is taken for the highest one that is known (RFC 9110 section
+            // 2.5).
             [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Some(Version::Http11)),
             [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Ok(None),
             _ => Err(malformed(format!(
@@ -96,7 +98,8 @@ pub struct Head {
     pub target: Target,
     /// In which version.
     pub version: Version,
-    /// The authority that the request is for: `Host`, or that of an absolute target. Empty if a 1.0 client names none.
+    /// The authority that the request is for: `Host`, or that of an absolute target. Empty if a 1.0
+    /// client names none.
     pub host: String,
     /// How its body ends.
     pub framing: Framing,
@@ -129,7 +132,8 @@ pub struct HeadReader {
 }
 
 impl HeadReader {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held before. `Some` is the head and its length.
+    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
+    /// before. `Some` is the head and its length.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -160,7 +164,8 @@ impl HeadReader {
     }
 }
 
-/// What a request line holds besides its target: the longest method that is let pass, two spaces, the version, CRLF.
+/// What a request line holds besides its target: the longest method that is let pass, two spaces,
+/// the version, CRLF.
 const REQUEST_LINE_REST_MAX: usize = 64;
 
 fn target_too_long(limits: &Limits) -> Refusal {
@@ -213,7 +218,8 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     })
 }
 
-/// The three parts of a request line. The version is `None` where it is a version, but none that is spoken here.
+/// The three parts of a request line. The version is `None` where it is a version, but none that is
+/// spoken here.
 fn split_request_line(line: &str) -> Result<(&str, &str, Option<Version>), Refusal> {
     let mut parts = line.split(' ');
     let (Some(method), Some(target), Some(version), None) =

@@ -1,7 +1,9 @@
-//! HTTP/1.x over bytes: heads of requests and answers, targets and queries, body framing, responses (RFC 9110, RFC 9112).
+//! HTTP/1.x over bytes: heads of requests and answers, targets and queries, body framing, responses
+//! (RFC 9110, RFC 9112).
 //!
-//! Plain functions and small state machines. Strict, because a proxy may stand in front: whatever two readers could understand
-//! in two ways is refused. However a request is cut into pieces, the outcome is the same.
+//! Plain functions and small state machines. Strict, because a proxy may stand in front: whatever
+//! two readers could understand in two ways is refused. However a request is cut into pieces, the
+//! outcome is the same.
 
 mod answer;
 mod body;

@@ -1,7 +1,8 @@
-//! Why a request is refused: a status, and a sentence that says what was wrong with which value and what would be right.
+//! Why a request is refused: a status, and a sentence that says what was wrong with which value and
+//! what would be right.
 //!
-//! Every error that a client sees begins here, and leaves as `application/problem+json` (RFC 9457). The detail may quote what
-//! this client itself sent, never what another did.
+//! Every error that a client sees begins here, and leaves as `application/problem+json` (RFC 9457).
+//! The detail may quote what this client itself sent, never what another did.
 
 use serde::Serialize;
 
@@ -85,7 +86,8 @@ pub(super) fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::framing(Status::BadRequest, detail)
 }
 
-/// At most `bytes_max` bytes of `text`, with what is not printable escaped: for quoting a client's own words back to it, or in the log.
+/// At most `bytes_max` bytes of `text`, with what is not printable escaped: for quoting a client's
+/// own words back to it, or in the log.
 pub fn quoted(text: &str, bytes_max: usize) -> String {
     let mut quote = String::new();
     for character in text.chars() {

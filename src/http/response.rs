@@ -150,7 +150,8 @@ impl ResponseHead {
         ResponseHead { text }
     }
 
-    /// One more field. `value` is this server's own, or was checked to hold no control character when it was parsed.
+    /// One more field. `value` is this server's own, or was checked to hold no control character
+    /// when it was parsed.
     pub fn field(mut self, name: &str, value: &str) -> ResponseHead {
         debug_assert!(!value.bytes().any(|byte| byte < b' ' && byte != b'\t'));
         let _ = write!(self.text, "{name}: {value}\r\n");

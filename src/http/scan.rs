@@ -1,6 +1,8 @@
-//! Where a head ends (RFC 9112 sections 2.1 and 2.2), in bytes that arrive piece by piece: no byte is looked at twice.
+//! Where a head ends (RFC 9112 sections 2.1 and 2.2), in bytes that arrive piece by piece: no byte
+//! is looked at twice.
 //!
-//! Strict about line ends and control characters, because others may read them in another way. What the lines say is read elsewhere.
+//! Strict about line ends and control characters, because others may read them in another way. What
+//! the lines say is read elsewhere.
 
 /// A head, of a request or an answer, whose end is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +32,8 @@ pub(super) enum ScanFault {
 }
 
 impl Scan {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held before. `Some` is the head's length.
+    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
+    /// before. `Some` is the head's length.
     pub fn read(&mut self, bytes: &[u8], bounds: Bounds) -> Result<Option<usize>, ScanFault> {
         while let Some(&byte) = bytes.get(self.scanned) {
             if self.scanned >= bounds.head_bytes_max {

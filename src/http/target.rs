@@ -1,4 +1,5 @@
-//! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart before they are decoded.
+//! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart
+//! before they are decoded.
 
 use super::fields::is_authority;
 use super::refusal::{Refusal, quoted};
@@ -24,10 +25,12 @@ pub struct Parameter<'a> {
 }
 
 impl Target {
-    /// More than any path here has: what has so many is known to be none, and the rest of it is not kept.
+    /// More than any path here has: what has so many is known to be none, and the rest of it is not
+    /// kept.
     pub const SEGMENTS_MAX: usize = 5;
 
-    /// Reads a target in origin, absolute or asterisk form; in absolute form its authority comes with it.
+    /// Reads a target in origin, absolute or asterisk form; in absolute form its authority comes
+    /// with it.
     pub(super) fn parse(written: &str) -> Result<(Target, Option<String>), Refusal> {
         let bad = |what: &str| {
             Refusal::framing(
@@ -94,7 +97,8 @@ impl Target {
     }
 }
 
-/// What RFC 3986 lets stand in a path or a query, and `[ ] | { } ^ "` and the like, which some clients do not encode: they are no delimiters here.
+/// What RFC 3986 lets stand in a path or a query, and `[ ] | { } ^ "` and the like, which some
+/// clients do not encode: they are no delimiters here.
 fn is_target_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }

@@ -1,6 +1,8 @@
-//! The API: which calls there are, what their parameters may be, and what they do (contract, *The API*).
+//! The API: which calls there are, what their parameters may be, and what they do (contract, *The
+//! API*).
 //!
-//! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before all of it has been checked.
+//! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before
+//! all of it has been checked.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -353,7 +355,8 @@ impl Relay {
     /// Whoever holds the API must not be able to turn the relay on a stranger.
     pub(super) fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
         for tuple in clients {
-            // The first address that can be reached is sent to; what is wrong with a name is what is wrong with all of its addresses.
+            // The first address that can be reached is sent to; what is wrong with a name is what
+            // is wrong with all of its addresses.
             let faults = tuple
                 .addresses
                 .iter()

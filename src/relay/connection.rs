@@ -11,8 +11,8 @@
 //!                └─ refused with a body ─→ Lingering ─→ gone
 //! ```
 //!
-//! A proxy's connection begins with an Introduction: whose it is. Those that this server connects to are some too: an origin, Asking ─ 200 ─→ Source
-//! ─→ gone, and a peer, Telling ─→ gone.
+//! A proxy's connection begins with an Introduction: whose it is. Those that this server connects
+//! to are some too: an origin, Asking ─ 200 ─→ Source ─→ gone, and a peer, Telling ─→ gone.
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
@@ -38,15 +38,18 @@ use super::ConnectionId;
 
 /// A client.
 pub struct Connection {
-    /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address as IPv4.
+    /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address
+    /// as IPv4.
     pub(super) peer: SocketAddr,
-    /// Who the connection is from, if that is a proxy whose requests tell in their fields whose they are.
+    /// Who the connection is from, if that is a proxy whose requests tell in their fields whose
+    /// they are.
     pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy said who the peer is.
     pub(super) is_proxied: bool,
     /// The peer is who asks, and not a proxy that does not say for whom.
     pub(super) is_named: bool,
-    /// It is one of its peer's host's connections. Not before it is known whose it is, and not where this server called.
+    /// It is one of its peer's host's connections. Not before it is known whose it is, and not
+    /// where this server called.
     pub(super) is_counted: bool,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
@@ -56,8 +59,8 @@ pub struct Connection {
     pub(super) output: Output,
     /// Its socket takes no bytes for now.
     pub(super) is_blocked: bool,
-    /// When it last sent what moves it on, a request or a source's media, or was done with a request.
-    /// What else it sends is no progress.
+    /// When it last sent what moves it on, a request or a source's media, or was done with a
+    /// request. What else it sends is no progress.
     pub(super) progress: Moment,
     /// When its socket last took bytes, or since when it takes none.
     pub(super) taken: Moment,
@@ -68,7 +71,8 @@ pub struct Connection {
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
     pub(super) access: Option<Box<Entry>>,
-    /// It came when there was no more place: it gets the API, if it may call it, and a refusal else.
+    /// It came when there was no more place: it gets the API, if it may call it, and a refusal
+    /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
 }
 
@@ -204,7 +208,8 @@ impl Connection {
         }
     }
 
-    /// Whether there is something of its own to be written, or there will be as soon as the socket takes it.
+    /// Whether there is something of its own to be written, or there will be as soon as the socket
+    /// takes it.
     pub(super) fn has_output(&self) -> bool {
         !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
     }
@@ -238,7 +243,8 @@ impl Connection {
         self.input.capacity() + self.output.held_bytes() + phase + access + forwarder
     }
 
-    /// Whether bytes of it are progress. Not within a request: its time counts from its first byte, however it drips.
+    /// Whether bytes of it are progress. Not within a request: its time counts from its first byte,
+    /// however it drips.
     fn moves_on_by_sending(&self) -> bool {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
@@ -273,7 +279,8 @@ impl Relay {
         }
     }
 
-    /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one go.
+    /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one
+    /// go.
     pub(super) fn read_on<'a>(&mut self, id: ConnectionId, mut input: &'a [u8]) -> &'a [u8] {
         let now = self.desk.now;
         let mut heads = 0;
@@ -381,7 +388,8 @@ impl Relay {
         }
     }
 
-    /// Nothing is answered any more but what is in the output; what still arrives is drained for a while.
+    /// Nothing is answered any more but what is in the output; what still arrives is drained for a
+    /// while.
     pub(super) fn linger(&mut self, id: ConnectionId) {
         let now = self.desk.now;
         let Some(connection) = self.connections.get_mut(id) else {
@@ -398,7 +406,8 @@ impl Relay {
         self.rearm(id);
     }
 
-    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is settled.
+    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
+    /// settled.
     pub(super) fn close(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(id) else {
             return;

@@ -1,7 +1,8 @@
-//! Deadlines of connections and of streams: what has to be done about each, when, and what is said of it then.
+//! Deadlines of connections and of streams: what has to be done about each, when, and what is said
+//! of it then.
 //!
-//! Each has one deadline at the most, derived from its phase and from what it did last; see [`super::timers`] for why putting it
-//! off costs nothing.
+//! Each has one deadline at the most, derived from its phase and from what it did last; see
+//! [`super::timers`] for why putting it off costs nothing.
 
 use super::connection::{Connection, Phase};
 use super::live::{Cut, Live, Origin};
@@ -14,7 +15,8 @@ use crate::moment::Moment;
 use crate::stream::End;
 
 impl Relay {
-    /// When something has to be done about this connection, if nothing happens before, and what is said of it then.
+    /// When something has to be done about this connection, if nothing happens before, and what is
+    /// said of it then.
     fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
         let limits = &self.desk.settings.limits;
         if let Phase::Asking(asking) = &connection.phase {
@@ -137,7 +139,8 @@ impl Relay {
     /// When a stream has something to do, if nothing arrives.
     fn live_deadline(&self, live: &Live) -> Option<Moment> {
         let now = self.desk.now;
-        // While something is on its way nothing more is taken, however late it is: when that is out, it goes on.
+        // While something is on its way nothing more is taken, however late it is: when that is
+        // out, it goes on.
         let transport = live.outlet.transport.as_ref();
         let paced = transport
             .filter(|_| live.outlet.is_empty())

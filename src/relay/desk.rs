@@ -1,6 +1,7 @@
 //! The desk: what every part of the server may use, and none owns. It knows no part.
 //!
-//! The operator's settings and the present moment lie here, the deadlines, chance, what the shell is to do, the log and the counts.
+//! The operator's settings and the present moment lie here, the deadlines, chance, what the shell
+//! is to do, the log and the counts.
 
 use std::collections::VecDeque;
 use std::fmt;

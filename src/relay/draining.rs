@@ -54,7 +54,8 @@ impl Draining {
         of_session.flat_map(BTreeMap::values).copied()
     }
 
-    /// Those that make room for streams of this session: its own first, each in the order in which they began.
+    /// Those that make room for streams of this session: its own first, each in the order in which
+    /// they began.
     fn first_for(&self, session: &SessionId, count: usize) -> Vec<LiveId> {
         let of_session = self.by_session.get(session);
         let is_others = |serial: &u64| of_session.is_none_or(|its| !its.contains_key(serial));

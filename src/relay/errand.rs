@@ -33,7 +33,8 @@ pub enum Done {
     Resolved(Vec<Result<Vec<SocketAddr>, String>>),
     /// It is on disk, or why not; then the file is as it was.
     Appended(Result<(), String>),
-    /// After a write: the token file should have become shorter, and why it has not. Nothing is lost, and the next writes are tried.
+    /// After a write: the token file should have become shorter, and why it has not. Nothing is
+    /// lost, and the next writes are tried.
     NotCompacted(String),
 }
 

@@ -1,8 +1,9 @@
-//! Fetching: what moves a pull on. A viewer comes, an origin is looked up, connected to, asked and heard, its stream runs, breaks, or is
-//! not wanted any more. ([`super::pull`] has the states.)
+//! Fetching: what moves a pull on. A viewer comes, an origin is looked up, connected to, asked and
+//! heard, its stream runs, breaks, or is not wanted any more. ([`super::pull`] has the states.)
 //!
-//! Bounds: a pull that does not run takes the place of a stream, there are at most [`WITHOUT_STREAM_MAX`] of them when another is
-//! begun, each has one connection, and a session has one pull. So strangers cost an origin a request each at most.
+//! Bounds: a pull that does not run takes the place of a stream, there are at most
+//! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
+//! one pull. So strangers cost an origin a request each at most.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,7 +32,8 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 };
 
 impl Relay {
-    // ---- A viewer comes ---------------------------------------------------------------------------------------------------
+    // ---- A viewer comes
+    // ---------------------------------------------------------------------------------------------------
 
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
@@ -40,7 +42,8 @@ impl Relay {
             && !self.desk.is_closing
     }
 
-    /// Whether this session may run, one stream more. Those that are being fetched have their places, it among them.
+    /// Whether this session may run, one stream more. Those that are being fetched have their
+    /// places, it among them.
     pub(super) fn has_room_for_stream(&self, session: &SessionId) -> bool {
         let places = self.running.len() + self.pulls.without_stream();
         places < self.desk.settings.limits.streams_max
@@ -48,7 +51,8 @@ impl Relay {
             || self.running.contains_key(session)
     }
 
-    /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer waits already.
+    /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer
+    /// waits already.
     pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>) {
         let now = self.desk.now;
         if self.origins.is_empty() {
@@ -102,7 +106,8 @@ impl Relay {
         self.tokens.is_some() && !self.desk.settings.asks_origin
     }
 
-    // ---- An origin is asked -----------------------------------------------------------------------------------------------
+    // ---- An origin is asked
+    // -----------------------------------------------------------------------------------------------
 
     /// The next origin of a round; with none left the round is over.
     fn ask_origin(&mut self, id: PullId, origin: usize) {
@@ -326,7 +331,8 @@ impl Relay {
         }
     }
 
-    // ---- It does not come, or breaks, or is not wanted any more -----------------------------------------------------------
+    // ---- It does not come, or breaks, or is not wanted any more
+    // -----------------------------------------------------------
 
     /// No origin has the stream.
     fn round_failed(&mut self, id: PullId) {
@@ -369,7 +375,8 @@ impl Relay {
         };
         let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
         pull.failures = pull.failures.saturating_add(1);
-        // Between half of it and all, so that edges which lost their origin together do not come back together.
+        // Between half of it and all, so that edges which lost their origin together do not come
+        // back together.
         let part = (self.desk.random.draw() % 512) as u32;
         let until = now + pause / 2 + pause * part / 1024;
         self.pulls.enter(id, Stage::Pausing { until });

@@ -1,8 +1,9 @@
 //! The chunk that all who keep up with a stream are sent: framed once, for all of them.
 //!
-//! A viewer's bytes can be lent as a chunk's line, the content where it lies, and the chunk's end. The kernel takes one slice for
-//! noticeably less than three, so where many viewers are due the same bytes, these are laid together once. That is one more copy
-//! for a whole audience, not one for each viewer, and what it holds is only ever the same bytes again: a viewer who has been sent
+//! A viewer's bytes can be lent as a chunk's line, the content where it lies, and the chunk's end.
+//! The kernel takes one slice for noticeably less than three, so where many viewers are due the
+//! same bytes, these are laid together once. That is one more copy for a whole audience, not one
+//! for each viewer, and what it holds is only ever the same bytes again: a viewer who has been sent
 //! a part of it goes on from the stream's buffer.
 
 use super::{ConnectionId, LiveId};
@@ -55,7 +56,8 @@ impl Frame {
         self.of = of;
     }
 
-    /// The whole chunk that is open for a viewer at `cursor`, if it is this one and nothing of it has been sent.
+    /// The whole chunk that is open for a viewer at `cursor`, if it is this one and nothing of it
+    /// has been sent.
     pub fn whole(&self, live: LiveId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
         let of = Of {
             live,

@@ -1,4 +1,5 @@
-//! What the server holds: bytes that are really allocated, capacities and not lengths, part by part.
+//! What the server holds: bytes that are really allocated, capacities and not lengths, part by
+//! part.
 
 use super::Relay;
 use super::connection::Connection;
@@ -6,7 +7,8 @@ use super::errand::{Errand, Ticket};
 use crate::held::table_bytes;
 
 impl Relay {
-    /// Each part's name, and the bytes that it holds now. Looks at every connection and every stream.
+    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
+    /// stream.
     pub fn held_bytes(&self) -> [(&'static str, usize); 10] {
         let connections = self
             .connections

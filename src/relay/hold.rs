@@ -1,4 +1,5 @@
-//! Viewers that outlive their source: with `--hold` a stream whose source broke waits for another, which goes on with it.
+//! Viewers that outlive their source: with `--hold` a stream whose source broke waits for another,
+//! which goes on with it.
 //!
 //! ```text
 //!   source lost ─→ Awaited ── a source, over HTTP, RTP or from an origin ─→ it goes on at its first join point
@@ -6,7 +7,8 @@
 //!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
 //! ```
 //!
-//! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`] makes one stream of the sources' bytes.
+//! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
+//! makes one stream of the sources' bytes.
 
 use std::net::SocketAddr;
 
@@ -22,7 +24,8 @@ impl Relay {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self) -> Option<Box<Splicer>> {
         let limits = &self.desk.settings.limits;
-        // As much as is read at once: what goes out in one go then drives no viewer out of the buffer.
+        // As much as is read at once: what goes out in one go then drives no viewer out of the
+        // buffer.
         let unit_bytes_max = limits.stream.buffer_bytes / 2;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
     }
@@ -103,7 +106,8 @@ impl Relay {
         self.refresh_clients(id);
     }
 
-    /// The source that came for a stream is not like the one before: its viewers are let go, and the source's stream begins anew.
+    /// The source that came for a stream is not like the one before: its viewers are let go, and
+    /// the source's stream begins anew.
     pub(super) fn begin_anew(&mut self, old: LiveId, Unlike(bytes): Unlike) {
         let now = self.desk.now;
         let Some(live) = self.lives.get_mut(old) else {

@@ -1,7 +1,8 @@
-//! Publishing as Icecast's clients do it (`--icecast`): `SOURCE` or PUT to a mount point, the sessionid as the password, and a body
-//! that ends with the connection.
+//! Publishing as Icecast's clients do it (`--icecast`): `SOURCE` or PUT to a mount point, the
+//! sessionid as the password, and a body that ends with the connection.
 //!
-//! Off by default: behind a proxy that does not know such a body, its bytes could be taken for another client's request.
+//! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
+//! another client's request.
 
 use super::api;
 use crate::gate::SessionId;
@@ -29,7 +30,8 @@ pub(super) fn framing(head: &Head) -> Framing {
     }
 }
 
-/// The session that a request publishes: its password names it. Below `/stream/` the path must say the same.
+/// The session that a request publishes: its password names it. Below `/stream/` the path must say
+/// the same.
 pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     let Some(password) = password(head) else {
         return Err(Refusal::new(

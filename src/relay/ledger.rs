@@ -1,8 +1,10 @@
-//! Changes of the token table. Without a token file a change is made at once; with one it is made when it is on disk, and then answered.
+//! Changes of the token table. Without a token file a change is made at once; with one it is made
+//! when it is on disk, and then answered.
 //!
-//! So nobody is admitted on a token that a crash could take back, and a revoked one counts until its revocation cannot be lost. What is
-//! asked for while a write is under way is written together next, as long as no two changes are of one session: each is judged by the
-//! table that it will change.
+//! So nobody is admitted on a token that a crash could take back, and a revoked one counts until
+//! its revocation cannot be lost. What is asked for while a write is under way is written together
+//! next, as long as no two changes are of one session: each is judged by the table that it will
+//! change.
 
 use std::collections::VecDeque;
 
@@ -74,8 +76,9 @@ impl Relay {
         self.carry_out(&change, decided)
     }
 
-    /// The table of a token file, at the start, when the RTP socket is known. From now on changes are written. Options may be stricter than
-    /// they were: addresses that no client could be given now do not count, though the client stays listed, and its file as it is.
+    /// The table of a token file, at the start, when the RTP socket is known. From now on changes
+    /// are written. Options may be stricter than they were: addresses that no client could be given
+    /// now do not count, though the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
         let silenced = tokens.retain_addresses(|address| {

@@ -1,7 +1,7 @@
 //! Long answers, written in pieces: a table of a hundred thousand tokens must not hold up the loop.
 //!
-//! A listing remembers how far it is by a serial number, so what is added or removed meanwhile does no harm: each row that is
-//! there all the time comes exactly once, in the order of addition.
+//! A listing remembers how far it is by a serial number, so what is added or removed meanwhile does
+//! no harm: each row that is there all the time comes exactly once, in the order of addition.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,8 @@ pub(super) struct Listing {
     has_rows: bool,
     /// This server's rows are all written.
     is_own_over: bool,
-    /// What follows them: rows of other relays, at least one in each, already JSON. Of the first so many bytes are written.
+    /// What follows them: rows of other relays, at least one in each, already JSON. Of the first so
+    /// many bytes are written.
     others: VecDeque<Vec<u8>>,
     others_written: usize,
 }
@@ -53,8 +54,8 @@ impl Listing {
         rows + self.others.capacity() * size_of::<Vec<u8>>()
     }
 
-    /// The next piece of the array, which is not empty, with `rows` and their serials from behind [`Listing::after`] on; and whether it
-    /// was the last.
+    /// The next piece of the array, which is not empty, with `rows` and their serials from behind
+    /// [`Listing::after`] on; and whether it was the last.
     pub fn piece<R: Serialize>(&mut self, rows: impl Iterator<Item = (u64, R)>) -> (Vec<u8>, bool) {
         if self.is_own_over {
             return self.piece_of_others();

@@ -1,5 +1,5 @@
-//! A stream that is being relayed: whose it is, where its media comes from, and the stream itself; how it begins, takes media, loses its
-//! source, ends, and is forgotten.
+//! A stream that is being relayed: whose it is, where its media comes from, and the stream itself;
+//! how it begins, takes media, loses its source, ends, and is forgotten.
 
 use std::net::SocketAddr;
 
@@ -304,7 +304,8 @@ impl Relay {
         self.feed_outlet(id, bytes);
     }
 
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream waits for another, or ends.
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
     pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
         let is_its = |live: &Live| live.source == source;
         if !self.lives.get(id).is_some_and(is_its) {

@@ -1,4 +1,5 @@
-//! Figures for whoever watches over the server, in Prometheus's text format. No label holds a sessionid.
+//! Figures for whoever watches over the server, in Prometheus's text format. No label holds a
+//! sessionid.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +64,8 @@ impl Relay {
             .saturating_add(microseconds);
     }
 
-    /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the logs.
+    /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the
+    /// logs.
     pub fn threads_hold(&mut self, bytes: usize) {
         self.desk.counts.threads_bytes = bytes;
     }

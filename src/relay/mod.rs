@@ -7,9 +7,10 @@
 //!                                      └─────────────────────────────────┘
 //! ```
 //!
-//! The rule of use: hand in what happened, and let what has come before be read on ([`Relay::read_ahead`]); then take what is to be
-//! written, until there is nothing (or the turn has lasted long enough); then take the actions. Bytes are lent in both directions, never owned by the seam. Ids that have gone stale are
-//! harmless everywhere.
+//! The rule of use: hand in what happened, and let what has come before be read on
+//! ([`Relay::read_ahead`]); then take what is to be written, until there is nothing (or the turn
+//! has lasted long enough); then take the actions. Bytes are lent in both directions, never owned
+//! by the seam. Ids that have gone stale are harmless everywhere.
 //!
 //! One thread owns all of it. What would block is an action whose result is an input.
 
@@ -140,10 +141,12 @@ pub struct Relay {
     reading: Reading,
     /// Connections with something of their own to write.
     queue: VecDeque<ConnectionId>,
-    /// Connections with a piece of a long answer to write, and how many others have been written to since the last piece.
+    /// Connections with a piece of a long answer to write, and how many others have been written to
+    /// since the last piece.
     listing: VecDeque<ConnectionId>,
     writes_since_piece: usize,
-    /// Streams with something for their viewers, and how many viewers of the first have been served in a row.
+    /// Streams with something for their viewers, and how many viewers of the first have been served
+    /// in a row.
     flowing: VecDeque<LiveId>,
     served_in_row: usize,
     frame: Frame,
@@ -225,9 +228,11 @@ impl Relay {
         }
     }
 
-    // ---- What happened ----------------------------------------------------------------------------------------------------
+    // ---- What happened
+    // ----------------------------------------------------------------------------------------------------
 
-    /// How many bytes of this client are wanted now; 0 leaves them in the socket until [`Action::ReadOn`].
+    /// How many bytes of this client are wanted now; 0 leaves them in the socket until
+    /// [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         let Some(connection) = self.connections.get_mut(id) else {
             return 0;
@@ -259,7 +264,8 @@ impl Relay {
         }
     }
 
-    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading them cost.
+    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading
+    /// them cost.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
         self.desk.now = now;
         self.reading.begin(bytes.len());
@@ -326,8 +332,8 @@ impl Relay {
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
         self.desk.now = now;
-        // Each at most once: whoever asks for a time that has come already has it in the next turn, and so
-        // have those for whom this one would become too long.
+        // Each at most once: whoever asks for a time that has come already has it in the next turn,
+        // and so have those for whom this one would become too long.
         for _ in 0..self.desk.timers.len().min(DUE_PER_TURN_MAX) {
             let Some(owner) = self.desk.timers.pop_due(now) else {
                 return;
@@ -372,9 +378,11 @@ impl Relay {
         self.settle();
     }
 
-    // ---- What is to be done -----------------------------------------------------------------------------------------------
+    // ---- What is to be done
+    // -----------------------------------------------------------------------------------------------
 
-    /// A client for which there is something to write. It is due a call of [`Relay::output`], and then of [`Relay::served`].
+    /// A client for which there is something to write. It is due a call of [`Relay::output`], and
+    /// then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
         if self.writes_since_piece >= WRITES_PER_PIECE
             && let Some(id) = self.next_listing()
@@ -385,7 +393,8 @@ impl Relay {
             self.writes_since_piece = self.writes_since_piece.saturating_add(1);
             return Some(id);
         }
-        // After a piece the turn is over if there is nothing else, for who else has something may be known in the next one.
+        // After a piece the turn is over if there is nothing else, for who else has something may
+        // be known in the next one.
         if self.writes_since_piece == 0 {
             self.writes_since_piece = 1;
             return None;

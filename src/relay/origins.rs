@@ -1,8 +1,9 @@
 //! The origins: other relays, from which streams are fetched that do not run here.
 //!
-//! Owns what is known of each: where it is, and whether that is being looked up. A look-up is shared by all pulls that wait for it.
-//! Owns also the name under which this server stands in `Via` (RFC 9110 section 7.6.3), by which a loop is seen: requests and answers
-//! carry the names of all relays that they came through, and one that holds this server's own is refused.
+//! Owns what is known of each: where it is, and whether that is being looked up. A look-up is
+//! shared by all pulls that wait for it. Owns also the name under which this server stands in `Via`
+//! (RFC 9110 section 7.6.3), by which a loop is seen: requests and answers carry the names of all
+//! relays that they came through, and one that holds this server's own is refused.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,7 +39,8 @@ pub(super) enum Whereabouts {
     Unknown(String, u16),
 }
 
-/// How long a look-up's result is used: pulls that come in a row share it, and a change in the DNS is seen soon.
+/// How long a look-up's result is used: pulls that come in a row share it, and a change in the DNS
+/// is seen soon.
 const KNOWN_TIME: Duration = Duration::from_secs(5);
 /// Addresses of an origin that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -154,7 +156,8 @@ impl Origins {
         }
     }
 
-    /// Whether a message that came through `via` may be passed on. 508 is from RFC 5842; RFC 9110 has no status of its own for a loop.
+    /// Whether a message that came through `via` may be passed on. 508 is from RFC 5842; RFC 9110
+    /// has no status of its own for a loop.
     pub fn check_via(&self, via: Option<&str>) -> Result<(), Refusal> {
         let Some(via) = via.filter(|_| !self.is_empty()) else {
             return Ok(());

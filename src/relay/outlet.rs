@@ -1,7 +1,9 @@
-//! The way out of a stream to its UDP clients: what is due to them, and the datagrams that are on their way.
+//! The way out of a stream to its UDP clients: what is due to them, and the datagrams that are on
+//! their way.
 //!
-//! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its clock; RTP from a source goes
-//! out as it came. A datagram is made once, however many clients it goes to.
+//! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its
+//! clock; RTP from a source goes out as it came. A datagram is made once, however many clients it
+//! goes to.
 //!
 //! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way,
 //! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
@@ -19,7 +21,8 @@ use crate::moment::Moment;
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 
-/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the other.
+/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagrams<'a> {
     /// Where they go.
@@ -181,7 +184,8 @@ impl Outlet {
         self.clients = first;
     }
 
-    /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset on, as many as lie together.
+    /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
+    /// on, as many as lie together.
     pub fn write<'a>(
         &mut self,
         now: Moment,
@@ -251,7 +255,8 @@ impl Transport {
             let room = LETTER_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
             let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
             if bytes.is_empty() {
-                // Overwritten: the pacer lost its place, which only a bound on all buffers together can do.
+                // Overwritten: the pacer lost its place, which only a bound on all buffers together
+                // can do.
                 self.cursor = due;
                 break;
             }

@@ -1,8 +1,8 @@
 //! What a connection is still to be told: the bytes of its answers that its socket has not taken.
 //!
-//! Bound: what is pushed while [`Output::is_full`] is refused further requests by its owner, so no more waits here than
-//! [`Output::FULL_BYTES`] and one answer. What is sent goes soon: whoever reads slowly but never stops, and asks on,
-//! must not make the sent part grow.
+//! Bound: what is pushed while [`Output::is_full`] is refused further requests by its owner, so no
+//! more waits here than [`Output::FULL_BYTES`] and one answer. What is sent goes soon: whoever
+//! reads slowly but never stops, and asks on, must not make the sent part grow.
 
 /// Response bytes that wait for the socket.
 #[derive(Default)]
@@ -59,7 +59,8 @@ impl Output {
 mod tests {
     use super::*;
 
-    /// Answers keep coming, and a reader takes them so slowly that it is never empty: it holds what waits, not what went.
+    /// Answers keep coming, and a reader takes them so slowly that it is never empty: it holds what
+    /// waits, not what went.
     #[test]
     fn what_has_been_sent_is_not_kept() {
         let mut output = Output::default();

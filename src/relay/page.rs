@@ -1,4 +1,5 @@
-//! The operator's page: one document, compiled in, that calls the API. It gets nothing from elsewhere, and the browser sees to that.
+//! The operator's page: one document, compiled in, that calls the API. It gets nothing from
+//! elsewhere, and the browser sees to that.
 
 use crate::random::Random;
 
@@ -6,7 +7,8 @@ use crate::random::Random;
 pub(super) struct Page {
     /// HTML in UTF-8.
     pub html: String,
-    /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a number drawn for this answer.
+    /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a
+    /// number drawn for this answer.
     pub policy: String,
 }
 

@@ -1,4 +1,5 @@
-//! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by, and how many connections each has.
+//! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by,
+//! and how many connections each has.
 //!
 //! It is the address that connected, unless that is a proxy's which is known for one: such a
 //! connection begins with a PROXY protocol header, or each of its requests says in a field whose it
@@ -15,7 +16,8 @@ use crate::moment::Moment;
 use crate::proxy_header;
 
 impl Relay {
-    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be closed.
+    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
+    /// closed.
     pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
         self.desk.now = now;
         let peer = canonical(peer);
@@ -126,7 +128,8 @@ impl Relay {
         }
     }
 
-    /// A request has come: if it is by way of a proxy that says so in a field, it is somebody else's than the one before, perhaps.
+    /// A request has come: if it is by way of a proxy that says so in a field, it is somebody
+    /// else's than the one before, perhaps.
     pub(super) fn introduce(
         &mut self,
         id: ConnectionId,

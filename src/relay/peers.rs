@@ -1,9 +1,10 @@
 //! Peers: other relays behind the same address, whose lists are this one's, too.
 //!
-//! Who asks this server for a list is given what all of them have, as one array: the peers are asked at the same time, each over a
-//! connection of its own, and their rows follow this server's. Nothing of it is kept. A peer that does not answer in time, or not
-//! with a list, is left out, and a field names it. A peer that asks is answered with this server's rows alone, or two that are each
-//! other's peers would ask for ever.
+//! Who asks this server for a list is given what all of them have, as one array: the peers are
+//! asked at the same time, each over a connection of its own, and their rows follow this server's.
+//! Nothing of it is kept. A peer that does not answer in time, or not with a list, is left out, and
+//! a field names it. A peer that asks is answered with this server's rows alone, or two that are
+//! each other's peers would ask for ever.
 //!
 //! Bounds: [`GATHERINGS_MAX`] at a time, [`PEER_TIME`] and [`PEER_BYTES_MAX`] for each peer.
 

@@ -1,4 +1,5 @@
-//! Pulls: a session that does not run here is fetched from an origin, once for all its viewers, and is from then on a source like another.
+//! Pulls: a session that does not run here is fetched from an origin, once for all its viewers, and
+//! is from then on a source like another.
 //!
 //! ```text
 //!   a viewer's GET ─→ Resolving ─→ Asking ── 200 ──→ Running ── complete ─→ gone
@@ -8,9 +9,10 @@
 //!                      └──── Pausing ◀──────┴───────────┘
 //! ```
 //!
-//! A pull exists while somebody watches or waits; one that has brought its stream, for `--origin-idle` after that. So a request for
-//! what no origin has leaves nothing behind. A stream whose pull breaks ends for its viewers as with any source that is lost; who comes
-//! back finds the pull at work.
+//! A pull exists while somebody watches or waits; one that has brought its stream, for
+//! `--origin-idle` after that. So a request for what no origin has leaves nothing behind. A stream
+//! whose pull breaks ends for its viewers as with any source that is lost; who comes back finds the
+//! pull at work.
 //!
 //! Here are its states and the table of all pulls; [`super::fetch`] moves them on.
 
@@ -63,7 +65,8 @@ pub(super) enum Stage {
     Pausing { until: Moment },
 }
 
-/// Why an origin does not have the stream for us; of several origins, the last in this order tells a viewer most.
+/// Why an origin does not have the stream for us; of several origins, the last in this order tells
+/// a viewer most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     NotFound,
@@ -188,7 +191,8 @@ impl Pulls {
         }
     }
 
-    /// What must hold. `is_live` says whether this stream is the running one of this session, and this pull's.
+    /// What must hold. `is_live` says whether this stream is the running one of this session, and
+    /// this pull's.
     pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
         assert_eq!(self.by_session.len(), self.entries.len());
         let mut running = 0;

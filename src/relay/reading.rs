@@ -1,16 +1,17 @@
-//! How much is read of a client at a time, and what it costs: nobody holds up the others for longer than a
-//! turn's share.
+//! How much is read of a client at a time, and what it costs: nobody holds up the others for longer
+//! than a turn's share.
 //!
-//! A head costs far more than a byte: behind it a stream may begin and end. So of what has come of one
-//! client a few heads are read at one go; the rest stays in its input, which its appetite bounds, and the
-//! client stands in a list, whose members are read on in turn, each a few heads.
+//! A head costs far more than a byte: behind it a stream may begin and end. So of what has come of
+//! one client a few heads are read at one go; the rest stays in its input, which its appetite
+//! bounds, and the client stands in a list, whose members are read on in turn, each a few heads.
 
 use std::collections::VecDeque;
 
 use super::{Action, ConnectionId, Relay};
 use crate::moment::Moment;
 
-/// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds each.
+/// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds
+/// each.
 pub const READ_COST_MAX: usize = 1024 * 1024;
 /// And on reading on in what has come before: less, since whoever sends ahead may wait.
 pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
@@ -67,8 +68,8 @@ impl Relay {
         }
     }
 
-    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says what
-    /// that cost. `None`: there is none.
+    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says
+    /// what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.now = now;
         let id = self.reading.ahead.pop_front()?;
@@ -121,7 +122,8 @@ mod tests {
         stage.relay.desk.counts.streams - before
     }
 
-    /// Between two of its turns a client waits for a turn's share of heads, however many others have sent.
+    /// Between two of its turns a client waits for a turn's share of heads, however many others
+    /// have sent.
     #[test]
     fn requests_sent_ahead_are_read_a_share_at_a_time() {
         let (clients, requests) = (90, 200);
@@ -180,7 +182,8 @@ mod tests {
         assert_eq!(stage.content(viewer), ("media".to_owned(), true));
     }
 
-    /// A stream is given many small chunks at once, and its viewers every byte of them, wherever they are cut.
+    /// A stream is given many small chunks at once, and its viewers every byte of them, wherever
+    /// they are cut.
     #[test]
     fn small_chunks_cost_a_stream_little() {
         let chunks = |from: usize, to: usize| -> String {

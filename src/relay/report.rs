@@ -1,6 +1,7 @@
 //! What the operator is told: one line an event, `key=value`, bounded in number.
 //!
-//! No byte of a client stands raw in a line, none begins one, and sessionids appear as digests only.
+//! No byte of a client stands raw in a line, none begins one, and sessionids appear as digests
+//! only.
 
 use std::fmt;
 
@@ -61,7 +62,8 @@ impl Report {
         }
     }
 
-    /// The lines that an event makes: itself, unless it is a repetition or one too many, and before it what was left out.
+    /// The lines that an event makes: itself, unless it is a repetition or one too many, and before
+    /// it what was left out.
     pub fn lines(&mut self, level: Level, now: Moment, event: fmt::Arguments<'_>) -> Vec<String> {
         if level > self.limits.level {
             return Vec::new();

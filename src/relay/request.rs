@@ -1,4 +1,5 @@
-//! What becomes of a request: its head is read, its wish is granted or refused, the answer goes out.
+//! What becomes of a request: its head is read, its wish is granted or refused, the answer goes
+//! out.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ use crate::http::{
 /// A payload that means nothing is read up to here; beyond it the call is refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
-/// RFC 9745: since when the paths without `/api` are deprecated. They always were, here: 2026-01-01.
+/// RFC 9745: since when the paths without `/api` are deprecated. They always were, here:
+/// 2026-01-01.
 const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
 
 impl Relay {

@@ -1,7 +1,8 @@
 //! Which request asks for what: the checks, in their order.
 //!
-//! The order is fixed (contract, *Points made exact*): framing, path, method, subnet and Origin, parameters, token, length, conflict.
-//! Who may do what is answered by [`super::admission`]; nothing is changed here.
+//! The order is fixed (contract, *Points made exact*): framing, path, method, subnet and Origin,
+//! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
+//! nothing is changed here.
 
 use super::admission::{Claim, Way, not_found};
 use super::api::{self, Call, Name};

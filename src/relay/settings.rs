@@ -49,7 +49,8 @@ pub struct Settings {
 /// The bounds of the core; each part below it has its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that are served at once. A few more are let in to be refused, or to call the API.
+    /// Connections that are served at once. A few more are let in to be refused, or to call the
+    /// API.
     pub connections_max: usize,
     /// Connections from one address.
     pub connections_per_host_max: usize,

@@ -1,5 +1,6 @@
-//! Where the parts of the server meet. What one of them does never reaches into another: it says what has happened, and that is
-//! heard here, when nobody is in the middle of anything. Every input of [`Relay`] ends with this.
+//! Where the parts of the server meet. What one of them does never reaches into another: it says
+//! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
+//! of [`Relay`] ends with this.
 
 use super::connection::Phase;
 use super::live::Origin;

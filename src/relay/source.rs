@@ -1,4 +1,5 @@
-//! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the stream's.
+//! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the
+//! stream's.
 
 use serde::Serialize;
 
@@ -190,7 +191,8 @@ impl Relay {
         self.dismiss_source(id, &refusal, reply);
     }
 
-    /// Silence, and slowness: over each window of the idle time a source must reach the slowest rate.
+    /// Silence, and slowness: over each window of the idle time a source must reach the slowest
+    /// rate.
     pub(super) fn source_deadline(
         &self,
         connection: &Connection,
@@ -236,8 +238,9 @@ impl Relay {
 const SMALL_PIECE_BYTES: usize = 1024;
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// A piece of a body as it is; or, if it is small, with those behind it that are small and have come too. A
-/// stream takes some hundred instructions for whatever it is given, and a byte may be a chunk.
+/// A piece of a body as it is; or, if it is small, with those behind it that are small and have
+/// come too. A stream takes some hundred instructions for whatever it is given, and a byte may be a
+/// chunk.
 fn gather_pieces<'a>(
     body: &mut Body,
     first: &'a [u8],

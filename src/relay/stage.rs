@@ -1,4 +1,5 @@
-//! The core on a stage, for its tests: clients, origins and the clock are played by the test; no socket.
+//! The core on a stage, for its tests: clients, origins and the clock are played by the test; no
+//! socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! What is due, and when: one deadline for each owner, ordered.
 //!
-//! A deadline that moves away is not touched: it fires at its old time, its owner finds that nothing is due yet, and arms the new
-//! one. So progress costs nothing here, an owner has one entry at most, and an idle server has none.
+//! A deadline that moves away is not touched: it fires at its old time, its owner finds that
+//! nothing is due yet, and arms the new one. So progress costs nothing here, an owner has one entry
+//! at most, and an idle server has none.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +55,8 @@ impl Timers {
         self.due.first().map(|(deadline, _)| *deadline)
     }
 
-    /// An owner whose time has come. Its entry is gone: the caller clears what the owner remembers with [`Armed::fired`].
+    /// An owner whose time has come. Its entry is gone: the caller clears what the owner remembers
+    /// with [`Armed::fired`].
     pub fn pop_due(&mut self, now: Moment) -> Option<Owner> {
         let (deadline, owner) = *self.due.first()?;
         if deadline > now {

@@ -1,7 +1,9 @@
-//! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is [`super::outlet`].)
+//! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
+//! [`super::outlet`].)
 //!
-//! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is a second source is
-//! dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
+//! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is
+//! a second source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC
+//! 5761.)
 //!
 //! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
 //! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and

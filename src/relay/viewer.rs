@@ -1,4 +1,5 @@
-//! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns how the stream ended.
+//! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
+//! how the stream ended.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +11,8 @@ use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, HeadReader, Reply, Status, Version};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
-/// What one viewer gets in one turn at the most, so that one who catches up does not hold up the others.
+/// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
+/// others.
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
 impl Relay {
@@ -104,7 +106,8 @@ impl Relay {
         }
     }
 
-    /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a stream, a piece of a listing.
+    /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a
+    /// stream, a piece of a listing.
     pub(super) fn prepare_output(&mut self, id: ConnectionId) {
         match self.connections.get(id).map(|connection| &connection.phase) {
             Some(Phase::Viewer(_)) => self.prepare_viewer(id),
@@ -156,7 +159,8 @@ impl Relay {
                 self.end_viewer(id, end)
             }
             (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end),
-            // An open chunk whose bytes will never come: it tells the viewer that the stream is broken.
+            // An open chunk whose bytes will never come: it tells the viewer that the stream is
+            // broken.
             (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
                 self.end_viewer(id, End::Lost)
             }

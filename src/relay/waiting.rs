@@ -1,7 +1,8 @@
-//! Viewers who came too early: with `--wait` their session is given a while to begin before they are told that it does not run, and with
-//! `--origin` it is fetched meanwhile.
+//! Viewers who came too early: with `--wait` their session is given a while to begin before they
+//! are told that it does not run, and with `--origin` it is fetched meanwhile.
 //!
-//! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as one.
+//! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
+//! one.
 
 use std::collections::{HashMap, HashSet};
 

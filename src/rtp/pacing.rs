@@ -1,8 +1,11 @@
-//! The pace of an MPEG-TS stream: which of its bytes are due, by its own clock (PCR; ISO/IEC 13818-1 section 2.4.2).
+//! The pace of an MPEG-TS stream: which of its bytes are due, by its own clock (PCR; ISO/IEC
+//! 13818-1 section 2.4.2).
 //!
-//! The bytes stay where they are; this only reads the clock references out of them as they arrive, and answers up to which offset
-//! they may be sent. A body that comes faster than real time is let out at the pace of its clock; one that comes in real time is
-//! spread over about one interval between references, so that a key frame is no burst; without a clock, bytes are due when they arrive.
+//! The bytes stay where they are; this only reads the clock references out of them as they arrive,
+//! and answers up to which offset they may be sent. A body that comes faster than real time is let
+//! out at the pace of its clock; one that comes in real time is spread over about one interval
+//! between references, so that a key frame is no burst; without a clock, bytes are due when they
+//! arrive.
 //!
 //! `sent <= due <= arrived`, and the marks ascend in offset and in time. There are at most
 //! [`MARKS_MAX`] of them, which is 96 KiB.
@@ -19,17 +22,19 @@ const TICKS_PER_SECOND: u64 = 27_000_000;
 const TICKS_WRAP: u64 = (1 << 33) * 300;
 /// References that lie further apart, or go back, are a jump: the clock starts anew there.
 const JUMP_TICKS: u64 = TICKS_PER_SECOND;
-/// PIDs have a reference every 100 ms (section 2.7.2). When another has had them for so long and ours none, the clock has moved.
+/// PIDs have a reference every 100 ms (section 2.7.2). When another has had them for so long and
+/// ours none, the clock has moved.
 const MOVED_TICKS: u64 = TICKS_PER_SECOND / 2;
 /// Bytes behind the last reference are spread over no more than this.
 const SPREAD_MAX: Duration = Duration::from_millis(100);
-/// A source that is so far ahead may have a faster clock than ours: then time goes faster by one part in 5,000, which is more than two
-/// clocks are apart, and less than a receiver notices.
+/// A source that is so far ahead may have a faster clock than ours: then time goes faster by one
+/// part in 5,000, which is more than two clocks are apart, and less than a receiver notices.
 const AHEAD: Duration = Duration::from_millis(250);
 const HASTE: u32 = 5_000;
 /// What is let out together: nobody receives a whole key frame in one burst.
 const GROUP: Duration = Duration::from_millis(10);
-/// How far a source may be behind its own clock before the clock is set anew. Less than this it catches up.
+/// How far a source may be behind its own clock before the clock is set anew. Less than this it
+/// catches up.
 const LATE_MAX: Duration = Duration::from_millis(200);
 /// A clock that says nothing for so long, or so many bytes, is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -41,7 +46,8 @@ const MARKS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Pacing {
     aligner: Aligner,
-    /// The PID whose references count: the first that had one, until it falls silent or another takes its place.
+    /// The PID whose references count: the first that had one, until it falls silent or another
+    /// takes its place.
     clock_pid: Option<u16>,
     /// Another PID's references since the last of ours: its PID, and the ticks of the first.
     other_clock: Option<(u16, u64)>,
@@ -236,8 +242,9 @@ impl Pacing {
         }
     }
 
-    /// Where the next reference is not known yet, bytes are due evenly over as long as the interval before, from when the last one was
-    /// heard: more than they would have to wait if it were, and never for long.
+    /// Where the next reference is not known yet, bytes are due evenly over as long as the interval
+    /// before, from when the last one was heard: more than they would have to wait if it were, and
+    /// never for long.
     fn behind_last(&self, last: Mark, now: Moment) -> u64 {
         let spread = self.interval.0.min(SPREAD_MAX);
         let next = Mark {
@@ -292,7 +299,8 @@ mod tests {
         Moment::after_start(Duration::from_millis(milliseconds))
     }
 
-    /// Packets of which every tenth carries a reference, `interval` milliseconds after the one before.
+    /// Packets of which every tenth carries a reference, `interval` milliseconds after the one
+    /// before.
     fn stream(references: u64, interval: u64, first_ticks: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         for number in 0..references * 10 {
@@ -312,7 +320,8 @@ mod tests {
         bytes
     }
 
-    /// Lets a stream out, whole at the start, and says when it was all out and how large the largest group was.
+    /// Lets a stream out, whole at the start, and says when it was all out and how large the
+    /// largest group was.
     fn let_out(bytes: &[u8]) -> (u64, u64) {
         let mut pacing = Pacing::new(0);
         pacing.feed(bytes, at(5));
@@ -467,7 +476,8 @@ mod tests {
         }
     }
 
-    /// Over two hours of clocks that are 100 parts in a million apart, what is held back does not grow.
+    /// Over two hours of clocks that are 100 parts in a million apart, what is held back does not
+    /// grow.
     #[test]
     fn a_faster_clock_is_followed() {
         for parts in [-100_i64, 100] {

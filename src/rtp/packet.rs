@@ -101,8 +101,8 @@ const RECEIVER_REPORT: u8 = 201;
 const BYE: u8 = 203;
 
 impl Control {
-    /// Reads a datagram, which is valid as a whole or not at all (RFC 3550 appendix A.2). One that is only a BYE is taken too:
-    /// senders that are about to leave are seldom careful.
+    /// Reads a datagram, which is valid as a whole or not at all (RFC 3550 appendix A.2). One that
+    /// is only a BYE is taken too: senders that are about to leave are seldom careful.
     pub fn parse(datagram: &[u8]) -> Result<Control, Malformed> {
         let mut rest = datagram;
         let mut found: Option<Control> = None;

@@ -1,4 +1,5 @@
-//! MPEG-TS into RTP (RFC 2250 section 2): seven packets a datagram, in step with the sync byte however the bytes come.
+//! MPEG-TS into RTP (RFC 2250 section 2): seven packets a datagram, in step with the sync byte
+//! however the bytes come.
 
 use super::PAYLOAD_TYPE_MPEG_TS;
 use super::packet::{HEADER_BYTES, Packet};
@@ -10,7 +11,8 @@ const PAYLOAD_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
 /// The size of every datagram but the last of a stream, or the last before a pause.
 pub const DATAGRAM_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
 
-/// Datagrams, one behind the other, that can go out with one call: all of [`DATAGRAM_BYTES`] but perhaps the last.
+/// Datagrams, one behind the other, that can go out with one call: all of [`DATAGRAM_BYTES`] but
+/// perhaps the last.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The datagrams.
@@ -41,7 +43,8 @@ impl Packetiser {
         }
     }
 
-    /// Takes the stream's next bytes, which belong to `timestamp` (90 kHz), and puts each datagram that is full behind the batch.
+    /// Takes the stream's next bytes, which belong to `timestamp` (90 kHz), and puts each datagram
+    /// that is full behind the batch.
     pub fn push(&mut self, bytes: &[u8], timestamp: u32, batch: &mut Batch) {
         let (waiting, first_timestamp, sequence_number) = (
             &mut self.waiting,
@@ -60,7 +63,8 @@ impl Packetiser {
         });
     }
 
-    /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while. The batch must go out then.
+    /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while.
+    /// The batch must go out then.
     pub fn flush(&mut self, batch: &mut Batch) {
         if !self.waiting.is_empty() {
             emit(

@@ -1,4 +1,5 @@
-//! Sequence numbers: which source is real, and how its numbers go on past 65,535 (RFC 3550 appendix A.1).
+//! Sequence numbers: which source is real, and how its numbers go on past 65,535 (RFC 3550 appendix
+//! A.1).
 
 /// A source that has sent one packet. Two in sequence make it a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ impl Sequence {
         }
     }
 
-    /// The extended number of a packet; `None` if it is not in any sequence with the others. A source that has started its numbers
-    /// anew is followed with its second packet.
+    /// The extended number of a packet; `None` if it is not in any sequence with the others. A
+    /// source that has started its numbers anew is followed with its second packet.
     pub fn extend(&mut self, sequence_number: u16) -> Option<u64> {
         let ahead = sequence_number.wrapping_sub(self.highest as u16);
         if ahead < DROPOUT_MAX {

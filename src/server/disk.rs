@@ -1,5 +1,5 @@
-//! The thread for the token file. What is written there is all that it does: a revocation waits for nothing
-//! but the disk.
+//! The thread for the token file. What is written there is all that it does: a revocation waits for
+//! nothing but the disk.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};

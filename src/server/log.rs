@@ -1,9 +1,9 @@
-//! The operator's log on stderr, and the access log: lines out of the loop, which must never wait for
-//! whoever takes them.
+//! The operator's log on stderr, and the access log: lines out of the loop, which must never wait
+//! for whoever takes them.
 //!
-//! Each has a thread of its own, since a pipe that nobody reads, a terminal that is stopped and a disk
-//! that hangs all block whoever writes. What waits for it is bounded in bytes; a line that does not fit
-//! is counted and left out.
+//! Each has a thread of its own, since a pipe that nobody reads, a terminal that is stopped and a
+//! disk that hangs all block whoever writes. What waits for it is bounded in bytes; a line that
+//! does not fit is counted and left out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Stderr, Stdout, Write};
@@ -75,8 +75,8 @@ impl Sink {
     }
 }
 
-/// Opens a file that is appended to, so that whoever moves the lines away may empty it. Of a FIFO this is
-/// a reader too: then opening it waits for no other, and one that leaves can come back.
+/// Opens a file that is appended to, so that whoever moves the lines away may empty it. Of a FIFO
+/// this is a reader too: then opening it waits for no other, and one that leaves can come back.
 fn open(path: &Path) -> io::Result<File> {
     let is_fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     OpenOptions::new()
@@ -231,7 +231,8 @@ pub(super) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens it, and starts its thread. `waker` tells the loop that [`AccessLog::news`] may have something.
+    /// Opens it, and starts its thread. `waker` tells the loop that [`AccessLog::news`] may have
+    /// something.
     pub fn start(place: &Place, waker: &'static Waker) -> io::Result<AccessLog> {
         let sink = match place {
             Place::Stdout => Sink::Stdout(io::stdout()),

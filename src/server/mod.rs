@@ -1,8 +1,9 @@
 //! The shell: sockets, clock and signals, and nothing else.
 //!
-//! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads of its own,
-//! which own nothing of the server: looking up names ([`names`]), the token file ([`disk`]), writing logs
-//! ([`log`]). Jobs go to them as messages, results come back as messages, and a waker tells the loop.
+//! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads
+//! of its own, which own nothing of the server: looking up names ([`names`]), the token file
+//! ([`disk`]), writing logs ([`log`]). Jobs go to them as messages, results come back as messages,
+//! and a waker tells the loop.
 //!
 //! A turn of it:
 //!
@@ -12,13 +13,14 @@
 //!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
 //! ```
 //!
-//! Whoever has bytes queued is written to in the same turn; what is left over when a budget is used up is done in the next, which
-//! looks for new events first. So a turn is short however many viewers there are, and nobody waits for it: accepting and the API
-//! are at most a few hundred writes away. When the loop is busy, what piles up in a source's socket is read at once and goes out in
-//! fewer, larger writes; nothing ever sleeps to make them larger.
+//! Whoever has bytes queued is written to in the same turn; what is left over when a budget is used
+//! up is done in the next, which looks for new events first. So a turn is short however many
+//! viewers there are, and nobody waits for it: accepting and the API are at most a few hundred
+//! writes away. When the loop is busy, what piles up in a source's socket is read at once and goes
+//! out in fewer, larger writes; nothing ever sleeps to make them larger.
 //!
-//! What a turn costs: one wait, one read for each source that sent something, and one write for each viewer that gets something.
-//! Nothing in it grows with who is merely connected.
+//! What a turn costs: one wait, one read for each source that sent something, and one write for
+//! each viewer that gets something. Nothing in it grows with who is merely connected.
 
 mod disk;
 mod log;
@@ -188,7 +190,8 @@ impl Server {
             return;
         };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            // What arrived before the connection broke is read first; then reading says that it is broken.
+            // What arrived before the connection broke is read first; then reading says that it is
+            // broken.
             socket.is_readable = true;
             socket.is_ending |= event.is_read_closed() || event.is_error();
             socket.is_broken |= event.is_error();
@@ -289,7 +292,8 @@ impl Server {
                     }
                     Err(error) if is_of_one_connection(&error) => {}
                     Err(error) => {
-                        // Out of descriptors or memory. Who waits to be accepted waits on, and the loop sleeps.
+                        // Out of descriptors or memory. Who waits to be accepted waits on, and the
+                        // loop sleeps.
                         self.accept_again = Some(now + ACCEPT_PAUSE);
                         return self.tell_of_pause(&error);
                     }
@@ -319,16 +323,18 @@ impl Server {
             self.relay.lost(id, now);
             return;
         }
-        // Most have sent their request by now: it is read in this turn, without waiting for an event.
+        // Most have sent their request by now: it is read in this turn, without waiting for an
+        // event.
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.is_readable = true;
             self.queue_read(id);
         }
     }
 
-    /// Reads once from every client that has something: first from those of whom it is news, then from those
-    /// whom one go has not emptied, and last on in what clients have sent ahead. Each has a share of the turn;
-    /// whoever is left over when it is used up comes first in the next one.
+    /// Reads once from every client that has something: first from those of whom it is news, then
+    /// from those whom one go has not emptied, and last on in what clients have sent ahead. Each
+    /// has a share of the turn; whoever is left over when it is used up comes first in the next
+    /// one.
     fn read(&mut self, now: Moment) {
         let news = self.to_read.len();
         self.read_from_next(news, |server| &mut server.to_read, now);

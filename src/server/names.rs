@@ -1,9 +1,10 @@
 //! Looking up names, which blocks whoever does it: a few threads, each with one name at a time.
 //!
-//! A resolver that hangs keeps a thread for as long as it likes. So each call has a deadline, after which
-//! it is answered whatever has come; the names that no thread has taken by then are forgotten. Calls take
-//! turns, and none takes a thread unless more are left free than it has: one call whose names all hang
-//! leaves half of the threads to the others. Threads are started when they are first needed.
+//! A resolver that hangs keeps a thread for as long as it likes. So each call has a deadline, after
+//! which it is answered whatever has come; the names that no thread has taken by then are
+//! forgotten. Calls take turns, and none takes a thread unless more are left free than it has: one
+//! call whose names all hang leaves half of the threads to the others. Threads are started when
+//! they are first needed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -69,7 +70,8 @@ struct Found {
 }
 
 impl LookUps {
-    /// Starts the first thread. It ends when this is dropped and the name that it has is found, or not.
+    /// Starts the first thread. It ends when this is dropped and the name that it has is found, or
+    /// not.
     pub fn start(waker: &'static Waker) -> io::Result<LookUps> {
         LookUps::with(resolve, waker)
     }

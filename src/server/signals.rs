@@ -1,8 +1,9 @@
 //! Signals, as events of the loop: which there are, and what each is for.
 //!
-//! They are blocked, so none interrupts anything, and wait in a descriptor (signalfd(2)) until they are
-//! read. SIGHUP is among them so that a terminal that closes ends nothing. Those that other programs take
-//! for a wish, and this one has no use for, are ignored; SIGKILL and SIGQUIT stay what they are.
+//! They are blocked, so none interrupts anything, and wait in a descriptor (signalfd(2)) until they
+//! are read. SIGHUP is among them so that a terminal that closes ends nothing. Those that other
+//! programs take for a wish, and this one has no use for, are ignored; SIGKILL and SIGQUIT stay
+//! what they are.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,8 +26,8 @@ pub(super) struct Signals(File);
 impl Signals {
     /// From now on signals wait here. To be called before there is another thread.
     pub fn take() -> io::Result<Signals> {
-        // Nobody has a reason to send the first two; a write beyond the limit on the size of files, or to
-        // a terminal from its background, is an error for whoever writes, and streams go on.
+        // Nobody has a reason to send the first two; a write beyond the limit on the size of files,
+        // or to a terminal from its background, is an error for whoever writes, and streams go on.
         sys::ignore_signals(&[libc::SIGUSR1, libc::SIGUSR2, libc::SIGXFSZ, libc::SIGTTOU]);
         let descriptor = sys::signal_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
         Ok(Signals(File::from(descriptor)))

@@ -1,4 +1,5 @@
-//! What systemd hands a service, and is told by it: listening sockets (sd_listen_fds(3)) and the state (sd_notify(3)).
+//! What systemd hands a service, and is told by it: listening sockets (sd_listen_fds(3)) and the
+//! state (sd_notify(3)).
 //!
 //! With sockets from there a restart refuses nobody: whoever connects meanwhile waits in them.
 

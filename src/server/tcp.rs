@@ -1,7 +1,8 @@
 //! Stream sockets: listeners, accepting, connecting to origins, and what is open on each socket.
 //!
-//! A socket is registered once, for both directions, and events are edges: a direction is silent until it has said that it would
-//! block. So each socket remembers whether it may have something to read; whether it takes bytes, the core remembers.
+//! A socket is registered once, for both directions, and events are edges: a direction is silent
+//! until it has said that it would block. So each socket remembers whether it may have something to
+//! read; whether it takes bytes, the core remembers.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -18,10 +19,12 @@ use super::sys;
 use crate::gather::Gather;
 use crate::relay::ConnectionId;
 
-/// Bytes that a client's socket may hold unsent: a viewer that stops reading costs the kernel no more than about this.
+/// Bytes that a client's socket may hold unsent: a viewer that stops reading costs the kernel no
+/// more than about this.
 const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 
-/// Connections that may wait to be accepted. The kernel has a bound of its own (`net.core.somaxconn`).
+/// Connections that may wait to be accepted. The kernel has a bound of its own
+/// (`net.core.somaxconn`).
 const BACKLOG: i32 = 65_535;
 
 /// A socket at which clients are waited for.
@@ -40,7 +43,8 @@ impl Listener {
         Ok(Listener::Tcp(TcpListener::from_std(listener)))
     }
 
-    /// Binds a path. A socket that a server left there when it was killed is taken away, one that somebody listens at is not.
+    /// Binds a path. A socket that a server left there when it was killed is taken away, one that
+    /// somebody listens at is not.
     pub fn unix(path: &Path) -> io::Result<Listener> {
         let is_left = |error: &io::Error| {
             error.kind() == io::ErrorKind::AddrInUse
@@ -116,7 +120,8 @@ pub(super) struct Socket {
     stream: TcpStream,
     /// There may be something to read.
     pub is_readable: bool,
-    /// The client has shut its side: what is left to read ends with an end, of which no further event tells.
+    /// The client has shut its side: what is left to read ends with an end, of which no further
+    /// event tells.
     pub is_ending: bool,
     /// The connection is broken: reading will say so when it has said the rest.
     pub is_broken: bool,
@@ -169,7 +174,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Connects to an origin. An event tells when its socket takes bytes; if nobody is there, writing will say so.
+    /// Connects to an origin. An event tells when its socket takes bytes; if nobody is there,
+    /// writing will say so.
     pub fn connect(
         &mut self,
         id: ConnectionId,
@@ -197,7 +203,8 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Reads once. For a stream socket, a read that is not filled has emptied it (epoll(7)), unless its end is due.
+    /// Reads once. For a stream socket, a read that is not filled has emptied it (epoll(7)), unless
+    /// its end is due.
     pub fn read(&mut self, into: &mut [u8]) -> Incoming {
         loop {
             match self.stream.read(into) {
@@ -216,7 +223,8 @@ impl Socket {
         }
     }
 
-    /// Writes once. For a stream socket, a write that is not whole has filled it (epoll(7)), and an event will tell when it takes more.
+    /// Writes once. For a stream socket, a write that is not whole has filled it (epoll(7)), and an
+    /// event will tell when it takes more.
     pub fn write(&mut self, gather: &Gather<'_>) -> Outgoing {
         loop {
             match sys::send(self.stream.as_fd(), gather.slices()) {

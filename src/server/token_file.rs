@@ -1,4 +1,5 @@
-//! The token file: the journal of the table (see [`crate::gate::journal`]) on the disk. Used by the thread for it, once the server runs.
+//! The token file: the journal of the table (see [`crate::gate::journal`]) on the disk. Used by the
+//! thread for it, once the server runs.
 //!
 //! ```text
 //! PATH         the journal, appended to and synced; only its owner may read it
@@ -6,8 +7,9 @@
 //! PATH.new     the journal that is to take its place, while it is being compacted; never read
 //! ```
 //!
-//! What a crash leaves is always the journal or the one that took its place, whole but for a last line that nobody was told of. A link
-//! is followed once, at the start: the three files are where the journal is, whatever it is called by.
+//! What a crash leaves is always the journal or the one that took its place, whole but for a last
+//! line that nobody was told of. A link is followed once, at the start: the three files are where
+//! the journal is, whatever it is called by.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -36,8 +38,8 @@ pub(super) struct TokenFile {
 const READ_BYTES: usize = 64 * 1024;
 
 impl TokenFile {
-    /// Opens a journal, or begins one, and gives the table that it makes; and how many bytes of a line that a crash spoiled it has
-    /// dropped. Errors are sentences that name the file.
+    /// Opens a journal, or begins one, and gives the table that it makes; and how many bytes of a
+    /// line that a crash spoiled it has dropped. Errors are sentences that name the file.
     pub fn open(path: &Path, limits: Limits) -> Result<(TokenFile, Tokens, u64), String> {
         let failed =
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());
@@ -72,7 +74,8 @@ impl TokenFile {
         Ok((token_file, tokens, end.torn_bytes))
     }
 
-    /// Makes what was read last: a server that was killed may have written it, and not have come to syncing it.
+    /// Makes what was read last: a server that was killed may have written it, and not have come to
+    /// syncing it.
     fn take_over(&mut self, end: journal::End) -> io::Result<()> {
         if end.whole_bytes == 0 {
             return self.replace(journal::HEADER);
@@ -93,7 +96,8 @@ impl TokenFile {
         })
     }
 
-    /// Makes the journal short again if it has grown too long for what it says. Where that fails it goes on growing.
+    /// Makes the journal short again if it has grown too long for what it says. Where that fails it
+    /// goes on growing.
     pub fn compact_if_grown(&mut self) -> Result<(), String> {
         if !journal::should_compact(self.bytes, self.compact_bytes) {
             return Ok(());
@@ -138,7 +142,8 @@ impl TokenFile {
         Ok(())
     }
 
-    /// A file's name is on disk when its folder is. Until then a line in it could be lost with all of it.
+    /// A file's name is on disk when its folder is. Until then a line in it could be lost with all
+    /// of it.
     fn sync_place(&mut self) -> io::Result<()> {
         if !self.is_in_place {
             let folder = self.path.parent().unwrap_or(Path::new("/"));
@@ -169,8 +174,8 @@ fn open(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
-/// Where a file is, whatever links lead there; it is made if it is not there. By another name it would have another lock, and a link
-/// would be replaced instead of the file.
+/// Where a file is, whatever links lead there; it is made if it is not there. By another name it
+/// would have another lock, and a link would be replaced instead of the file.
 fn settle(path: &Path) -> io::Result<PathBuf> {
     if !open(path)?.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));
@@ -178,7 +183,8 @@ fn settle(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// The table that the first `bytes_max` bytes of a journal make. On the way it may have been larger than it may be now.
+/// The table that the first `bytes_max` bytes of a journal make. On the way it may have been larger
+/// than it may be now.
 fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
     let mut tokens = Tokens::new(Limits::NONE);
     let mut replay = Replay::default();

@@ -1,7 +1,9 @@
-//! UDP: the RTP socket and the one above it for RTCP; segmentation off-load, and falling back from it.
+//! UDP: the RTP socket and the one above it for RTCP; segmentation off-load, and falling back from
+//! it.
 //!
-//! Several datagrams of one size go out with one call where the kernel cuts them apart (`UDP_SEGMENT`); where it refuses, one by
-//! one. A full socket buffer drops datagrams, which are counted; nothing waits and nothing grows.
+//! Several datagrams of one size go out with one call where the kernel cuts them apart
+//! (`UDP_SEGMENT`); where it refuses, one by one. A full socket buffer drops datagrams, which are
+//! counted; nothing waits and nothing grows.
 
 use std::io;
 use std::net::{self, IpAddr, SocketAddr};
@@ -88,7 +90,8 @@ impl Udp {
             }
             match socket.map(|socket| socket.recv_from(into)) {
                 Some(Ok((bytes, from))) => return Some((bytes, from, port)),
-                // It would block, or it failed for a reason that reading again at once would not mend: the next event tells.
+                // It would block, or it failed for a reason that reading again at once would not
+                // mend: the next event tells.
                 Some(Err(_)) | None => *may_have = false,
             }
         }

@@ -1,6 +1,8 @@
-//! The bytes of a stream that are still at hand: a queue of blocks, allocated as it fills and used again when it is full.
+//! The bytes of a stream that are still at hand: a queue of blocks, allocated as it fills and used
+//! again when it is full.
 //!
-//! Offsets count from the stream's first byte. `oldest <= newest`, and what lies between can be lent out.
+//! Offsets count from the stream's first byte. `oldest <= newest`, and what lies between can be
+//! lent out.
 
 use std::collections::VecDeque;
 
@@ -31,11 +33,13 @@ struct Block {
     began: Moment,
 }
 
-/// Small enough that a stream of sound holds little, large enough that a write seldom spans more than two.
+/// Small enough that a stream of sound holds little, large enough that a write seldom spans more
+/// than two.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 const BLOCK_BYTES_MIN: usize = 4 * 1024;
-/// Kept whatever the pool says, besides the block that is being filled: as much as is read at once before it is known to be media, so
-/// that what comes with a source's head is not lost to those who wait for it.
+/// Kept whatever the pool says, besides the block that is being filled: as much as is read at once
+/// before it is known to be media, so that what comes with a source's head is not lost to those who
+/// wait for it.
 const GRANTED_BYTES: usize = 16 * 1024;
 
 impl Buffer {
@@ -101,7 +105,8 @@ impl Buffer {
             .is_none_or(|block| block.bytes.len() == self.block_bytes)
     }
 
-    /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added instead.
+    /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added
+    /// instead.
     pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
         let may_grow =
             self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes as isize;
@@ -149,7 +154,8 @@ impl Buffer {
         self.oldest = self.newest;
     }
 
-    /// Lends the bytes from `from` on: at most `bytes_max`, and as many as there are places. Says how many that were.
+    /// Lends the bytes from `from` on: at most `bytes_max`, and as many as there are places. Says
+    /// how many that were.
     pub fn lend<'a>(
         &'a self,
         from: u64,
@@ -168,7 +174,8 @@ impl Buffer {
         lent
     }
 
-    /// The bytes from `from` on that lie together: at most `bytes_max`; none if `from` is not between oldest and newest.
+    /// The bytes from `from` on that lie together: at most `bytes_max`; none if `from` is not
+    /// between oldest and newest.
     pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
         let Some(block) = self.block_of(from) else {
             return &[];

@@ -40,7 +40,8 @@ impl<C: Copy> Stream<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        // The stream has ended, and what is owed goes further back than any join: it is made up of whole units.
+        // The stream has ended, and what is owed goes further back than any join: it is made up of
+        // whole units.
         let earlier = Some(cursor)
             .filter(|cursor| *cursor > offset_max && self.end.is_some())
             .and_then(|_| self.points.unit_before(offset_max));
@@ -114,7 +115,8 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// More has arrived than those who keep up could be given, which [`Stream::wanted_bytes`] warned of: all of them may fall out.
+    /// More has arrived than those who keep up could be given, which [`Stream::wanted_bytes`]
+    /// warned of: all of them may fall out.
     fn watch_all_ready(&mut self) {
         let ready: Vec<_> = self
             .lines
@@ -129,7 +131,8 @@ impl<C: Copy> Stream<C> {
         self.pace_floor = self.buffer.newest();
     }
 
-    /// A viewer loses its place. What it was in the middle of is kept for it, so that its player sees a gap and no broken unit.
+    /// A viewer loses its place. What it was in the middle of is kept for it, so that its player
+    /// sees a gap and no broken unit.
     fn fall(&mut self, id: ViewerId<C>, cursor: u64) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
@@ -140,7 +143,8 @@ impl<C: Copy> Stream<C> {
             viewer.header_seen = self.points.header_serial;
         }
         if viewer.lead.bytes_left() > 0 {
-            // It stands before a unit's first byte; a header of which it has nothing yet is chosen anew.
+            // It stands before a unit's first byte; a header of which it has nothing yet is chosen
+            // anew.
             if !viewer.lead.has_begun() {
                 viewer.lead = Lead::default();
                 viewer.header_seen = 0;

@@ -1,8 +1,10 @@
-//! Two lines in which viewers stand: those who have everything, and those for whom there is something to send.
+//! Two lines in which viewers stand: those who have everything, and those for whom there is
+//! something to send.
 //!
-//! A viewer is a bit, at its place in the slab. When bytes arrive, all who wait become ready with one operation for every 64 of
-//! them, and a viewer leaves its line from anywhere. So the work of a turn grows with those that are served, not with those that
-//! are connected. Viewers are served in the order of their places, one round after the other.
+//! A viewer is a bit, at its place in the slab. When bytes arrive, all who wait become ready with
+//! one operation for every 64 of them, and a viewer leaves its line from anywhere. So the work of a
+//! turn grows with those that are served, not with those that are connected. Viewers are served in
+//! the order of their places, one round after the other.
 
 /// The two lines.
 #[derive(Default)]
@@ -117,7 +119,8 @@ mod tests {
         assert_eq!(lines.ready().collect::<Vec<_>>(), [0, 3, 64, 200]);
         assert_eq!(lines.next(), Some(0));
         assert_eq!(lines.next(), Some(3));
-        // More bytes come in the middle of the round: those who have been served come again after the others.
+        // More bytes come in the middle of the round: those who have been served come again after
+        // the others.
         lines.wait(0);
         lines.wait(3);
         lines.wake_all();

@@ -1,8 +1,9 @@
 //! One live stream: its newest bytes, where they can be joined, and every viewer's place in them.
 //!
-//! Bytes are kept once, however many view them. Viewers stand in two lines, those who have everything and those for whom there
-//! is something to send; who is blocked stands in neither. Who may lag is also in an index by offset, so that the few whose
-//! bytes are about to be overwritten are found without looking at the others:
+//! Bytes are kept once, however many view them. Viewers stand in two lines, those who have
+//! everything and those for whom there is something to send; who is blocked stands in neither. Who
+//! may lag is also in an index by offset, so that the few whose bytes are about to be overwritten
+//! are found without looking at the others:
 //!
 //! ```text
 //!                 oldest                                   newest
@@ -150,7 +151,8 @@ pub struct Stream<C> {
 }
 
 impl<C: Copy> Stream<C> {
-    /// A stream whose source was admitted at `now`; `given_type` is the media type that the source gave.
+    /// A stream whose source was admitted at `now`; `given_type` is the media type that the source
+    /// gave.
     pub fn new(limits: Limits, given_type: Option<String>, now: Moment) -> Stream<C> {
         Stream {
             limits,
@@ -235,7 +237,8 @@ impl<C: Copy> Stream<C> {
         self.buffer.newest()
     }
 
-    /// The bytes from an offset on that lie together: at most `bytes_max`, none if they are overwritten.
+    /// The bytes from an offset on that lie together: at most `bytes_max`, none if they are
+    /// overwritten.
     pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
         self.buffer.slice(from, bytes_max)
     }
@@ -246,9 +249,9 @@ impl<C: Copy> Stream<C> {
         self.rate.count(bytes, now.since(self.started));
     }
 
-    /// How much of the source is to be read at once: no more than can be kept beside what viewers whose sockets are open have yet
-    /// to get. Nothing while that is half of what can be kept: then it is this server that is slow, and nobody should lose bytes
-    /// for that.
+    /// How much of the source is to be read at once: no more than can be kept beside what viewers
+    /// whose sockets are open have yet to get. Nothing while that is half of what can be kept: then
+    /// it is this server that is slow, and nobody should lose bytes for that.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
         let is_slow =
@@ -256,13 +259,14 @@ impl<C: Copy> Stream<C> {
         if is_slow { 0 } else { half }
     }
 
-    /// So many bytes at the most are to be promised to a viewer at once: should it fall out of the buffer and the stream end, they
-    /// are at hand still.
+    /// So many bytes at the most are to be promised to a viewer at once: should it fall out of the
+    /// buffer and the stream end, they are at hand still.
     pub fn promise_bytes_max(&self) -> usize {
         self.buffer.kept_bytes()
     }
 
-    /// Takes what came of the source at `now`, which [`Stream::count`] has counted. Afterwards [`Stream::take_cut`] names viewers that cannot go on.
+    /// Takes what came of the source at `now`, which [`Stream::count`] has counted. Afterwards
+    /// [`Stream::take_cut`] names viewers that cannot go on.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Moment) {
         self.wake();
         self.newest_piece = self.buffer.newest();
@@ -272,7 +276,8 @@ impl<C: Copy> Stream<C> {
                 self.add_block(pool, now);
             }
             let taken = self.buffer.fill(rest);
-            // Scanned block by block: what a viewer that falls out needs to know is then known of all that is in the buffer.
+            // Scanned block by block: what a viewer that falls out needs to know is then known of
+            // all that is in the buffer.
             self.scan(&rest[..taken], now);
             rest = &rest[taken..];
         }
@@ -370,7 +375,8 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// A new viewer. It begins with what a player needs, at the latest point where decoding can begin.
+    /// A new viewer. It begins with what a player needs, at the latest point where decoding can
+    /// begin.
     pub fn join(&mut self, connection: C, now: Moment) -> ViewerId<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
@@ -435,7 +441,8 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with [`Stream::settle`].
+    /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with
+    /// [`Stream::settle`].
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
         self.media_type()?;
         let id = self.viewers.id_at(self.lines.next()?)?;
@@ -447,9 +454,9 @@ impl<C: Copy> Stream<C> {
         self.lines.has_ready() && self.media_type().is_some()
     }
 
-    /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest of its unit is sent.
-    /// `owed` bytes have been promised to it already, by a chunk that is open: once the stream has ended, it goes on early enough
-    /// to get them.
+    /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest
+    /// of its unit is sent. `owed` bytes have been promised to it already, by a chunk that is open:
+    /// once the stream has ended, it goes on early enough to get them.
     pub fn supply(&mut self, id: ViewerId<C>, owed: usize) -> Supply {
         self.catch_up(id, owed);
         let Some(viewer) = self.viewers.get(id) else {
@@ -475,8 +482,8 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for it arrived. Of one that fell out of
-    /// the buffer all of which there is.
+    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
+    /// it arrived. Of one that fell out of the buffer all of which there is.
     pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
         let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
             Some(Position::At(cursor)) => cursor,
@@ -492,7 +499,8 @@ impl<C: Copy> Stream<C> {
         self.buffer.copy_to(into, from, from + bytes as u64);
     }
 
-    /// Lends a viewer's next bytes: at most `bytes_max`, fewer where the places run out, of which `places_kept` stay free.
+    /// Lends a viewer's next bytes: at most `bytes_max`, fewer where the places run out, of which
+    /// `places_kept` stay free.
     pub fn lend<'a>(
         &'a self,
         id: ViewerId<C>,

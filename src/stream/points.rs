@@ -27,7 +27,8 @@ pub(super) struct Points {
     pub shown: Option<Format>,
     /// Which header this is: 0 before the first.
     pub header_serial: u64,
-    /// Where what follows the header begins: whoever has read so far has seen the header in the stream itself.
+    /// Where what follows the header begins: whoever has read so far has seen the header in the
+    /// stream itself.
     header_end: Option<u64>,
     joins: VecDeque<Join>,
     /// Offsets at which a viewer may be cut off.
@@ -79,7 +80,8 @@ impl Points {
             Finding::Join(start) => self.add_join(start, now),
             Finding::Unit(start) => {
                 self.header_end.get_or_insert(start.offset);
-                // However small the units are, their places must not fill the memory; the next one will do.
+                // However small the units are, their places must not fill the memory; the next one
+                // will do.
                 let is_spaced = self
                     .units
                     .back()
@@ -145,7 +147,8 @@ impl Points {
         !self.joins.is_empty()
     }
 
-    /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the newest unit if there is no point.
+    /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the
+    /// newest unit if there is no point.
     pub fn start(&self, back: &Back) -> Option<Start> {
         let chosen = self
             .joins
@@ -162,8 +165,9 @@ impl Points {
         self.units.get(count.checked_sub(1)?).copied()
     }
 
-    /// The first place at or behind `cursor` where a viewer may be cut off. A join point is not always one: a viewer can begin in the
-    /// middle of a Matroska Cluster in which another must not be stopped.
+    /// The first place at or behind `cursor` where a viewer may be cut off. A join point is not
+    /// always one: a viewer can begin in the middle of a Matroska Cluster in which another must not
+    /// be stopped.
     pub fn unit_end(&self, cursor: u64) -> Option<u64> {
         self.units
             .get(self.units.partition_point(|unit| *unit < cursor))

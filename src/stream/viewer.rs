@@ -6,7 +6,8 @@ use super::versions::Version;
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
-    /// Bytes that go out before those at the position: the container's header, a start's prelude, or the rest of a cut-off unit.
+    /// Bytes that go out before those at the position: the container's header, a start's prelude,
+    /// or the rest of a cut-off unit.
     pub(super) lead: Lead,
     /// Under which offset it stands among those who lag, if it does.
     pub(super) lag_key: Option<u64>,
@@ -18,7 +19,8 @@ pub struct Viewer<C> {
 pub(super) enum Position {
     /// The next byte is the one at this offset: `oldest <= cursor <= newest`.
     At(u64),
-    /// It fell out of the buffer. When its lead is sent, it goes on at the newest place where it can.
+    /// It fell out of the buffer. When its lead is sent, it goes on at the newest place where it
+    /// can.
     Fallen {
         /// Its lead is a copy of its own, which counts against the stream's bound.
         holds_rest: bool,

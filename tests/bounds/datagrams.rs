@@ -56,8 +56,8 @@ fn packet(sequence: u16, ssrc: u32, bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// Hosts that send one large packet each, and never the next, hold little, and not for long; nor do they keep a
-/// new source out.
+/// Hosts that send one large packet each, and never the next, hold little, and not for long; nor do
+/// they keep a new source out.
 #[test]
 fn first_packets_hold_little_and_keep_nobody_out() {
     let mut hall = hall(2_000);
@@ -82,7 +82,8 @@ fn first_packets_hold_little_and_keep_nobody_out() {
     );
 }
 
-/// A source whose packets are large and come early, late, twice and out of order holds what is stated.
+/// A source whose packets are large and come early, late, twice and out of order holds what is
+/// stated.
 #[test]
 fn packets_that_come_early_are_bounded_in_bytes() {
     for bytes in [12, 200, 1_328, 9_000, 65_000] {

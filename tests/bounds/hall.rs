@@ -1,4 +1,5 @@
-//! The core without sockets, under the counting allocator: clients of every slowness, and a clock that is wound on by hand.
+//! The core without sockets, under the counting allocator: clients of every slowness, and a clock
+//! that is wound on by hand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

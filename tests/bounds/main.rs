@@ -1,6 +1,7 @@
-//! Bounds: whatever comes in, by whichever door, what the core holds stays below what the README states, and what it allocates
-//! for a byte, or for a request that is refused, below a constant. The core runs without sockets, under an allocator that counts,
-//! so all of this is exact and the same in every run.
+//! Bounds: whatever comes in, by whichever door, what the core holds stays below what the README
+//! states, and what it allocates for a byte, or for a request that is refused, below a constant.
+//! The core runs without sockets, under an allocator that counts, so all of this is exact and the
+//! same in every run.
 
 mod calls;
 mod datagrams;

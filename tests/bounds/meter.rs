@@ -25,8 +25,8 @@ fn count(freed: usize, allocated: usize) {
     ALLOCATED.set(ALLOCATED.get() + allocated as u64);
 }
 
-// SAFETY: every call goes to the system's allocator as it came; the counts are this thread's own, and
-// counting allocates nothing.
+// SAFETY: every call goes to the system's allocator as it came; the counts are this thread's own,
+// and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(0, layout.size());

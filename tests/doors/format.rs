@@ -1,4 +1,5 @@
-//! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always make sense.
+//! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always
+//! make sense.
 
 use tollgate::format::{Finding, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner};
 
@@ -53,7 +54,8 @@ pub fn container(data: &[u8]) {
     check(&whole, bytes.len() as u64);
 }
 
-/// The same, for bytes that one container's scanner is certain to get: its magic stands in front of them.
+/// The same, for bytes that one container's scanner is certain to get: its magic stands in front of
+/// them.
 fn behind(magic: &[u8], data: &[u8]) {
     if let Some((cuts, rest)) = data.split_first_chunk::<2>() {
         container(&[&cuts[..], magic, rest].concat());

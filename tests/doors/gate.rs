@@ -1,4 +1,5 @@
-//! Doors into the gate and the options: each takes any bytes and asserts what must hold for all of them.
+//! Doors into the gate and the options: each takes any bytes and asserts what must hold for all of
+//! them.
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -23,7 +24,8 @@ fn is_same(one: &UdpClient, other: &UdpClient) -> bool {
     one == other && one.host.as_str() == other.host.as_str()
 }
 
-/// What a proxy puts before a connection: however it is cut, it is the same header, and it never waits for more than a bound.
+/// What a proxy puts before a connection: however it is cut, it is the same header, and it never
+/// waits for more than a bound.
 pub fn proxy_header(data: &[u8]) {
     const BYTES_MAX: usize = 16 + 4096;
     let whole = proxy_header::read(data);
@@ -41,7 +43,8 @@ pub fn proxy_header(data: &[u8]) {
     }
 }
 
-/// A `udp-clients` value: what parses prints back and parses again to the same, and repeats add nothing.
+/// A `udp-clients` value: what parses prints back and parses again to the same, and repeats add
+/// nothing.
 pub fn udp_clients(data: &[u8]) {
     const ENTRIES_MAX: usize = 64;
     let Ok(raw) = std::str::from_utf8(data) else {
@@ -76,8 +79,8 @@ pub fn udp_clients(data: &[u8]) {
     }
 }
 
-/// A subnet: what parses prints back and parses again to the same, and holds its own first address, in both
-/// of the ways to write it.
+/// A subnet: what parses prints back and parses again to the same, and holds its own first address,
+/// in both of the ways to write it.
 pub fn subnet(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -96,8 +99,9 @@ pub fn subnet(data: &[u8]) {
     }
 }
 
-/// A command line and an environment, parted by NUL bytes; what begins with `TOLLGATE_` and has an equals sign
-/// is a variable. What is wrong is told in one line; `--name=value` and `--name value` are the same.
+/// A command line and an environment, parted by NUL bytes; what begins with `TOLLGATE_` and has an
+/// equals sign is a variable. What is wrong is told in one line; `--name=value` and `--name value`
+/// are the same.
 pub fn options(data: &[u8]) {
     let mut arguments = Vec::new();
     let mut environment = Vec::new();
@@ -134,7 +138,8 @@ fn os_string(bytes: &[u8]) -> OsString {
     OsStr::from_bytes(bytes).to_owned()
 }
 
-/// `--name=value` as two arguments, unless the value looks like an option itself; anything else as it is.
+/// `--name=value` as two arguments, unless the value looks like an option itself; anything else as
+/// it is.
 fn taken_apart(argument: &OsString) -> Vec<OsString> {
     let bytes = argument.as_bytes();
     let place = bytes.iter().position(|byte| *byte == b'=');
@@ -146,8 +151,9 @@ fn taken_apart(argument: &OsString) -> Vec<OsString> {
     }
 }
 
-/// A token journal: in any pieces it reads the same, and the table that it makes comes back from its compacted form. As bytes, and as
-/// one change whose checksum is right, which bytes hardly ever have.
+/// A token journal: in any pieces it reads the same, and the table that it makes comes back from
+/// its compacted form. As bytes, and as one change whose checksum is right, which bytes hardly ever
+/// have.
 pub fn journal(data: &[u8]) {
     read_journal(data);
     let line = journal::sealed(data.to_vec());

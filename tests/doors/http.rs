@@ -1,4 +1,5 @@
-//! HTTP requests, and answers, in arbitrary bytes, cut anywhere: the outcome may not depend on the cuts.
+//! HTTP requests, and answers, in arbitrary bytes, cut anywhere: the outcome may not depend on the
+//! cuts.
 
 use tollgate::http::{
     Answer, AnswerReader, Body, Framing, Head, HeadReader, Limits, Part, Refusal,
@@ -88,7 +89,8 @@ fn step(
     }
 }
 
-/// What an origin's bytes come to: interim answers and the final one, its body's content, and how far that came.
+/// What an origin's bytes come to: interim answers and the final one, its body's content, and how
+/// far that came.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answered {
     heads: Vec<Answer>,

@@ -46,7 +46,8 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// The same bytes make the same datagrams however they are cut, and are due within what has arrived.
+/// The same bytes make the same datagrams however they are cut, and are due within what has
+/// arrived.
 pub fn packetiser(data: &[u8]) {
     let Some((&piece, bytes)) = data.split_first() else {
         return;

@@ -1,4 +1,5 @@
-//! Sources that follow each other, of arbitrary bytes: what goes out may not depend on how they are cut.
+//! Sources that follow each other, of arbitrary bytes: what goes out may not depend on how they are
+//! cut.
 
 use tollgate::format::splice::{Splicer, Unlike};
 use tollgate::format::{Finding, Format, Scanner};
@@ -32,7 +33,8 @@ impl Had {
 
 const UNIT_BYTES_MAX: usize = 100_000;
 
-/// What goes out of a source that breaks off at `cut`, and then comes again whole, if that goes on, in pieces of such sizes.
+/// What goes out of a source that breaks off at `cut`, and then comes again whole, if that goes on,
+/// in pieces of such sizes.
 pub fn splice(
     bytes: &[u8],
     cut: usize,

@@ -1,4 +1,5 @@
-//! What a player makes of each join point, and of what a viewer got who stalled: ffmpeg decodes it without a complaint.
+//! What a player makes of each join point, and of what a viewer got who stalled: ffmpeg decodes it
+//! without a complaint.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +25,8 @@ const MEDIA: &[(&str, &[&str], bool)] = &[
     ("sound.aac", &["aac"], false),
 ];
 
-/// What a viewer would get who begins at each join point of a real file: header, prelude, and the bytes from there.
+/// What a viewer would get who begins at each join point of a real file: header, prelude, and the
+/// bytes from there.
 fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut joins = Vec::new();
     corpus::scan(bytes, |finding, header| match finding {
@@ -72,7 +74,8 @@ pub fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
         ],
     );
     let complaints = String::from_utf8_lossy(&decoded.stderr).into_owned();
-    // Over a gap in time a picture may come out beside one that was held back; that is said of the output, not of what was decoded.
+    // Over a gap in time a picture may come out beside one that was held back; that is said of the
+    // output, not of what was decoded.
     let of_decoding = |line: &&str| !line.contains("non monotonically increasing dts to muxer");
     let complaints: String = complaints.lines().filter(of_decoding).collect();
     // The first frame of MP3 may need bits of the one before (the reservoir).
@@ -83,7 +86,8 @@ pub fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
     );
 }
 
-/// What a viewer gets of a file who takes some bytes, stalls until much of it has gone by, and comes back, again and again.
+/// What a viewer gets of a file who takes some bytes, stalls until much of it has gone by, and
+/// comes back, again and again.
 fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
     let limits = Limits {
         buffer_bytes,
@@ -140,10 +144,12 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
 #[ignore = "needs ffmpeg"]
 fn a_viewer_that_stalls_and_comes_back_decodes() {
     let folder = folder("stalls");
-    // The small Opus file has no more than two pages, and many of it would be a chain of streams with one serial number.
+    // The small Opus file has no more than two pages, and many of it would be a chain of streams
+    // with one serial number.
     for (name, tracks, has_video) in MEDIA.iter().filter(|(name, ..)| *name != "opus.ogg") {
         let bytes = corpus::file(name);
-        // Sound is small: many times over it is longer than the smallest buffer that can be asked for.
+        // Sound is small: many times over it is longer than the smallest buffer that can be asked
+        // for.
         let bytes = bytes.repeat(if *has_video { 1 } else { 40 });
         // Half of a file of less than three seconds: a whole group of pictures fits, as it should.
         let (got, skips) = stalled(&bytes, bytes.len() / 2);

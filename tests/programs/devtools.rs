@@ -1,4 +1,5 @@
-//! Headless Chromium, driven over its DevTools protocol through two pipes: JSON objects, each ended by a zero byte.
+//! Headless Chromium, driven over its DevTools protocol through two pipes: JSON objects, each ended
+//! by a zero byte.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! ffmpeg: publishing by POST, and watching. That it publishes by PUT, and what it makes of joins, is in `joining`.
+//! ffmpeg: publishing by POST, and watching. That it publishes by PUT, and what it makes of joins,
+//! is in `joining`.
 
 use super::support::server::Server;
 use super::tools::*;

@@ -1,4 +1,5 @@
-//! Icecast's source clients, with `--icecast`: ffmpeg's `icecast://`, and libshout by way of ezstream.
+//! Icecast's source clients, with `--icecast`: ffmpeg's `icecast://`, and libshout by way of
+//! ezstream.
 
 use std::os::unix::fs::PermissionsExt;
 

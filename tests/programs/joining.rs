@@ -11,7 +11,8 @@ fn bytes_received(server: &Server, session: &str) -> u64 {
     stream["bytes_received"].as_u64().expect("a number")
 }
 
-/// A viewer that was there for three seconds has seen no more than these and one group of pictures, which is a second.
+/// A viewer that was there for three seconds has seen no more than these and one group of pictures,
+/// which is a second.
 fn assert_begins_near(path: &Path) {
     let path = path.to_str().expect("a path in UTF-8");
     let times = [

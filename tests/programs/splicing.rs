@@ -35,7 +35,8 @@ fn spliced(file: &[u8]) -> Vec<u8> {
     out
 }
 
-/// When the packets of a stream are decoded, in seconds; in order where the container says only when they are shown.
+/// When the packets of a stream are decoded, in seconds; in order where the container says only
+/// when they are shown.
 fn times(path: &str, stream: &str) -> Vec<f64> {
     let packets = [
         "-v",
@@ -101,7 +102,8 @@ fn sources_that_follow_each_other_are_one_stream_to_a_player() {
     }
 }
 
-/// Words that stay on the screen longer than there is picture do not keep the next source's picture waiting.
+/// Words that stay on the screen longer than there is picture do not keep the next source's picture
+/// waiting.
 #[test]
 #[ignore = "needs ffmpeg"]
 fn subtitles_do_not_say_where_the_next_source_begins() {

@@ -132,7 +132,8 @@ pub fn assert_tracks(path: &Path, tracks: &[&str], has_video: bool) {
     }
 }
 
-/// A recording plays: the first second of it without a complaint. It ends in the middle of something.
+/// A recording plays: the first second of it without a complaint. It ends in the middle of
+/// something.
 pub fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
     assert_tracks(path, tracks, has_video);
     let path = path.to_str().expect("a path in UTF-8");

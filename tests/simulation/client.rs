@@ -256,7 +256,8 @@ impl Client {
         self.wire.shut();
     }
 
-    // ---- Its turn -------------------------------------------------------------------------------------------------------
+    // ---- Its turn
+    // -------------------------------------------------------------------------------------------------------
 
     pub fn act(&mut self, knowledge: &mut Knowledge, chance: &mut Chance) {
         if !self.has_come || self.is_over {
@@ -342,7 +343,8 @@ impl Client {
         }
     }
 
-    // ---- Its answers ----------------------------------------------------------------------------------------------------
+    // ---- Its answers
+    // ----------------------------------------------------------------------------------------------------
 
     fn understand(&mut self, mut bytes: &[u8], knowledge: &mut Knowledge) {
         while !bytes.is_empty() {
@@ -550,7 +552,8 @@ impl Client {
             };
             self.answered(end, knowledge);
         } else if let Reading::Head(read) = &self.reading {
-            // A HEAD that has not all arrived is not known to be one: that it took too long is said with a body.
+            // A HEAD that has not all arrived is not known to be one: that it took too long is said
+            // with a body.
             let is_late_head = read.starts_with(b"{\"title\":\"Request Timeout\"");
             assert!(
                 read.is_empty() || !self.is_exemplary() || is_late_head,
@@ -564,8 +567,8 @@ impl Client {
             && self.is_exemplary()
             && asking.request.end <= self.handed
         {
-            // A change may wait for the disk still when the server goes.
-            // Where there is no place for it, one that comes through a proxy is turned away when it has said who it is.
+            // A change may wait for the disk still when the server goes. Where there is no place
+            // for it, one that comes through a proxy is turned away when it has said who it is.
             let is_owed = matches!(asking.request.asked, Asked::Call(_) | Asked::Wrong)
                 && !knowledge.is_closing
                 && self.proxy.is_none();

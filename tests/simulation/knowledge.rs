@@ -1,4 +1,5 @@
-//! What is known of the streams from outside: what their sources have sent, and what the log says of them.
+//! What is known of the streams from outside: what their sources have sent, and what the log says
+//! of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

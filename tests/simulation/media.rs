@@ -1,4 +1,5 @@
-//! Media whose bytes tell where they stand, and the reader that finds out what of it a viewer was given.
+//! Media whose bytes tell where they stand, and the reader that finds out what of it a viewer was
+//! given.
 
 use super::chance::Chance;
 use super::knowledge::{Knowledge, StreamNumber};
@@ -18,7 +19,8 @@ pub enum Kind {
     Binary,
 }
 
-/// Bytes that no container's magic matches, different in every stream, and nowhere in a stream the same over a whole window.
+/// Bytes that no container's magic matches, different in every stream, and nowhere in a stream the
+/// same over a whole window.
 pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
     let mut content = Vec::with_capacity(bytes + 8);
     while content.len() < bytes {
@@ -39,7 +41,8 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
     content
 }
 
-/// With so many bytes a stream has shown what it is. Who comes before gets it from its first byte on.
+/// With so many bytes a stream has shown what it is. Who comes before gets it from its first byte
+/// on.
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
         Kind::Text => 16,
@@ -92,7 +95,8 @@ impl Track {
         )
     }
 
-    /// Whether every byte has been understood, but for so few behind a gap that only more would show where they are from.
+    /// Whether every byte has been understood, but for so few behind a gap that only more would
+    /// show where they are from.
     pub fn is_settled(&self, knowledge: &Knowledge) -> bool {
         let is_tail = |place: Place| knowledge.arrived(place.stream).ends_with(&self.pending);
         self.pending.len() < WINDOW && self.place.is_none_or(is_tail)
@@ -105,7 +109,8 @@ impl Track {
         })
     }
 
-    /// What streams it may be that a viewer without a byte is waiting for: none has sent anything since it asked.
+    /// What streams it may be that a viewer without a byte is waiting for: none has sent anything
+    /// since it asked.
     pub fn newest_when_asked(&self, stream: StreamNumber) -> u64 {
         let asked = self.asked_at.iter().find(|(asked, _)| *asked == stream);
         asked.map_or(0, |(_, newest)| *newest)
@@ -154,7 +159,8 @@ impl Track {
         }
     }
 
-    /// The first bytes tell which stream it is; they are where it was joined, unless it fell out before it was given any.
+    /// The first bytes tell which stream it is; they are where it was joined, unless it fell out
+    /// before it was given any.
     fn begin(&self, knowledge: &Knowledge) -> Option<Place> {
         let needle = &self.pending[..self.pending.len().min(WINDOW)];
         let mut fallen = None;
@@ -201,8 +207,8 @@ impl Track {
         })
     }
 
-    /// Gaps may lie so close together that what is between them does not show where it is from: then it must fit between what is
-    /// before and what is behind.
+    /// Gaps may lie so close together that what is between them does not show where it is from:
+    /// then it must fit between what is before and what is behind.
     fn piece_together(&mut self, knowledge: &Knowledge, is_over: bool) {
         let candidates: Vec<Place> = match self.place {
             Some(place) => vec![place],
@@ -218,7 +224,8 @@ impl Track {
         for place in candidates {
             let content = knowledge.arrived(place.stream);
             let from = place.at as usize + 1;
-            // Up to bytes that show where they are from; or all there is, when nothing more comes that would show it.
+            // Up to bytes that show where they are from; or all there is, when nothing more comes
+            // that would show it.
             let shown = (1..=CLOSE_GAPS_BYTES).filter_map(|behind| {
                 let needle = self.pending.get(behind..behind + WINDOW)?;
                 let at = find(content, from, needle)? as usize;
@@ -258,10 +265,12 @@ impl Track {
     }
 }
 
-/// In how few pieces `bytes` can be found in `content`, one behind the other, and where the last of them ends.
+/// In how few pieces `bytes` can be found in `content`, one behind the other, and where the last of
+/// them ends.
 fn pieces(bytes: &[u8], content: &[u8]) -> Option<(u64, usize)> {
     const NEVER: u64 = u64::MAX - 1;
-    // By how many of the bytes are found: in how few pieces so far, and if the last of them is the byte just before.
+    // By how many of the bytes are found: in how few pieces so far, and if the last of them is the
+    // byte just before.
     let mut so_far = vec![NEVER; bytes.len() + 1];
     so_far[0] = 0;
     let mut just_before = vec![NEVER; bytes.len() + 1];

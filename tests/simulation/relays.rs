@@ -1,5 +1,5 @@
-//! Other relays, which the server calls: origins that are asked for streams, and peers that are asked for lists. They answer well, badly,
-//! late or never.
+//! Other relays, which the server calls: origins that are asked for streams, and peers that are
+//! asked for lists. They answer well, badly, late or never.
 
 use std::net::SocketAddr;
 

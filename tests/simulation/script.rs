@@ -1,4 +1,5 @@
-//! What clients send: sources with every framing, viewers, calls of the API, and what is no request at all.
+//! What clients send: sources with every framing, viewers, calls of the API, and what is no request
+//! at all.
 
 use std::net::SocketAddr;
 
@@ -96,7 +97,8 @@ impl Script {
         self.ask(method, &text, Asked::Watch { session });
     }
 
-    /// A source's request with its body; `from` is where it connects from, `script_bytes` what it sends before.
+    /// A source's request with its body; `from` is where it connects from, `script_bytes` what it
+    /// sends before.
     pub fn publish(
         &mut self,
         session: usize,
@@ -152,7 +154,8 @@ impl Script {
         });
     }
 
-    /// An origin's answer with a stream, behind what its head begins with: in chunks or with its length, or up to the connection's end.
+    /// An origin's answer with a stream, behind what its head begins with: in chunks or with its
+    /// length, or up to the connection's end.
     pub fn origin_stream(
         &mut self,
         head: &str,
@@ -201,7 +204,8 @@ impl Script {
         (vec![stretch], is_whole || sent == content.len())
     }
 
-    /// The content in chunks of any size, perhaps not to the end, perhaps with a fault. Says where its stretches lie.
+    /// The content in chunks of any size, perhaps not to the end, perhaps with a fault. Says where
+    /// its stretches lie.
     fn chunks(
         &mut self,
         content: &[u8],

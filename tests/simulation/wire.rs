@@ -1,4 +1,5 @@
-//! A connection between a client and the server: two queues of bytes with a capacity, and what a kernel would tell of them.
+//! A connection between a client and the server: two queues of bytes with a capacity, and what a
+//! kernel would tell of them.
 
 use std::collections::VecDeque;
 
@@ -56,7 +57,8 @@ pub struct Wire {
     pub down_capacity: usize,
     server_shut: bool,
     server_closed: bool,
-    /// The server closed with bytes of the client unread, or got some afterwards: the answer may be lost on the way.
+    /// The server closed with bytes of the client unread, or got some afterwards: the answer may be
+    /// lost on the way.
     is_torn: bool,
     /// Something has arrived since the server was last told.
     readable_edge: bool,
@@ -91,7 +93,8 @@ impl Wire {
         }
     }
 
-    // ---- The client's end -----------------------------------------------------------------------------------------------
+    // ---- The client's end
+    // -----------------------------------------------------------------------------------------------
 
     /// The client writes: says how much of it was taken.
     pub fn send(&mut self, bytes: &[u8]) -> usize {
@@ -152,7 +155,8 @@ impl Wire {
         self.is_torn
     }
 
-    // ---- The server's end -----------------------------------------------------------------------------------------------
+    // ---- The server's end
+    // -----------------------------------------------------------------------------------------------
 
     /// What is to be told, if anything. Events may be spurious, and each tells of both directions.
     pub fn edge(&mut self, is_spurious: bool) -> Option<Edge> {
@@ -214,7 +218,8 @@ impl Wire {
         self.server_shut = true;
     }
 
-    /// The server closes. Where the client's bytes are unread the kernel resets, and the client may lose what it has not read.
+    /// The server closes. Where the client's bytes are unread the kernel resets, and the client may
+    /// lose what it has not read.
     pub fn close_by_server(&mut self, chance: &mut Chance) {
         assert!(!self.server_closed, "closed twice");
         self.server_closed = true;

@@ -1,4 +1,5 @@
-//! The world around the core: the shell's loop over wires instead of sockets, and a clock that chance winds on.
+//! The world around the core: the shell's loop over wires instead of sockets, and a clock that
+//! chance winds on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -161,7 +162,8 @@ impl World {
         world
     }
 
-    // ---- Who comes ------------------------------------------------------------------------------------------------------
+    // ---- Who comes
+    // ------------------------------------------------------------------------------------------------------
 
     fn peer(&mut self, role: Role) -> SocketAddr {
         let port = 10_000 + self.clients.len() as u16;
@@ -306,7 +308,8 @@ impl World {
         client.add(script);
     }
 
-    // ---- A turn ---------------------------------------------------------------------------------------------------------
+    // ---- A turn
+    // ---------------------------------------------------------------------------------------------------------
 
     /// The whole of a run: clients come and go, then all is let run out, and nothing may be left.
     pub fn run(&mut self, steps: usize) {
@@ -734,7 +737,8 @@ impl World {
         &self.knowledge.tally
     }
 
-    // ---- The end --------------------------------------------------------------------------------------------------------
+    // ---- The end
+    // --------------------------------------------------------------------------------------------------------
 
     /// Lets everything that is under way arrive, and sees that all have what they should.
     fn settle(&mut self) {
@@ -873,7 +877,8 @@ impl World {
         for client in &mut self.clients {
             client.calm_down();
         }
-        // The shell goes now. Whoever is left sees its connection closed; the core forgets them when told.
+        // The shell goes now. Whoever is left sees its connection closed; the core forgets them
+        // when told.
         let left: Vec<ConnectionId> = self
             .clients
             .iter()

@@ -84,7 +84,8 @@ impl Client {
             .expect("the connection is open");
     }
 
-    /// Resets the connection. The kernel does so when it is closed with bytes received and unread: wait for some first.
+    /// Resets the connection. The kernel does so when it is closed with bytes received and unread:
+    /// wait for some first.
     pub fn reset(self) {
         assert!(
             self.received.is_empty(),
@@ -157,7 +158,8 @@ impl Client {
         }
     }
 
-    /// Reads a body until it ends, or until `enough` says so of the content; says how it would be if it ended there.
+    /// Reads a body until it ends, or until `enough` says so of the content; says how it would be
+    /// if it ended there.
     #[track_caller]
     pub fn read_body(
         &mut self,
@@ -195,14 +197,16 @@ impl Client {
         assert_eq!(self.received_text(), "");
     }
 
-    /// Checks that the connection can be used on, and that nothing lies in front of the next response.
+    /// Checks that the connection can be used on, and that nothing lies in front of the next
+    /// response.
     #[track_caller]
     pub fn assert_usable(&mut self) {
         self.request("GET", "/nowhere", &[])
             .assert_problem(404, &[]);
     }
 
-    /// The socket, for those who read it themselves; nothing of what it received may have been read yet.
+    /// The socket, for those who read it themselves; nothing of what it received may have been read
+    /// yet.
     pub fn into_stream(self) -> TcpStream {
         assert!(self.received.is_empty());
         self.stream

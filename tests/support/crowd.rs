@@ -47,7 +47,8 @@ impl Crowd {
         });
     }
 
-    /// Reads until every viewer's stream has ended, and checks that each got every byte and a clean end.
+    /// Reads until every viewer's stream has ended, and checks that each got every byte and a clean
+    /// end.
     #[track_caller]
     pub fn assert_exact(&mut self) {
         let mut buffer = vec![0; 256 * 1024];

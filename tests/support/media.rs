@@ -3,7 +3,8 @@
 /// One record of [`media`].
 pub const RECORD_BYTES: usize = 16;
 
-/// `bytes` of made-up media in records of 16 bytes, `SSS.NNNNNNNNNNN\n`: the number of the stream and of the record.
+/// `bytes` of made-up media in records of 16 bytes, `SSS.NNNNNNNNNNN\n`: the number of the stream
+/// and of the record.
 pub fn media(stream: u16, bytes: usize) -> Vec<u8> {
     let mut media = Vec::with_capacity(bytes + RECORD_BYTES);
     let mut number = 0;
@@ -15,7 +16,8 @@ pub fn media(stream: u16, bytes: usize) -> Vec<u8> {
     media
 }
 
-/// Where in `whole` a piece of it begins that starts at any byte and holds at least one whole record.
+/// Where in `whole` a piece of it begins that starts at any byte and holds at least one whole
+/// record.
 pub fn offset_of(whole: &[u8], piece: &[u8]) -> Option<usize> {
     let line_end = piece.iter().position(|&byte| byte == b'\n')?;
     let record = piece.get(line_end + 1..line_end + RECORD_BYTES)?;
@@ -28,7 +30,8 @@ pub fn offset_of(whole: &[u8], piece: &[u8]) -> Option<usize> {
         .then_some(offset)
 }
 
-/// Checks that `received` is `whole` with parts left out, and says at which of its offsets parts are missing.
+/// Checks that `received` is `whole` with parts left out, and says at which of its offsets parts
+/// are missing.
 pub fn gaps(whole: &[u8], received: &[u8]) -> Vec<usize> {
     let mut gaps = Vec::new();
     let mut offset = 0;
@@ -44,7 +47,8 @@ pub fn gaps(whole: &[u8], received: &[u8]) -> Vec<usize> {
         if rest.is_empty() {
             break;
         }
-        // The first bytes after the gap may be the same as those that were left out: look a record back as well.
+        // The first bytes after the gap may be the same as those that were left out: look a record
+        // back as well.
         gaps.push(received.len() - rest.len());
         let next = (0..RECORD_BYTES.min(received.len() - rest.len() + 1)).find_map(|back| {
             let start = received.len() - rest.len() - back;

@@ -1,6 +1,8 @@
-//! What the integration tests share: the server as a process of its own, and clients that behave or misbehave.
+//! What the integration tests share: the server as a process of its own, and clients that behave or
+//! misbehave.
 //!
-//! Everything waits for a condition and gives up after [`PATIENCE`]; nothing passes because time has passed.
+//! Everything waits for a condition and gives up after [`PATIENCE`]; nothing passes because time
+//! has passed.
 
 // Each file of tests compiles this module for itself, and uses its own part of it.
 #![allow(dead_code)]
@@ -37,8 +39,8 @@ pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An address that is free, for a program that must be told where to listen. It is none of those that the kernel gives to whoever
-/// connects somewhere, so it stays free until it is used.
+/// An address that is free, for a program that must be told where to listen. It is none of those
+/// that the kernel gives to whoever connects somewhere, so it stays free until it is used.
 pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;

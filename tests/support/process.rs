@@ -14,7 +14,8 @@ pub fn resident_kib(pid: u32) -> u64 {
     number.parse().expect("a number of KiB")
 }
 
-/// Clock ticks (a hundredth of a second each) of CPU that were used, in user space and in the kernel.
+/// Clock ticks (a hundredth of a second each) of CPU that were used, in user space and in the
+/// kernel.
 pub fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
     let (_, after_name) = stat.rsplit_once(')').expect("the name in parentheses");

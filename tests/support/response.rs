@@ -1,4 +1,5 @@
-//! Reading responses as strictly as a client may: heads, and bodies by length, in chunks or until close.
+//! Reading responses as strictly as a client may: heads, and bodies by length, in chunks or until
+//! close.
 
 use serde_json::Value;
 
@@ -103,7 +104,8 @@ impl Response {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// Checks that this is a refusal with that status, as RFC 9457 describes it, whose detail holds all of `says`.
+    /// Checks that this is a refusal with that status, as RFC 9457 describes it, whose detail holds
+    /// all of `says`.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, says: &[&str]) {
         assert_eq!(self.status(), status, "{}", self.text());
@@ -180,7 +182,8 @@ impl Body {
         body
     }
 
-    /// Takes from the front of `input` what belongs to this body, and appends its content to `content`; says how much it took.
+    /// Takes from the front of `input` what belongs to this body, and appends its content to
+    /// `content`; says how much it took.
     pub fn read(&mut self, input: &[u8], content: &mut Vec<u8>) -> usize {
         let mut rest = input;
         while !rest.is_empty() && !self.is_complete() {

@@ -39,7 +39,8 @@ pub fn command(options: &[&str]) -> Command {
 }
 
 impl Server {
-    /// Starts the server, on a free port of 127.0.0.1 and without RTP where `options` say nothing of these.
+    /// Starts the server, on a free port of 127.0.0.1 and without RTP where `options` say nothing
+    /// of these.
     #[track_caller]
     pub fn start(options: &[&str]) -> Server {
         Server::run(command(&[]), options)

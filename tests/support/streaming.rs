@@ -32,7 +32,8 @@ impl Source {
         Source { client }
     }
 
-    /// Asks to stream, and says what the verdict's head is: 100 or a refusal, whose body is still to be read.
+    /// Asks to stream, and says what the verdict's head is: 100 or a refusal, whose body is still
+    /// to be read.
     #[track_caller]
     pub fn ask(address: SocketAddr, method: &str, target: &str, fields: &[&str]) -> (Client, Head) {
         let mut client = Client::connect(address);
@@ -140,7 +141,8 @@ impl Viewer {
         (std::mem::take(&mut self.content), end)
     }
 
-    /// Checks that the stream brings `media` and no more, and ends as it must when its source is complete.
+    /// Checks that the stream brings `media` and no more, and ends as it must when its source is
+    /// complete.
     #[track_caller]
     pub fn assert_rest(&mut self, media: &[u8]) {
         let (rest, end) = self.read_to_end();

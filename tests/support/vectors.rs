@@ -7,9 +7,11 @@ use Outcome::{Accepted, Last, Refused};
 pub enum Outcome {
     /// An error with this status; the connection is closed, and nothing behind the vector is read.
     Refused(u16),
-    /// Answered with this status, be it one of success or not; what lies behind is the next request.
+    /// Answered with this status, be it one of success or not; what lies behind is the next
+    /// request.
     Accepted(u16),
-    /// Answered with this status, and the last that is: the connection is closed because the client or its request wanted it so.
+    /// Answered with this status, and the last that is: the connection is closed because the client
+    /// or its request wanted it so.
     Last(u16),
 }
 

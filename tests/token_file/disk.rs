@@ -55,8 +55,8 @@ const CHANGES: [(&str, &str, &str); 3] = [
     ("POST", "/api/add-token?type=http&sessionid=two", "201"),
 ];
 
-/// The system calls that they take. A line is written and synced, thrice. Compacting removes, makes, writes and syncs a file, renames it,
-/// and opens and syncs the folder.
+/// The system calls that they take. A line is written and synced, thrice. Compacting removes,
+/// makes, writes and syncs a file, renames it, and opens and syncs the folder.
 const CALLS: [(&str, usize); 6] = [
     ("pwrite64", 4),
     ("fdatasync", 3),
@@ -108,7 +108,8 @@ fn is_killed_and_loses_nothing(path: &Path, calls: &str, when: usize) -> bool {
     is_killed
 }
 
-/// Killed before every system call that changes anything on the disk, through changes and a compaction.
+/// Killed before every system call that changes anything on the disk, through changes and a
+/// compaction.
 #[test]
 #[ignore = "needs strace, and root to attach it"]
 fn a_kill_before_any_system_call_loses_nothing() {
@@ -120,7 +121,8 @@ fn a_kill_before_any_system_call_loses_nothing() {
     assert!(fs::metadata(&path).expect("the file").len() < 1000);
 }
 
-/// A disk that fails once, at whatever: that change is refused and not made, or the journal stays long. What comes then works.
+/// A disk that fails once, at whatever: that change is refused and not made, or the journal stays
+/// long. What comes then works.
 #[test]
 #[ignore = "needs strace, and root to attach it"]
 fn a_failure_of_any_system_call_changes_nothing_and_is_over() {
@@ -161,7 +163,8 @@ fn a_failure_of_any_system_call_changes_nothing_and_is_over() {
     }
 }
 
-/// Adds tokens until the file takes no more; then streams go on, the table is as it was, and later there is room again.
+/// Adds tokens until the file takes no more; then streams go on, the table is as it was, and later
+/// there is room again.
 fn fill_up(server: &Server, make_room: impl FnOnce()) {
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");

@@ -46,7 +46,8 @@ fn mode(path: &Path) -> u32 {
     permissions.mode() & 0o777
 }
 
-/// A journal that is long enough to be compacted, and says little: a session `kept` is left of many.
+/// A journal that is long enough to be compacted, and says little: a session `kept` is left of
+/// many.
 fn long_journal() -> Vec<u8> {
     let mut bytes = journal::HEADER.to_vec();
     let mut put = |json: String| bytes.extend(journal::sealed(json.into_bytes()));
@@ -121,7 +122,8 @@ fn the_table_survives_a_restart_in_its_order() {
     assert_eq!(server.request("GET", "/stream/b").status(), 404);
 }
 
-/// Sessions come and go with long lists, so that the file is compacted again and again; the server is killed in the middle of a change.
+/// Sessions come and go with long lists, so that the file is compacted again and again; the server
+/// is killed in the middle of a change.
 #[test]
 fn what_was_answered_is_there_after_a_kill() {
     let path = fresh("kill");
@@ -192,7 +194,8 @@ fn what_was_answered_is_there_after_a_kill() {
     assert!(was_compacted);
 }
 
-/// Whatever a crash leaves of a compaction: the new file in part or whole beside the old one, or in its place.
+/// Whatever a crash leaves of a compaction: the new file in part or whole beside the old one, or in
+/// its place.
 #[test]
 fn a_compaction_that_broke_off_loses_nothing() {
     let path = fresh("compaction");
@@ -241,7 +244,8 @@ fn what_is_no_file_is_left_alone() {
     assert_refuses_to_start(folder.parent().expect("a folder"), &["directory"]);
 }
 
-/// A server that is started with a narrower `--rtp-to` sends nothing to who was admitted under the wider one.
+/// A server that is started with a narrower `--rtp-to` sends nothing to who was admitted under the
+/// wider one.
 #[test]
 fn a_token_file_does_not_widen_rtp_to() {
     let path = fresh("rtp-to");

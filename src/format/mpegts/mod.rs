@@ -1,4 +1,5 @@
-//! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access point of the first video stream.
+//! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access
+//! point of the first video stream.
 //!
 //! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
 //! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES

@@ -1,4 +1,5 @@
-//! MPEG-TS packets (ISO/IEC 13818-1 section 2.4.3): a view over 188 bytes whose getters cannot fail, and what cuts a stream into them.
+//! MPEG-TS packets (ISO/IEC 13818-1 section 2.4.3): a view over 188 bytes whose getters cannot
+//! fail, and what cuts a stream into them.
 
 /// The size of a packet.
 pub const PACKET_BYTES: usize = 188;
@@ -90,12 +91,14 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Cuts bytes that arrive in any pieces into packets; finds the phase by three sync bytes in a row, and finds it again when it is lost.
+/// Cuts bytes that arrive in any pieces into packets; finds the phase by three sync bytes in a row,
+/// and finds it again when it is lost.
 ///
 /// Holds at most what three packets need. The packets are the same however the bytes are cut.
 #[derive(Clone, Debug, Default)]
 pub struct Aligner {
-    /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than [`SEARCH_BYTES`] otherwise.
+    /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than
+    /// [`SEARCH_BYTES`] otherwise.
     held: Vec<u8>,
     in_step: bool,
 }
@@ -104,8 +107,8 @@ pub struct Aligner {
 const SEARCH_BYTES: usize = 2 * PACKET_BYTES + 1;
 
 impl Aligner {
-    /// Takes the next bytes and hands on each packet that is whole, with how many bytes of the input (or of what came before, if
-    /// negative) lie before its first one.
+    /// Takes the next bytes and hands on each packet that is whole, with how many bytes of the
+    /// input (or of what came before, if negative) lie before its first one.
     pub fn feed(&mut self, bytes: &[u8], mut packet: impl FnMut(i64, Packet<'_>)) {
         let mut rest = bytes;
         // Where `held` begins, or `rest` if that is empty, counted from the first byte of `bytes`.
@@ -158,7 +161,8 @@ impl Aligner {
         }
     }
 
-    /// Drops bytes from the front of a full search window until it may begin a packet, and says how many.
+    /// Drops bytes from the front of a full search window until it may begin a packet, and says how
+    /// many.
     fn search(&mut self) -> usize {
         let is_phase = |at: usize| {
             let mut sync = (at..self.held.len())
@@ -182,7 +186,8 @@ impl Aligner {
         self.held.capacity()
     }
 
-    /// The bytes that are left when nothing more comes: whole packets cannot be among them unless the phase was never found.
+    /// The bytes that are left when nothing more comes: whole packets cannot be among them unless
+    /// the phase was never found.
     pub fn is_in_step(&self) -> bool {
         self.in_step
     }

@@ -1,6 +1,8 @@
-//! Whether a picture can be decoded by itself, for encoders that do not say so: a look at the beginning of its PES packet.
+//! Whether a picture can be decoded by itself, for encoders that do not say so: a look at the
+//! beginning of its PES packet.
 //!
-//! (H.264: ISO/IEC 14496-10 table 7-1; HEVC: ISO/IEC 23008-2 table 7-1; MPEG-2 video: ISO/IEC 13818-2 section 6.2.)
+//! (H.264: ISO/IEC 14496-10 table 7-1; HEVC: ISO/IEC 23008-2 table 7-1; MPEG-2 video: ISO/IEC
+//! 13818-2 section 6.2.)
 
 /// The video codings that matter to where decoding can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,8 @@ impl Codec {
         }
     }
 
-    /// Whether the PES packet that begins here begins with a key picture, as far as its first bytes show.
+    /// Whether the PES packet that begins here begins with a key picture, as far as its first bytes
+    /// show.
     pub fn begins_key_picture(self, pes: &[u8]) -> bool {
         let Some(coded) = elementary(pes) else {
             return false;
@@ -35,7 +38,8 @@ impl Codec {
             .map(|bytes| bytes[3]);
         match self {
             Codec::Mpeg12 => units.next() == Some(0xb3),
-            // Delimiters and messages may stand in front; a parameter set stands in front of a key picture.
+            // Delimiters and messages may stand in front; a parameter set stands in front of a key
+            // picture.
             Codec::H264 => matches!(
                 units
                     .map(|unit| unit & 0x1f)

@@ -19,7 +19,8 @@ pub(in super::super) struct Tags {
     tag_bytes_left: u64,
 }
 
-/// A codec's name in a tag's body: its number, for sound with its rate and channels, or four letters.
+/// A codec's name in a tag's body: its number, for sound with its rate and channels, or four
+/// letters.
 type Codec = [u8; 5];
 
 impl Tags {
@@ -44,7 +45,8 @@ impl Tags {
         self.tag_bytes_left > 0
     }
 
-    /// Whether another source, which begins with these bytes, has the codecs of the one before: not all have a sequence header.
+    /// Whether another source, which begins with these bytes, has the codecs of the one before: not
+    /// all have a sequence header.
     pub fn is_like(&self, bytes: &[u8]) -> bool {
         let mut others = [None; 2];
         for (kind, body) in tags(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
@@ -139,7 +141,8 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     codecs[place].get_or_insert(codec);
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and the sequence headers.
+/// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and the
+/// sequence headers.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let Some((one, other)) = described(one).zip(described(other)) else {
         return false;

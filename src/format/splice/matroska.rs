@@ -1,7 +1,8 @@
 //! WebM and Matroska (RFC 9559), cut into blocks.
 //!
-//! Clusters go out as ones of unknown size, each before its first block: so the stream may stop behind any block, and another Cluster
-//! may follow. What else stands in a Cluster (checksums, positions) is wrong then, and left out.
+//! Clusters go out as ones of unknown size, each before its first block: so the stream may stop
+//! behind any block, and another Cluster may follow. What else stands in a Cluster (checksums,
+//! positions) is wrong then, and left out.
 
 use super::super::LetGo;
 use super::super::ebml::{self, Head, Read};
@@ -16,7 +17,8 @@ use super::timeline::Timeline;
 const INFO: u32 = 0x1549_a966;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const BLOCK_DURATION: u32 = 0x9b;
-/// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays, picture, sound, encodings.
+/// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays,
+/// picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
 /// Of a block that is longer than a unit, what says when it is shown.
 const BLOCK_HEAD_BYTES: usize = 64;

@@ -1,14 +1,16 @@
-//! Splicing: what viewers get of a stream whose source may break off, so that another source can go on with it.
+//! Splicing: what viewers get of a stream whose source may break off, so that another source can go
+//! on with it.
 //!
 //! ```text
 //!   first source ─→ Opening ─→ Running ── it breaks ─→ Joining ── decoding can begin ─→ Running …
 //!                      └─→ Through (unknown: nothing can go on with it)  └─→ Unlike (other tracks)
 //! ```
 //!
-//! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4 fragments. So what they have had is sound
-//! wherever the source breaks off; MPEG audio and ADTS need no such care. The next source goes on at its first join point: MPEG-TS and
-//! Ogg with its own header first, MPEG audio and ADTS as it comes; of the others the header must describe the same tracks, is left out,
-//! and the times are moved on, so that a player sees one stream.
+//! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4
+//! fragments. So what they have had is sound wherever the source breaks off; MPEG audio and ADTS
+//! need no such care. The next source goes on at its first join point: MPEG-TS and Ogg with its own
+//! header first, MPEG audio and ADTS as it comes; of the others the header must describe the same
+//! tracks, is left out, and the times are moved on, so that a player sees one stream.
 //!
 //! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
 //! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).
@@ -32,7 +34,8 @@ pub struct Splicer {
 /// A later source that begins again is taken for another one if it has run for so many bytes.
 const BEGINNINGS_APART: u64 = 64 * 1024;
 
-/// A source that does not go on with what viewers have had. These are its bytes: another stream begins with them.
+/// A source that does not go on with what viewers have had. These are its bytes: another stream
+/// begins with them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unlike(pub Vec<u8>);
 
@@ -89,8 +92,9 @@ enum Cutter {
 }
 
 impl Splicer {
-    /// Before the first source. A unit longer than `unit_bytes_max` goes out as it comes, and nobody can go on with the stream in the
-    /// middle of it; a source that shows no join point within so many bytes is none that goes on.
+    /// Before the first source. A unit longer than `unit_bytes_max` goes out as it comes, and
+    /// nobody can go on with the stream in the middle of it; a source that shows no join point
+    /// within so many bytes is none that goes on.
     pub fn new(unit_bytes_max: usize) -> Splicer {
         Splicer {
             unit_bytes_max,
@@ -145,8 +149,8 @@ impl Splicer {
         }
     }
 
-    /// The source broke off. What viewers have had is of this format, with this header. Says whether another source can go on with it;
-    /// then the next bytes are that one's.
+    /// The source broke off. What viewers have had is of this format, with this header. Says
+    /// whether another source can go on with it; then the next bytes are that one's.
     pub fn break_off(&mut self, format: Format, header: Vec<u8>) -> bool {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
             Stage::Running(running) if running.cutter.can_go_on(&header) => Stage::Joining(

@@ -1,7 +1,8 @@
 //! Fragmented MP4 (ISO/IEC 14496-12), cut into fragments: a `moof` with the `mdat` behind it.
 //!
-//! Of a later source only fragments go out, with `tfdt` and the sequence numbers moved on. Its indexes, events and wall-clock times
-//! (`sidx`, `emsg`, `prft`) speak of its own clock, and are left out.
+//! Of a later source only fragments go out, with `tfdt` and the sequence numbers moved on. Its
+//! indexes, events and wall-clock times (`sidx`, `emsg`, `prft`) speak of its own clock, and are
+//! left out.
 
 use super::super::LetGo;
 use super::super::mp4::{
@@ -122,7 +123,8 @@ impl Fragments {
                     .place(u64::from(run.clock.track), run.begins_at())
             };
             let placed = runs.iter().map(&mut place).collect::<Option<Vec<i64>>>()?;
-            // Where one track's clock has begun again, all are placed anew: from then on they are ahead of their ends.
+            // Where one track's clock has begun again, all are placed anew: from then on they are
+            // ahead of their ends.
             if self.timeline.shift(first) == shift {
                 return Some(placed);
             }
@@ -269,8 +271,9 @@ impl Walker<Vec<u8>> for Fragments {
     }
 }
 
-/// Writes a `moof` with other times and another number. A time that has outgrown 32 bits gets 64, and what is counted from the `moof`'s
-/// beginning lies so much further on. `None` where that cannot be done.
+/// Writes a `moof` with other times and another number. A time that has outgrown 32 bits gets 64,
+/// and what is counted from the `moof`'s beginning lies so much further on. `None` where that
+/// cannot be done.
 fn write_moof(
     content: &[u8],
     times: &[u64],
@@ -536,7 +539,8 @@ impl Setup<'_> {
 /// An elementary stream's descriptor holds its decoder's, and that holds what the decoder is told.
 fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
     let stream = descriptor(esds.get(4..)?, 3)?;
-    // Behind its number and its flags; whatever the flags announce stands where it is not looked for.
+    // Behind its number and its flags; whatever the flags announce stands where it is not looked
+    // for.
     let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
     // Behind the kind, the size of a buffer and two bit rates.
     let told = descriptor(config.get(13..)?, 5)?;
@@ -558,8 +562,8 @@ fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     rest.get(..length).filter(|_| *first == tag)
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock and its description, and what is
-/// said of samples where fragments say nothing.
+/// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock
+/// and its description, and what is said of samples where fragments say nothing.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let Some((one, other)) = child(one, b"moov").zip(child(other, b"moov")) else {
         return false;

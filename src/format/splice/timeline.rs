@@ -1,10 +1,12 @@
-//! The times of a stream whose sources follow each other: each goes on where the one before has ended, whatever its own clock says.
+//! The times of a stream whose sources follow each other: each goes on where the one before has
+//! ended, whatever its own clock says.
 //!
 //! Times are ticks of the container's, or nanoseconds where its tracks have clocks of their own.
 
 use super::super::LetGo;
 
-/// Where the tracks of a stream stand, and by how much the times of the source that runs now are moved.
+/// Where the tracks of a stream stand, and by how much the times of the source that runs now are
+/// moved.
 pub(super) struct Timeline {
     tracks: Vec<Track>,
     /// `None` behind a seam: the next unit's time decides.
@@ -70,8 +72,9 @@ impl Timeline {
         })
     }
 
-    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from before the first picture. What lies
-    /// further back comes from a clock that has begun again, and is moved on from where the stream has come to.
+    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from
+    /// before the first picture. What lies further back comes from a clock that has begun again,
+    /// and is moved on from where the stream has come to.
     pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
         let moved = time.checked_add(self.shift(time))?;
         let track = self.tracks.iter().find(|track| track.number == number);
@@ -96,7 +99,8 @@ impl Timeline {
         self.ticks_per_second / 10
     }
 
-    /// A unit has gone out for this time. Where its length is not known, it is taken to be as long as the one before.
+    /// A unit has gone out for this time. Where its length is not known, it is taken to be as long
+    /// as the one before.
     pub fn note(&mut self, number: u64, moved: i64, length: Option<i64>) -> Result<(), LetGo> {
         let index = match self.tracks.iter().position(|track| track.number == number) {
             Some(index) => index,

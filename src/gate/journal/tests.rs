@@ -131,7 +131,8 @@ fn every_beginning_of_a_journal_gives_its_whole_lines() {
     }
 }
 
-/// One byte that is another: in the last line that line is lost, as in a crash; anywhere else it is found, with its place.
+/// One byte that is another: in the last line that line is lost, as in a crash; anywhere else it is
+/// found, with its place.
 #[test]
 fn damage_is_found_wherever_it_is() {
     let bytes = journal(&changes(3)[..6]);

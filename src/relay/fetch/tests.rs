@@ -1,4 +1,5 @@
-//! Pulls, from a viewer's request to their end, with the origin played by the test: no socket, and a clock that it winds on.
+//! Pulls, from a viewer's request to their end, with the origin played by the test: no socket, and
+//! a clock that it winds on.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -579,7 +580,8 @@ fn udp_clients_get_what_is_fetched() {
     assert!(sent > 0, "no datagram went out");
 }
 
-/// Viewers, origins, a source and the operator do what a seed decides. The core is checked after each step, and in the end nothing is left.
+/// Viewers, origins, a source and the operator do what a seed decides. The core is checked after
+/// each step, and in the end nothing is left.
 #[test]
 fn whatever_happens_nothing_is_left_of_it() {
     for seed in 0..200 {

@@ -1,5 +1,5 @@
-//! Held streams in worlds that a seed decides: sources of one session that break, complete and take over, viewers who come and go, and an
-//! origin that does what it likes.
+//! Held streams in worlds that a seed decides: sources of one session that break, complete and take
+//! over, viewers who come and go, and an origin that does what it likes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
