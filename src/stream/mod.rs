@@ -41,7 +41,7 @@ use lines::Lines;
 use points::{Back, Points};
 use rate::Rate;
 use versions::Versions;
-use viewer::Position;
+use viewer::{Lead, Position};
 
 /// The bounds of one stream.
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +315,7 @@ impl<C: Copy> Stream<C> {
     fn places_bytes(&self) -> usize {
         let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
-            + self.viewers.len() * Prelude::BYTES_MAX
+            + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
             + self.lines.held_bytes()
             + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
             + self.cut.capacity() * size_of::<C>()

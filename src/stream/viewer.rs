@@ -35,9 +35,12 @@ impl<C> Viewer<C> {
 
 /// What goes out first: a header that viewers share, and behind it bytes of the viewer's own. What
 /// has been sent is not kept: of the header nothing once it is all sent, and of the others at most
-/// as much as is left.
+/// as much as is left. Most viewers have none: their places are small.
 #[derive(Debug, Default)]
-pub(super) struct Lead {
+pub(super) struct Lead(Option<Box<Front>>);
+
+#[derive(Debug, Default)]
+struct Front {
     header: Option<Version>,
     own: Vec<u8>,
     /// Of the header, or of what is its own if there is none any more.
@@ -46,28 +49,37 @@ pub(super) struct Lead {
 }
 
 impl Lead {
+    /// What a lead takes beside the bytes that are its own.
+    pub const PLACE_BYTES: usize = size_of::<Front>();
+
+    fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
+        let front = Front {
+            header: header.filter(|header| !header.is_empty()),
+            own,
+            ..Front::default()
+        };
+        let is_empty = front.header.is_none() && front.own.is_empty();
+        Lead((!is_empty).then(|| Box::new(front)))
+    }
+
     /// Where a viewer begins: with a header if it needs one, and the start's prelude.
     pub fn of_start(header: Option<Version>, prelude: &[u8]) -> Lead {
-        Lead {
-            header: header.filter(|header| !header.is_empty()),
-            own: prelude.to_vec(),
-            ..Lead::default()
-        }
+        Lead::new(header, prelude.to_vec())
     }
 
     /// The rest of a unit.
     pub fn of_rest(rest: Vec<u8>) -> Lead {
-        Lead {
-            own: rest,
-            ..Lead::default()
-        }
+        Lead::new(None, rest)
     }
 
     /// What is still to be sent.
     pub fn parts(&self) -> [&[u8]; 2] {
-        match &self.header {
-            Some(header) => [&header[self.sent..], &self.own],
-            None => [&self.own[self.sent..], &[]],
+        let Some(front) = &self.0 else {
+            return [&[], &[]];
+        };
+        match &front.header {
+            Some(header) => [&header[front.sent..], &front.own],
+            None => [&front.own[front.sent..], &[]],
         }
     }
 
@@ -77,25 +89,37 @@ impl Lead {
     }
 
     pub fn has_begun(&self) -> bool {
-        self.has_begun
+        self.0.as_ref().is_some_and(|front| front.has_begun)
     }
 
     /// Whether it is within this version of the header, or before it.
     pub fn holds(&self, version: &Version) -> bool {
-        let header = self.header.as_ref();
+        let header = self.0.as_ref().and_then(|front| front.header.as_ref());
         header.is_some_and(|header| Version::ptr_eq(header, version))
     }
 
     /// Bytes that the allocation takes which is its own.
     pub fn held_bytes(&self) -> usize {
-        self.own.capacity()
+        self.0.as_ref().map_or(0, |front| front.own.capacity())
     }
 
     /// So many have been sent; says how many of them belonged to the lead.
     pub fn advance(&mut self, bytes: usize) -> usize {
         let taken = bytes.min(self.bytes_left());
-        self.has_begun |= taken > 0;
-        self.sent += taken;
+        if let Some(front) = &mut self.0 {
+            front.advance(taken);
+        }
+        if self.bytes_left() == 0 {
+            *self = Lead::default();
+        }
+        taken
+    }
+}
+
+impl Front {
+    fn advance(&mut self, bytes: usize) {
+        self.has_begun |= bytes > 0;
+        self.sent += bytes;
         if let Some(header) = &self.header
             && self.sent >= header.len()
         {
@@ -107,9 +131,5 @@ impl Lead {
             self.own.shrink_to_fit();
             self.sent = 0;
         }
-        if self.bytes_left() == 0 {
-            *self = Lead::default();
-        }
-        taken
     }
 }
