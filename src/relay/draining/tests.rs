@@ -7,15 +7,27 @@ use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::UdpPort;
 use crate::relay::stage::Stage;
 use crate::rtp::Packet;
+use crate::stream::Outcome;
 
 const CLIENT: &str = "10.2.0.1:6000";
 const CAMERA: &str = "10.2.0.2:6000";
 
 fn stage() -> Stage {
-    let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
-    stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
-    stage.client(&format!("POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients={CLIENT},{CAMERA} HTTP/1.1\r\nHost: 10.0.0.9\r\n\r\n"));
+    let mut stage = stage_with(&[]);
+    admit(&mut stage, "s");
     stage
+}
+
+fn stage_with(options: &[&str]) -> Stage {
+    let mut stage = Stage::new(&[&["--token-server=10.0.0.0/24"], options].concat());
+    let bound = SocketAddr::from(([10, 0, 0, 9], 5004));
+    stage.relay.set_rtp(bound);
+    stage
+}
+
+fn admit(stage: &mut Stage, session: &str) {
+    let query = format!("type=http,rtp-udp&sessionid={session}&udp-clients={CLIENT},{CAMERA}");
+    call(stage, &format!("POST /api/add-token?{query}"));
 }
 
 /// Lets time pass, and says how many bytes went out to UDP clients meanwhile.
@@ -230,4 +242,84 @@ fn first_packets_keep_no_new_source_out() {
     }
     rtp(&mut stage, 33, 1..3, 7);
     assert_eq!(stage.relay.running.len(), 1);
+}
+
+/// Sources, viewers, calls and time in any order: what must hold holds after every step, and in
+/// the end nothing is left.
+#[test]
+fn whatever_comes_leaves_nothing() {
+    let mut most = 0;
+    for seed in 0..40 {
+        let mut random = crate::random::Random::new(seed);
+        let mut stage = stage_with(&["--streams=3", "--buffer=256K", "--hold=2", "--wait=1"]);
+        let mut clients = Vec::new();
+        let mut media = slow(200);
+        media.extend(vec![0x47; 100]);
+        for _ in 0..150 {
+            let (choice, number) = (random.draw() % 12, random.draw() as u16);
+            let session = ["s", "t", "u", "v"][usize::from(number) % 4];
+            let piece = &media[..usize::from(number) % media.len()];
+            match choice {
+                0 => rtp(
+                    &mut stage,
+                    33,
+                    number..number.saturating_add(9),
+                    u32::from(number % 3),
+                ),
+                1 => rtp(
+                    &mut stage,
+                    96,
+                    number..number.saturating_add(3),
+                    u32::from(number % 3),
+                ),
+                2 => goodbye(&mut stage, (number % 3) as u8),
+                3 | 4 => {
+                    let length = piece.len() + usize::from(number % 2);
+                    let id = stage.client(&format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
+                    stage.relay.received(id, piece, stage.now);
+                    clients.push(id);
+                }
+                5 => clients.push(stage.viewer(session)),
+                6 => {
+                    // It reads no more.
+                    let id = stage.viewer(session);
+                    stage.relay.served(id, Outcome::Blocked, stage.now);
+                    clients.push(id);
+                }
+                7 if !clients.is_empty() => {
+                    let id = clients.swap_remove(usize::from(number) % clients.len());
+                    stage.lose(id);
+                }
+                8 => {
+                    let query = ["", "&block=1"][usize::from(number) / 4 % 2];
+                    let call_of = format!("DELETE /api/abort-stream?sessionid={session}{query}");
+                    call(&mut stage, &call_of);
+                }
+                9 if number % 4 == 0 => {
+                    let query = ["", "&abort=true"][usize::from(number) / 4 % 2];
+                    call(
+                        &mut stage,
+                        &format!("DELETE /api/revoke-token?sessionid={session}{query}"),
+                    );
+                }
+                9 => admit(&mut stage, session),
+                _ => {
+                    pass(&mut stage, Duration::from_millis(u64::from(number % 1_500)));
+                }
+            }
+            stage.settle();
+            most = most.max(stage.relay.draining.len());
+        }
+        for session in ["s", "t", "u", "v"] {
+            call(
+                &mut stage,
+                &format!("DELETE /api/abort-stream?sessionid={session}"),
+            );
+        }
+        pass(&mut stage, Duration::from_secs(100));
+        assert_eq!(stage.relay.lives.len(), 0, "seed {seed}");
+        assert!(stage.relay.posting.is_empty(), "seed {seed}");
+        stage.assert_nothing_left();
+    }
+    assert_eq!(most, 3, "streams that drain at once");
 }
