@@ -181,7 +181,7 @@ impl Relay {
     pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head) {
         let date = self.desk.date();
         if self.desk.settings.has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
+            && let Some(connection) = self.clients.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
             connection.access = Some(Box::new(entry));
@@ -192,7 +192,7 @@ impl Relay {
     pub(super) fn note_unread_request(&mut self, id: ConnectionId) {
         let date = self.desk.date();
         if self.desk.settings.has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
+            && let Some(connection) = self.clients.connections.get_mut(id)
         {
             let entry = Entry::unread(connection.peer.ip(), date);
             connection.access = Some(Box::new(entry));

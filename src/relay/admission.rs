@@ -463,17 +463,21 @@ impl Relay {
         let now = self.desk.now;
         Gate {
             settings: &self.desk.settings,
-            tokens: self.tokens.as_ref(),
-            blocks: &self.blocks,
+            tokens: self.grants.tokens.as_ref(),
+            blocks: &self.grants.blocks,
             now,
         }
     }
 
     /// What runs of a session.
     pub(super) fn standing(&self, session: &SessionId) -> Standing {
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        let pull = self.pulls.of(session);
-        let pull = pull.and_then(|id| self.pulls.entries.get(id));
+        let live = self
+            .streams
+            .running
+            .get(session)
+            .and_then(|id| self.streams.lives.get(*id));
+        let pull = self.fetch.pulls.of(session);
+        let pull = pull.and_then(|id| self.fetch.pulls.entries.get(id));
         Standing {
             runs: live.is_some(),
             has_source: self.has_source(session),

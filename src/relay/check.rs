@@ -17,8 +17,8 @@ const ENTRY_BYTES_MAX: usize = 512;
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
-        let counted: usize = self.hosts.values().sum();
-        let clients = self.connections.iter();
+        let counted: usize = self.clients.hosts.values().sum();
+        let clients = self.clients.connections.iter();
         assert_eq!(
             counted,
             clients
@@ -26,35 +26,35 @@ impl Relay {
                 .count(),
             "connections by host are counted wrong"
         );
-        let waiting = self.connections.iter();
+        let waiting = self.clients.connections.iter();
         assert_eq!(
             waiting
                 .filter(|(_, connection)| matches!(connection.phase, Phase::Waiting(_)))
                 .count(),
-            self.waiting.len(),
+            self.clients.waiting.len(),
             "somebody waits who is gone, or the other way round"
         );
         assert_eq!(
-            self.order.len(),
-            self.lives.len(),
+            self.streams.order.len(),
+            self.streams.lives.len(),
             "the order of the streams disagrees with their table"
         );
-        for (id, connection) in self.connections.iter() {
+        for (id, connection) in self.clients.connections.iter() {
             match &connection.phase {
                 Phase::Viewer(viewer) => assert!(
-                    self.lives.get(viewer.live).is_some(),
+                    self.streams.lives.get(viewer.live).is_some(),
                     "a viewer outlives its stream: {id:?}"
                 ),
                 Phase::Source(source) => assert!(
-                    self.lives.get(source.live).is_some(),
+                    self.streams.lives.get(source.live).is_some(),
                     "a source outlives its stream: {id:?}"
                 ),
                 Phase::Waiting(waiting) => assert!(
-                    !self.running.contains_key(&waiting.session),
+                    !self.streams.running.contains_key(&waiting.session),
                     "somebody waits for what runs: {id:?}"
                 ),
                 Phase::Telling(telling) => assert!(
-                    self.gatherings.contains_key(&telling.gathering),
+                    self.lists.gatherings.contains_key(&telling.gathering),
                     "a peer tells nobody: {id:?}"
                 ),
                 Phase::Introduction
@@ -67,8 +67,9 @@ impl Relay {
                 | Phase::Lingering(_) => {}
             }
         }
-        for (session, id) in &self.running {
+        for (session, id) in &self.streams.running {
             let live = self
+                .streams
                 .lives
                 .get(*id)
                 .expect("a running session has its stream");
@@ -79,26 +80,26 @@ impl Relay {
                 "a stream is held for nobody"
             );
         }
-        let draining = self.draining.check();
+        let draining = self.streams.draining.check();
         assert!(
-            self.lives.len() == self.running.len() + draining,
+            self.streams.lives.len() == self.streams.running.len() + draining,
             "a stream neither runs nor drains"
         );
         assert!(
-            self.lives.len() <= self.desk.settings.limits.streams_max,
+            self.streams.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
         let streams_max = self.desk.settings.limits.streams_max;
         assert!(
-            self.udp.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
+            self.rtp_in.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
             "RTP that belongs to no stream holds too much"
         );
         assert!(
-            self.draining.held_bytes() <= (streams_max + 1) * ENTRY_BYTES_MAX,
+            self.streams.draining.held_bytes() <= (streams_max + 1) * ENTRY_BYTES_MAX,
             "the table of streams that drain holds too much"
         );
         let mut held_bytes = 0;
-        for (_, live) in self.lives.iter() {
+        for (_, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
             let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
@@ -110,30 +111,33 @@ impl Relay {
         }
         let bytes_max = self.desk.settings.limits.buffers_bytes_max as isize;
         assert_eq!(
-            self.pool.bytes_left + held_bytes,
+            self.streams.pool.bytes_left + held_bytes,
             bytes_max,
             "the bytes of all buffers are counted wrong"
         );
         let armed = self
+            .clients
             .connections
             .iter()
             .filter(|(_, connection)| connection.armed.is_armed())
             .count()
             + self
+                .streams
                 .lives
                 .iter()
                 .filter(|(_, live)| live.armed.is_armed())
                 .count()
-            + self.pulls.check(|session, live, pull| {
+            + self.fetch.pulls.check(|session, live, pull| {
                 let is_its = self
+                    .streams
                     .lives
                     .get(live)
                     .is_some_and(|live| live.pull == Some(pull));
-                is_its && self.running.get(session) == Some(&live)
+                is_its && self.streams.running.get(session) == Some(&live)
             });
-        let armed = armed + usize::from(self.udp.armed.is_armed());
+        let armed = armed + usize::from(self.rtp_in.armed.is_armed());
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        if let Some(tokens) = &self.tokens {
+        if let Some(tokens) = &self.grants.tokens {
             tokens.check();
         }
     }

@@ -266,13 +266,13 @@ impl Connection {
 impl Relay {
     /// Reads on in what the client has sent ahead.
     pub(super) fn read_input(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let mut input = std::mem::take(&mut connection.input);
         let rest_bytes = self.read_on(id, &input).len();
         input.drain(..input.len() - rest_bytes);
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.clients.connections.get_mut(id)
             && !input.is_empty()
         {
             connection.input = input;
@@ -285,7 +285,7 @@ impl Relay {
         let now = self.desk.now;
         let mut heads = 0;
         loop {
-            let Some(connection) = self.connections.get_mut(id) else {
+            let Some(connection) = self.clients.connections.get_mut(id) else {
                 return &[];
             };
             let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
@@ -322,21 +322,21 @@ impl Relay {
             }
             if is_head {
                 heads += 1;
-                self.reading.count_head();
+                self.clients.reading.count_head();
             } else {
-                self.reading.count_piece();
+                self.clients.reading.count_piece();
             }
         }
     }
 
     pub(super) fn queue(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.clients.connections.get_mut(id)
             && !connection.is_queued
         {
             connection.is_queued = true;
             match connection.phase {
-                Phase::Listing(_) => self.listing.push_back(id),
-                _ => self.queue.push_back(id),
+                Phase::Listing(_) => self.clients.listing.push_back(id),
+                _ => self.clients.queue.push_back(id),
             }
         }
     }
@@ -344,7 +344,7 @@ impl Relay {
     /// Once the answer is out there may be another request, or the end.
     pub(super) fn after_output(&mut self, id: ConnectionId) {
         let now = self.desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         if !connection.output.is_empty() {
@@ -392,7 +392,7 @@ impl Relay {
     /// while.
     pub(super) fn linger(&mut self, id: ConnectionId) {
         let now = self.desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.input = Vec::new();
@@ -409,7 +409,7 @@ impl Relay {
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
     pub(super) fn close(&mut self, id: ConnectionId) {
-        let Some(mut connection) = self.connections.remove(id) else {
+        let Some(mut connection) = self.clients.connections.remove(id) else {
             return;
         };
         self.desk
@@ -422,6 +422,8 @@ impl Relay {
         if let Some(entry) = &connection.access {
             self.end_access(entry);
         }
-        self.said.push_back(Said::Gone(id, connection.phase));
+        self.clients
+            .said
+            .push_back(Said::Gone(id, connection.phase));
     }
 }

@@ -63,11 +63,13 @@ impl Relay {
     }
 
     pub(super) fn rearm(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let deadline = self.connection_deadline(connection);
-        if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
+        if let (Some((deadline, _)), Some(connection)) =
+            (deadline, self.clients.connections.get_mut(id))
+        {
             self.desk
                 .timers
                 .arm(&mut connection.armed, Owner::Connection(id), deadline);
@@ -76,11 +78,11 @@ impl Relay {
 
     pub(super) fn connection_due(&mut self, id: ConnectionId) {
         let now = self.desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.armed.fired();
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         match self.connection_deadline(connection) {
@@ -93,7 +95,7 @@ impl Relay {
     /// A deadline that was not put off has come.
     fn time_out(&mut self, id: ConnectionId, reason: &'static str) {
         let date = self.desk.date();
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let reply = Reply {
@@ -158,10 +160,12 @@ impl Relay {
     }
 
     pub(super) fn rearm_live(&mut self, id: LiveId) {
-        let Some(live) = self.lives.get(id) else {
+        let Some(live) = self.streams.lives.get(id) else {
             return;
         };
-        if let (Some(deadline), Some(live)) = (self.live_deadline(live), self.lives.get_mut(id)) {
+        if let (Some(deadline), Some(live)) =
+            (self.live_deadline(live), self.streams.lives.get_mut(id))
+        {
             self.desk
                 .timers
                 .arm(&mut live.armed, Owner::Live(id), deadline);
@@ -171,7 +175,7 @@ impl Relay {
     /// A stream's deadline has come.
     pub(super) fn live_due(&mut self, id: LiveId) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         live.armed.fired();

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::streams::Said;
 use super::{ConnectionId, Level, LiveId, Relay};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
@@ -88,15 +89,16 @@ impl Relay {
     /// A stream of this session is about to begin: it has a place.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId) {
         // They are gone when this input is settled.
-        let too_many = (self.lives.len() + 1).saturating_sub(self.desk.settings.limits.streams_max);
-        for id in self.draining.first_for(session, too_many) {
+        let too_many =
+            (self.streams.lives.len() + 1).saturating_sub(self.desk.settings.limits.streams_max);
+        for id in self.streams.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place");
         }
     }
 
     /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
     pub(super) fn cut_off(&mut self, id: LiveId, reason: &str) -> usize {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return 0;
         };
         let viewers: Vec<ConnectionId> = live.stream.connections().collect();
@@ -109,14 +111,14 @@ impl Relay {
         );
         self.end_rest(id);
         for viewer in viewers {
-            self.close(viewer);
+            self.streams.say(Said::CutOff(viewer));
         }
         count
     }
 
     /// What is left of a stream for its UDP clients is not sent any more.
     pub(super) fn end_rest(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id) {
+        if let Some(live) = self.streams.lives.get_mut(id) {
             live.outlet.clear();
         }
         self.forget_if_over(id);
@@ -124,7 +126,7 @@ impl Relay {
 
     /// What is left for its UDP clients has taken longer than it may.
     pub(super) fn rest_timed_out(&mut self, id: LiveId) {
-        let digest = self.lives.get(id).map(|live| live.session.digest());
+        let digest = self.streams.lives.get(id).map(|live| live.session.digest());
         if let Some(digest) = digest {
             let detail = "its clock is slower than its bytes may be sent";
             self.desk.log(
@@ -138,7 +140,7 @@ impl Relay {
     /// Another source has come for the session: its UDP clients get that, and not what is left of
     /// the one before.
     pub(super) fn end_rests(&mut self, session: &SessionId) {
-        let resting: Vec<LiveId> = self.draining.of(session).collect();
+        let resting: Vec<LiveId> = self.streams.draining.of(session).collect();
         for id in resting {
             self.end_rest(id);
         }

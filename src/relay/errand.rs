@@ -66,12 +66,12 @@ impl Relay {
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
         let ticket = self.desk.draw_ticket();
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.phase = Phase::Awaiting(ticket);
         connection.progress = now;
-        self.errands.insert(
+        self.lists.errands.insert(
             ticket,
             Errand {
                 connection: id,
@@ -142,15 +142,15 @@ impl Relay {
     }
 
     pub(super) fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
-        let errand = self.errands.remove(&ticket);
-        if self.errands.is_empty() {
-            self.errands = HashMap::new();
+        let errand = self.lists.errands.remove(&ticket);
+        if self.lists.errands.is_empty() {
+            self.lists.errands = HashMap::new();
         }
         errand
     }
 
     fn finish_errand(&mut self, id: ConnectionId, reply: Reply, result: Result<Answer, Refusal>) {
-        if let Some(connection) = self.connections.get_mut(id) {
+        if let Some(connection) = self.clients.connections.get_mut(id) {
             connection.phase = Phase::Head(HeadReader::default());
             self.give(id, result, reply);
         }

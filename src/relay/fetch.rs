@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use super::admission::{Claim, Way};
 use super::connection::{Asking, Connection, Phase, Source};
+use super::desk::Desk;
 use super::live::Origin;
+use super::origins::Origins;
 use super::origins::{self, Whereabouts};
-use super::pull::{Fault, Pull, Stage};
+use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
 use crate::gate::SessionId;
@@ -31,39 +33,54 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
     head_fields_max: 128,
 };
 
+/// The origins, and what is fetched from them.
+pub(super) struct Fetch {
+    pub origins: Origins,
+    pub pulls: Pulls,
+}
+
+impl Fetch {
+    pub fn new(desk: &mut Desk) -> Fetch {
+        Fetch {
+            origins: Origins::new(&desk.settings.origins, &mut desk.random),
+            pulls: Pulls::default(),
+        }
+    }
+}
+
 impl Relay {
     // ---- A viewer comes
     // ---------------------------------------------------------------------------------------------------
 
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
-        self.pulls.without_stream() < WITHOUT_STREAM_MAX
-            && self.connections.len() < self.desk.settings.limits.connections_max
+        self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
+            && self.clients.connections.len() < self.desk.settings.limits.connections_max
             && !self.desk.is_closing
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their
     /// places, it among them.
     pub(super) fn has_room_for_stream(&self, session: &SessionId) -> bool {
-        let places = self.running.len() + self.pulls.without_stream();
+        let places = self.streams.running.len() + self.fetch.pulls.without_stream();
         places < self.desk.settings.limits.streams_max
-            || self.pulls.of(session).is_some()
-            || self.running.contains_key(session)
+            || self.fetch.pulls.of(session).is_some()
+            || self.streams.running.contains_key(session)
     }
 
     /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer
     /// waits already.
     pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>) {
         let now = self.desk.now;
-        if self.origins.is_empty() {
+        if self.fetch.origins.is_empty() {
             return;
         }
-        if let Some(id) = self.pulls.of(session) {
-            if let Some(pull) = self.pulls.entries.get_mut(id) {
+        if let Some(id) = self.fetch.pulls.of(session) {
+            if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
                 pull.via = origins::common(pull.via.take(), via);
             }
         } else {
-            let id = self.pulls.insert(Pull {
+            let id = self.fetch.pulls.insert(Pull {
                 session: session.clone(),
                 via: via.map(str::to_owned),
                 asked_via: None,
@@ -82,7 +99,7 @@ impl Relay {
 
     /// How long a viewer waits for a stream to be fetched.
     pub(super) fn pull_time(&self) -> Duration {
-        let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
+        let origins = u32::try_from(self.fetch.origins.len()).unwrap_or(u32::MAX);
         self.desk
             .settings
             .limits
@@ -93,9 +110,10 @@ impl Relay {
     /// Why a session does not run that was waited for until now.
     pub(super) fn absence(&self, session: &SessionId) -> Refusal {
         let pull = self
+            .fetch
             .pulls
             .of(session)
-            .and_then(|id| self.pulls.entries.get(id));
+            .and_then(|id| self.fetch.pulls.entries.get(id));
         let fault = pull.map_or(Fault::NotFound, |pull| {
             pull.fault.unwrap_or(Fault::TimedOut)
         });
@@ -103,7 +121,7 @@ impl Relay {
     }
 
     fn has_own_gate(&self) -> bool {
-        self.tokens.is_some() && !self.desk.settings.asks_origin
+        self.grants.tokens.is_some() && !self.desk.settings.asks_origin
     }
 
     // ---- An origin is asked
@@ -113,13 +131,13 @@ impl Relay {
     fn ask_origin(&mut self, id: PullId, origin: usize) {
         let now = self.desk.now;
         let until = now + self.desk.settings.limits.origin_time;
-        match self.origins.whereabouts(origin, now) {
+        match self.fetch.origins.whereabouts(origin, now) {
             None => self.round_failed(id),
             Some(Whereabouts::Known) => self.ask_address(id, (origin, 0), until),
             Some(Whereabouts::Sought) => self.await_addresses(id, origin, until),
             Some(Whereabouts::Unknown(name, port)) => {
                 let ticket = self.desk.draw_ticket();
-                self.origins.seek(origin, ticket);
+                self.fetch.origins.seek(origin, ticket);
                 self.desk
                     .actions
                     .push_back(Action::Help(ticket, Job::Resolve(vec![(name, port)])));
@@ -129,7 +147,9 @@ impl Relay {
     }
 
     fn await_addresses(&mut self, id: PullId, origin: usize, until: Moment) {
-        self.pulls.enter(id, Stage::Resolving { origin, until });
+        self.fetch
+            .pulls
+            .enter(id, Stage::Resolving { origin, until });
         self.rearm_pull(id);
     }
 
@@ -141,10 +161,11 @@ impl Relay {
     ) -> bool {
         let now = self.desk.now;
         let addresses = results.iter().flatten().flatten().copied().collect();
-        let Some(found) = self.origins.found(ticket, addresses, now) else {
+        let Some(found) = self.fetch.origins.found(ticket, addresses, now) else {
             return false;
         };
         let waiting = self
+            .fetch
             .pulls
             .entries
             .iter()
@@ -160,21 +181,21 @@ impl Relay {
 
     fn ask_address(&mut self, id: PullId, (origin, address): (usize, usize), until: Moment) {
         let now = self.desk.now;
-        let Some(to) = self.origins.address(origin, address) else {
+        let Some(to) = self.fetch.origins.address(origin, address) else {
             if address == 0 {
                 self.note_fault(id, Fault::Broken("its name does not resolve"));
             }
             return self.ask_origin(id, origin + 1);
         };
-        if self.connections.len() >= self.desk.settings.limits.connections_max {
+        if self.clients.connections.len() >= self.desk.settings.limits.connections_max {
             self.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1);
         }
-        let Some(pull) = self.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };
         let via = pull.via.as_deref();
-        let Some(request) = self.origins.request(origin, &pull.session, via) else {
+        let Some(request) = self.fetch.origins.request(origin, &pull.session, via) else {
             return;
         };
         pull.asked_via = pull.via.clone();
@@ -186,9 +207,9 @@ impl Relay {
         };
         let mut connection = Connection::outgoing(to, Phase::Asking(asking), now);
         connection.output.push(request.as_bytes());
-        let connection = self.connections.insert(connection);
+        let connection = self.clients.connections.insert(connection);
         self.desk.actions.push_back(Action::Connect(connection, to));
-        self.pulls.enter(
+        self.fetch.pulls.enter(
             id,
             Stage::Asking {
                 origin,
@@ -203,7 +224,7 @@ impl Relay {
 
     /// Reads on in an origin's answer. Says whether the connection can be read on.
     pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Asking(asking) = &mut connection.phase else {
@@ -230,17 +251,17 @@ impl Relay {
     /// The origin has the stream: it runs from now on.
     fn receive_stream(&mut self, id: ConnectionId, answer: Answer) {
         let now = self.desk.now;
-        if self.origins.check_via(answer.via.as_deref()).is_err() {
+        if self.fetch.origins.check_via(answer.via.as_deref()).is_err() {
             return self.give_up_asking(id, Fault::Loop);
         }
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let Phase::Asking(Asking { pull: pull_id, .. }) = connection.phase else {
             return;
         };
         let peer = connection.peer;
-        let Some(pull) = self.pulls.entries.get(pull_id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(pull_id) else {
             return;
         };
         let session = pull.session.clone();
@@ -249,25 +270,25 @@ impl Relay {
         if !self.gate().may_publish(&claim, &session, &standing) {
             return self.give_up_asking(id, Fault::Busy);
         }
-        let Some(pull) = self.pulls.entries.get_mut(pull_id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(pull_id) else {
             return;
         };
         pull.has_run = true;
         pull.is_forbidden = false;
         pull.fault = None;
-        let live_id = self.begin_live(session.clone(), answer.content_type, Origin::Http(id), peer);
-        self.pulls.enter(
+        let live_id = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
+        self.fetch.pulls.enter(
             pull_id,
             Stage::Running {
                 live: live_id,
                 since: now,
             },
         );
-        if let Some(live) = self.lives.get_mut(live_id) {
+        if let Some(live) = self.streams.lives.get_mut(live_id) {
             live.pull = Some(pull_id);
-            live.via = Some(self.origins.via(answer.via.as_deref()));
+            live.via = Some(self.fetch.origins.via(answer.via.as_deref()));
         }
-        if let Some(connection) = self.connections.get_mut(id) {
+        if let Some(connection) = self.clients.connections.get_mut(id) {
             connection.phase = Phase::Source(Source {
                 live: live_id,
                 body: Body::new(answer.framing),
@@ -283,7 +304,7 @@ impl Relay {
 
     /// An origin does not do.
     pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault) {
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.clients.connections.get_mut(id)
             && let Phase::Asking(asking) = &mut connection.phase
         {
             asking.fault = fault;
@@ -293,7 +314,7 @@ impl Relay {
 
     /// The connection over which an origin was asked is gone.
     pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking) {
-        let Some(pull) = self.pulls.entries.get(asking.pull) else {
+        let Some(pull) = self.fetch.pulls.entries.get(asking.pull) else {
             return;
         };
         let Stage::Asking {
@@ -325,7 +346,7 @@ impl Relay {
     }
 
     fn note_fault(&mut self, id: PullId, fault: Fault) {
-        if let Some(pull) = self.pulls.entries.get_mut(id) {
+        if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
             pull.is_forbidden |= fault == Fault::Forbidden;
             pull.fault = pull.fault.max(Some(fault));
         }
@@ -336,7 +357,7 @@ impl Relay {
 
     /// No origin has the stream.
     fn round_failed(&mut self, id: PullId) {
-        let Some(pull) = self.pulls.entries.get(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
         let session = pull.session.clone();
@@ -345,7 +366,7 @@ impl Relay {
         // Where viewers are held, somebody may yet set right what is final to others.
         let is_final = fault.is_final() && self.held(&session).is_none();
         let comes_again = (pull.has_run || waits_on) && !is_final && !self.desk.is_closing;
-        self.pulls.failures += 1;
+        self.fetch.pulls.failures += 1;
         if fault > Fault::NotFound {
             self.desk.log(
                 Level::Warn,
@@ -370,7 +391,7 @@ impl Relay {
 
     fn pause_pull(&mut self, id: PullId) {
         let now = self.desk.now;
-        let Some(pull) = self.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };
         let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
@@ -379,24 +400,20 @@ impl Relay {
         // back together.
         let part = (self.desk.random.draw() % 512) as u32;
         let until = now + pause / 2 + pause * part / 1024;
-        self.pulls.enter(id, Stage::Pausing { until });
+        self.fetch.pulls.enter(id, Stage::Pausing { until });
         self.rearm_pull(id);
     }
 
     /// A stream that was fetched is over.
-    pub(super) fn pulled_stream_ended(&mut self, id: PullId, end: End) {
+    pub(super) fn pulled_stream_ended(&mut self, id: PullId, end: End, has_viewers: bool) {
         let now = self.desk.now;
-        let Some(pull) = self.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };
-        let Stage::Running { live, since } = pull.stage else {
+        let Stage::Running { since, .. } = pull.stage else {
             return;
         };
-        let had_viewers = self
-            .lives
-            .get(live)
-            .is_some_and(|live| live.stream.viewer_count() > 0);
-        if end == End::Complete || !had_viewers || self.desk.is_closing {
+        if end == End::Complete || !has_viewers || self.desk.is_closing {
             self.remove_pull(id);
             return;
         }
@@ -415,7 +432,11 @@ impl Relay {
         let Some(id) = self.held(session) else {
             return;
         };
-        let was_fetched = self.lives.get(id).is_some_and(|live| live.via.is_some());
+        let was_fetched = self
+            .streams
+            .lives
+            .get(id)
+            .is_some_and(|live| live.via.is_some());
         if was_fetched && !self.gate().may_stay(session) {
             self.end_live(id, End::Lost, "its viewers may not watch its next source");
         }
@@ -423,16 +444,22 @@ impl Relay {
 
     /// The session is not to be fetched any more. Whoever waits waits on.
     pub(super) fn drop_pull(&mut self, session: &SessionId) {
-        let Some(id) = self.pulls.of(session) else {
+        let Some(id) = self.fetch.pulls.of(session) else {
             return;
         };
         match self.remove_pull(id) {
             Some(Stage::Asking { connection, .. }) => self.close(connection),
             Some(Stage::Running { live, .. }) => {
-                let source = self.lives.get(live).map(|live| live.source);
-                self.end_live(live, End::Complete, "nobody watches it");
-                if let Some(Origin::Http(connection)) = source {
-                    self.close(connection);
+                let entry = self.streams.lives.get(live);
+                // One that is held has lost this source already.
+                if let Some(source) = entry
+                    .filter(|live| live.pull == Some(id))
+                    .map(|live| live.source)
+                {
+                    self.end_live(live, End::Complete, "nobody watches it");
+                    if let Origin::Http(connection) = source {
+                        self.close(connection);
+                    }
                 }
             }
             Some(Stage::Resolving { .. } | Stage::Pausing { .. }) | None => {}
@@ -441,7 +468,7 @@ impl Relay {
 
     /// Nothing is fetched any more that does not run yet.
     pub(super) fn end_fetching(&mut self) {
-        let pulls = self.pulls.entries.iter();
+        let pulls = self.fetch.pulls.entries.iter();
         let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
         let sessions: Vec<SessionId> = without_stream
             .map(|(_, pull)| pull.session.clone())
@@ -452,7 +479,7 @@ impl Relay {
     }
 
     fn remove_pull(&mut self, id: PullId) -> Option<Stage> {
-        let mut pull = self.pulls.remove(id)?;
+        let mut pull = self.fetch.pulls.remove(id)?;
         self.desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
         Some(pull.stage)
     }
@@ -460,13 +487,17 @@ impl Relay {
     /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let now = self.desk.now;
-        let Some(id) = self.pulls.of(session) else {
+        let Some(id) = self.fetch.pulls.of(session) else {
             return;
         };
-        let is_awaited = self.waiting.is_awaited(session);
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        let is_awaited = self.clients.waiting.is_awaited(session);
+        let live = self
+            .streams
+            .running
+            .get(session)
+            .and_then(|id| self.streams.lives.get(*id));
         let is_watched = live.is_some_and(|live| live.stream.viewer_count() > 0);
-        let Some(pull) = self.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };
         if is_awaited || is_watched {
@@ -493,11 +524,11 @@ impl Relay {
     }
 
     fn rearm_pull(&mut self, id: PullId) {
-        let Some(pull) = self.pulls.entries.get(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
         let deadline = self.pull_deadline(pull);
-        if let (Some(deadline), Some(pull)) = (deadline, self.pulls.entries.get_mut(id)) {
+        if let (Some(deadline), Some(pull)) = (deadline, self.fetch.pulls.entries.get_mut(id)) {
             self.desk
                 .timers
                 .arm(&mut pull.armed, Owner::Pull(id), deadline);
@@ -507,11 +538,11 @@ impl Relay {
     /// A pull's deadline has come.
     pub(super) fn pull_due(&mut self, id: PullId) {
         let now = self.desk.now;
-        let Some(pull) = self.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };
         pull.armed.fired();
-        let Some(pull) = self.pulls.entries.get(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
         if self.idle_deadline(pull).is_some_and(|due| due <= now) {
@@ -524,7 +555,7 @@ impl Relay {
                 self.ask_origin(id, origin + 1);
             }
             Stage::Pausing { until } if until <= now => {
-                if let Some(pull) = self.pulls.entries.get_mut(id) {
+                if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
                     pull.fault = None;
                 }
                 self.ask_origin(id, 0);

@@ -11,24 +11,30 @@ impl Relay {
     /// stream.
     pub fn held_bytes(&self) -> [(&'static str, usize); 10] {
         let connections = self
+            .clients
             .connections
             .iter()
             .map(|(_, connection)| size_of::<Connection>() + connection.held_bytes());
-        let streams = self.lives.iter().map(|(_, live)| live.stream.held_bytes());
-        let errands = self.errands.values().map(Errand::held_bytes);
+        let streams = self
+            .streams
+            .lives
+            .iter()
+            .map(|(_, live)| live.stream.held_bytes());
+        let errands = self.lists.errands.values().map(Errand::held_bytes);
         [
             ("connections", connections.sum()),
             ("streams", streams.sum()),
-            ("waiting", self.waiting.held_bytes()),
-            ("pulls", self.pulls.held_bytes()),
-            ("origins", self.origins.held_bytes()),
-            ("blocks", self.blocks.held_bytes()),
+            ("waiting", self.clients.waiting.held_bytes()),
+            ("pulls", self.fetch.pulls.held_bytes()),
+            ("origins", self.fetch.origins.held_bytes()),
+            ("blocks", self.grants.blocks.held_bytes()),
             (
                 "errands",
-                table_bytes::<(Ticket, Errand)>(self.errands.capacity()) + errands.sum::<usize>(),
+                table_bytes::<(Ticket, Errand)>(self.lists.errands.capacity())
+                    + errands.sum::<usize>(),
             ),
             ("lists", self.held_by_lists()),
-            ("reading", self.reading.held_bytes()),
+            ("reading", self.clients.reading.held_bytes()),
             ("threads", self.desk.counts.threads_bytes),
         ]
     }

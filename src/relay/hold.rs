@@ -12,11 +12,10 @@
 
 use std::net::SocketAddr;
 
-use super::connection::Phase;
 use super::live::Origin;
-use super::pull::Stage;
+use super::streams::Said;
 use super::{Level, LiveId, Relay};
-use crate::format::splice::{Splicer, Unlike};
+use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::stream::{End, Told};
 
@@ -32,13 +31,13 @@ impl Relay {
 
     /// Whether the session has a source, and not only viewers who wait for one.
     pub(super) fn has_source(&self, session: &SessionId) -> bool {
-        self.running.contains_key(session) && self.held(session).is_none()
+        self.streams.running.contains_key(session) && self.held(session).is_none()
     }
 
     /// The session's stream, if that waits for a source.
     pub(super) fn held(&self, session: &SessionId) -> Option<LiveId> {
-        let id = *self.running.get(session)?;
-        let live = self.lives.get(id)?;
+        let id = *self.streams.running.get(session)?;
+        let live = self.streams.lives.get(id)?;
         live.is_held().then_some(id)
     }
 
@@ -46,7 +45,7 @@ impl Relay {
     pub(super) fn hold(&mut self, id: LiveId, reason: &'static str) -> bool {
         let now = self.desk.now;
         let until = now + self.desk.settings.limits.hold_time;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return false;
         };
         let Told::Known(format) = live.stream.told() else {
@@ -72,11 +71,13 @@ impl Relay {
                 "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
             ),
         );
-        if let Origin::Rtp(address) = source {
-            self.forget_rtp_source(address, id);
-        }
+        self.streams.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
-            self.pulled_stream_ended(pull, End::Lost);
+            self.streams.say(Said::PullOver {
+                pull,
+                end: End::Lost,
+                has_viewers: true,
+            });
         }
         self.rearm_live(id);
         true
@@ -90,7 +91,7 @@ impl Relay {
         source: Origin,
         source_address: SocketAddr,
     ) {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         live.source = source;
@@ -103,53 +104,29 @@ impl Relay {
             Level::Info,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
-        self.refresh_clients(id);
     }
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and
-    /// the source's stream begins anew.
-    pub(super) fn begin_anew(&mut self, old: LiveId, Unlike(bytes): Unlike) {
+    /// the source has a stream of its own, which begins anew.
+    pub(super) fn begin_anew(&mut self, old: LiveId) -> Option<LiveId> {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(old) else {
-            return;
-        };
+        let live = self.streams.lives.get_mut(old)?;
         let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
         let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
-        self.end_live(old, End::Lost, "its next source has other tracks");
+        self.end_stream(old, End::Lost, "its next source has other tracks");
         let id = self.begin_live(session, content_type, source, address);
-        if let Some(live) = self.lives.get_mut(id) {
-            (live.pull, live.input, live.via) = (pull, input, via);
-        }
-        match source {
-            Origin::Http(connection) => {
-                if let Some(connection) = self.connections.get_mut(connection)
-                    && let Phase::Source(source) = &mut connection.phase
-                {
-                    source.live = id;
-                }
-            }
-            Origin::Rtp(address) => self.begin_input(id, address),
-            Origin::Awaited { .. } | Origin::Gone => {}
-        }
-        if let Some(pull) = pull {
-            self.pulls.enter(
-                pull,
-                Stage::Running {
-                    live: id,
-                    since: now,
-                },
-            );
-        }
-        self.append(id, &bytes);
+        let live = self.streams.lives.get_mut(id)?;
+        (live.pull, live.input, live.via) = (pull, input, via);
+        Some(id)
     }
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId) {
         let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;
-        if self.lives.get(id).is_some_and(is_over) {
-            self.end_live(id, End::Lost, "nobody waits for its source");
+        if self.streams.lives.get(id).is_some_and(is_over) {
+            self.end_stream(id, End::Lost, "nobody waits for its source");
         }
     }
 }

@@ -69,7 +69,7 @@ struct Revoked<'a> {
 impl Relay {
     /// Makes a change now, or has it written first.
     pub(super) fn change(&mut self, change: Change) -> Result<Answer, Refusal> {
-        if self.ledger.is_some() {
+        if self.grants.ledger.is_some() {
             return Ok(Answer::Record(change));
         }
         let decided = self.decide(&change, 0)?;
@@ -84,8 +84,8 @@ impl Relay {
         let silenced = tokens.retain_addresses(|address| {
             self.gate().may_receive(address) && self.destination_fault(*address).is_none()
         });
-        self.tokens = Some(tokens);
-        self.ledger = Some(Ledger::default());
+        self.grants.tokens = Some(tokens);
+        self.grants.ledger = Some(Ledger::default());
         if silenced > 0 {
             self.desk.log(
                 Level::Warn,
@@ -102,7 +102,7 @@ impl Relay {
     }
 
     fn decide(&self, change: &Change, reserved: usize) -> Result<Decided, Refusal> {
-        let Some(tokens) = &self.tokens else {
+        let Some(tokens) = &self.grants.tokens else {
             return Err(framework_is_off());
         };
         match &change.record {
@@ -129,14 +129,14 @@ impl Relay {
 
     fn carry_out(&mut self, change: &Change, decided: Decided) -> Result<Answer, Refusal> {
         let session = change.record.session();
-        let Some(tokens) = &mut self.tokens else {
+        let Some(tokens) = &mut self.grants.tokens else {
             return Err(framework_is_off());
         };
         match decided {
             Decided::Addition(addition) => {
                 let new = tokens.carry_out(addition);
                 self.tuples_changed(session);
-                let tokens = self.tokens.iter();
+                let tokens = self.grants.tokens.iter();
                 let body = Added {
                     sessionid: session,
                     tokens: tokens.flat_map(|tokens| tokens.of(session)).collect(),
@@ -167,7 +167,10 @@ impl Relay {
             reply,
             change,
         };
-        match (&mut self.ledger, self.connections.get_mut(connection)) {
+        match (
+            &mut self.grants.ledger,
+            self.clients.connections.get_mut(connection),
+        ) {
             (Some(ledger), Some(client)) if ledger.queue.len() < QUEUE_MAX => {
                 client.phase = Phase::Recording;
                 ledger.queue.push_back(asked);
@@ -204,7 +207,7 @@ impl Relay {
                 Err(refusal) => self.answer_change(&asked, Err(refusal)),
             }
         }
-        let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) else {
+        let Some(ledger) = self.grants.ledger.as_mut().filter(|_| !batch.is_empty()) else {
             return;
         };
         let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
@@ -217,7 +220,7 @@ impl Relay {
     }
 
     fn next_change(&mut self, batch: &[(Asked, Decided)], reserved: usize) -> Option<Asked> {
-        let ledger = self.ledger.as_mut()?;
+        let ledger = self.grants.ledger.as_mut()?;
         let session = ledger.queue.front()?.change.record.session();
         let is_in_batch = |(asked, _): &(Asked, Decided)| asked.change.record.session() == session;
         let must_wait = ledger.writing.is_some()
@@ -288,14 +291,14 @@ impl Relay {
     }
 
     fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
-        let ledger = self.ledger.as_mut()?;
+        let ledger = self.grants.ledger.as_mut()?;
         let (_, batch) = ledger.writing.take_if(|(written, _)| *written == ticket)?;
         Some(batch)
     }
 
     /// Its client may be gone; what it asked for has been done all the same.
     fn answer_change(&mut self, asked: &Asked, answer: Result<Answer, Refusal>) {
-        if let Some(connection) = self.connections.get_mut(asked.connection) {
+        if let Some(connection) = self.clients.connections.get_mut(asked.connection) {
             connection.phase = Phase::Head(HeadReader::default());
             self.give(asked.connection, answer, asked.reply);
         }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::outlet::Outlet;
+use super::streams::Said;
 use super::timers::{Armed, Owner};
 use super::udp::RtpInput;
 use super::{
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::format::Format;
 use crate::format::splice::Splicer;
+use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::http;
 use crate::moment::Moment;
@@ -216,8 +218,8 @@ impl Relay {
         self.end_rests(&session);
         self.make_room_for_stream(&session);
         self.desk.counts.streams += 1;
-        let serial = self.live_serial_next;
-        self.live_serial_next += 1;
+        let serial = self.streams.live_serial_next;
+        self.streams.live_serial_next += 1;
         self.desk.log(
             Level::Info,
             format_args!(
@@ -225,7 +227,7 @@ impl Relay {
                 session.digest()
             ),
         );
-        let live = self.lives.insert(Live {
+        let live = self.streams.lives.insert(Live {
             session: session.clone(),
             serial,
             source,
@@ -243,42 +245,41 @@ impl Relay {
             is_paused: false,
             armed: Armed::default(),
         });
-        self.order.insert(serial, live);
-        self.running.insert(session, live);
-        self.refresh_clients(live);
+        self.streams.order.insert(serial, live);
+        self.streams.running.insert(session, live);
         live
     }
 
-    /// Media has arrived from a stream's source.
-    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
+    /// Media has arrived from a stream's source. It may be unlike what came before: then there is
+    /// another stream of it now, and these bytes are its first.
+    #[must_use]
+    pub(super) fn take_media(&mut self, id: LiveId, bytes: &[u8]) -> Option<(LiveId, Unlike)> {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
+        let live = self.streams.lives.get_mut(id)?;
         live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
-            return self.pass_on(id, bytes);
+            self.pass_on(id, bytes);
+            return None;
         };
-        let mut spliced = std::mem::take(&mut self.spliced);
+        let mut spliced = std::mem::take(&mut self.streams.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
         self.pass_on(id, &spliced);
         spliced.clear();
         // A large unit was one stream's: its room is not kept for all.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
-        self.spliced = spliced;
-        if let Err(unlike) = fed {
-            self.begin_anew(id, unlike);
-        }
+        self.streams.spliced = spliced;
+        let unlike = fed.err()?;
+        Some((self.begin_anew(id)?, unlike))
     }
 
     /// What has become of it goes on to all who want it.
     fn pass_on(&mut self, id: LiveId, bytes: &[u8]) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
+        let Some(live) = self.streams.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
         let was_undecided = live.stream.told() == Told::Undecided;
-        live.stream.append(bytes, &mut self.pool, now);
+        live.stream.append(bytes, &mut self.streams.pool, now);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
@@ -291,11 +292,12 @@ impl Relay {
             )),
         }
         while let Some(connection) = self
+            .streams
             .lives
             .get_mut(id)
             .and_then(|live| live.stream.take_cut())
         {
-            self.cut_viewer(connection, Cut::LostUnit);
+            self.streams.say(Said::Cut(connection, Cut::LostUnit));
         }
         self.flow(id);
         if is_told {
@@ -304,50 +306,49 @@ impl Relay {
         self.feed_outlet(id, bytes);
     }
 
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream
-    /// waits for another, or ends.
-    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
-        let is_its = |live: &Live| live.source == source;
-        if !self.lives.get(id).is_some_and(is_its) {
-            return;
-        }
-        self.finish_reorder(id);
-        if self.lives.get(id).is_some_and(is_its) && !self.hold(id, reason) {
-            self.end_live(id, End::Lost, reason);
+    /// Whether that is where its media comes from.
+    pub(super) fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
+        self.streams
+            .lives
+            .get(id)
+            .is_some_and(|live| live.source == source)
+    }
+
+    /// A stream's source is gone before its time: the stream waits for another, or ends.
+    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str) {
+        if !self.hold(id, reason) {
+            self.end_stream(id, End::Lost, reason);
         }
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
-    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
+    pub(super) fn end_stream(&mut self, id: LiveId, end: End, reason: &'static str) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         if live.stream.end().is_some() {
             return;
         }
-        self.finish_reorder(id);
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
         if let Some(splicer) = &mut live.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
             self.pass_on(id, &rest);
         }
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         let source = std::mem::replace(&mut live.source, Origin::Gone);
         live.outlet.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
+        let has_viewers = live.stream.viewer_count() > 0;
         let session = live.session.clone();
         let figures = live.stream.figures();
-        if self.running.get(&session) == Some(&id) {
-            self.running.remove(&session);
+        if self.streams.running.get(&session) == Some(&id) {
+            self.streams.running.remove(&session);
         }
-        self.draining.enter(&session, live.serial, id);
+        self.streams.draining.enter(&session, live.serial, id);
         self.desk.log(
             Level::Info,
             format_args!(
@@ -358,11 +359,13 @@ impl Relay {
                 figures.skips
             ),
         );
-        if let Origin::Rtp(address) = source {
-            self.forget_rtp_source(address, id);
-        }
+        self.streams.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
-            self.pulled_stream_ended(pull, end);
+            self.streams.say(Said::PullOver {
+                pull,
+                end,
+                has_viewers,
+            });
         }
         self.flow(id);
         self.pump(id);
@@ -372,16 +375,16 @@ impl Relay {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
-        let running = self.running.get(session).copied();
+        let running = self.streams.running.get(session).copied();
         if let Some(id) = running {
-            let source = self.lives.get(id).map(|live| live.source);
+            let source = self.streams.lives.get(id).map(|live| live.source);
             self.end_live(id, End::Lost, ABORTED);
             if let Some(Origin::Http(connection)) = source {
                 self.close(connection);
             }
             self.drop_pull(session);
         }
-        let draining: Vec<LiveId> = self.draining.of(session).collect();
+        let draining: Vec<LiveId> = self.streams.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
             return None;
         }
@@ -393,14 +396,14 @@ impl Relay {
     /// told so.
     pub(super) fn block_session(&mut self, session: &SessionId, until: Moment) {
         let now = self.desk.now;
-        self.blocks.add(session, until, now);
+        self.grants.blocks.add(session, until, now);
         self.drop_pull(session);
         self.admit_waiting(session);
     }
 
     /// The server shuts down: streams end whose source is no connection that could be ended.
     pub(super) fn end_without_connection(&mut self) {
-        let lives = self.lives.iter();
+        let lives = self.streams.lives.iter();
         let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end_live(id, End::Complete, SHUT_DOWN);
@@ -409,7 +412,7 @@ impl Relay {
 
     /// A stream is over when neither source nor outlet is left.
     pub(super) fn forget_if_over(&mut self, id: LiveId) {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
@@ -419,31 +422,31 @@ impl Relay {
         if live.stream.viewer_count() > 0 {
             return;
         }
-        if let Some(mut live) = self.lives.remove(id) {
+        if let Some(mut live) = self.streams.lives.remove(id) {
             let figures = live.stream.figures();
             self.desk.counts.past.bytes_received += figures.bytes_received;
             self.desk.counts.past.bytes_sent += figures.bytes_sent;
             self.desk.counts.past.skips += figures.skips;
             self.desk.counts.past_udp_bytes += live.outlet.bytes_sent;
-            self.freed_bytes += live.stream.pool_bytes();
-            live.stream.release(&mut self.pool);
-            if self.freed_bytes >= RETURN_BYTES {
-                self.freed_bytes = 0;
+            self.streams.freed_bytes += live.stream.pool_bytes();
+            live.stream.release(&mut self.streams.pool);
+            if self.streams.freed_bytes >= RETURN_BYTES {
+                self.streams.freed_bytes = 0;
                 self.desk.actions.push_back(Action::ReturnMemory);
             }
-            self.order.remove(&live.serial);
+            self.streams.order.remove(&live.serial);
             self.desk.timers.disarm(&mut live.armed, Owner::Live(id));
-            self.draining.leave(&live.session, live.serial);
+            self.streams.draining.leave(&live.session, live.serial);
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
     pub(super) fn resume(&mut self, id: LiveId) {
         let is_held_back = self.is_held_back(id);
-        if let Some(live) = self.lives.get_mut(id)
+        if let Some(live) = self.streams.lives.get_mut(id)
             && live.is_paused
             && !is_held_back
-            && live.stream.wanted_bytes(&self.pool) > 0
+            && live.stream.wanted_bytes(&self.streams.pool) > 0
         {
             live.is_paused = false;
             if let Origin::Http(connection) = live.source {
@@ -455,10 +458,10 @@ impl Relay {
     /// How many bytes of a source are wanted.
     pub(super) fn source_appetite(&mut self, id: LiveId) -> usize {
         let is_held_back = self.is_held_back(id);
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return 0;
         };
-        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
+        let wanted_bytes = live.stream.wanted_bytes(&self.streams.pool);
         live.is_paused = wanted_bytes == 0 || is_held_back;
         if live.is_paused {
             0

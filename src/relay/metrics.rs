@@ -80,7 +80,7 @@ impl Relay {
         let mut all = self.desk.counts.past;
         let mut udp_bytes = self.desk.counts.past_udp_bytes;
         let (mut viewers, mut udp_clients, mut held) = (0, 0, 0);
-        for (_, live) in self.lives.iter() {
+        for (_, live) in self.streams.lives.iter() {
             let Figures {
                 bytes_received,
                 bytes_sent,
@@ -94,7 +94,7 @@ impl Relay {
             udp_clients += live.outlet.clients.len() as u64;
             held += u64::from(live.has_waiting_viewers());
         }
-        let udp = self.udp.figures;
+        let udp = self.rtp_in.figures;
         let mut text = Text(String::with_capacity(4096));
         text.family("tollgate_build_info", "gauge", "The version that runs.");
         text.row(
@@ -106,7 +106,7 @@ impl Relay {
             "tollgate_streams",
             "gauge",
             "Streams that run.",
-            self.running.len() as u64,
+            self.streams.running.len() as u64,
         );
         text.one(
             "tollgate_held_streams",
@@ -118,26 +118,26 @@ impl Relay {
             "tollgate_draining_streams",
             "gauge",
             "Streams without a source whose rest still goes out.",
-            self.draining.len() as u64,
+            self.streams.draining.len() as u64,
         );
         text.one("tollgate_viewers", "gauge", "HTTP viewers.", viewers);
         text.one(
             "tollgate_waiting_viewers",
             "gauge",
             "HTTP viewers whose session does not run yet.",
-            self.waiting.len() as u64,
+            self.clients.waiting.len() as u64,
         );
         text.one(
             "tollgate_pulls",
             "gauge",
             "Sessions that are fetched, or being fetched, from an origin.",
-            self.pulls.len() as u64,
+            self.fetch.pulls.len() as u64,
         );
         text.one(
             "tollgate_pull_failures_total",
             "counter",
             "Times that no origin had the stream.",
-            self.pulls.failures,
+            self.fetch.pulls.failures,
         );
         text.one(
             "tollgate_udp_clients",
@@ -149,7 +149,7 @@ impl Relay {
             "process_open_fds",
             "gauge",
             "File descriptors in use.",
-            self.desk.files.own + self.connections.len() as u64,
+            self.desk.files.own + self.clients.connections.len() as u64,
         );
         text.one(
             "process_max_fds",
@@ -161,7 +161,7 @@ impl Relay {
             "tollgate_connections",
             "gauge",
             "HTTP connections.",
-            self.connections.len() as u64,
+            self.clients.connections.len() as u64,
         );
         text.one(
             "tollgate_deadlines",
@@ -173,7 +173,10 @@ impl Relay {
             "tollgate_tokens",
             "gauge",
             "Tuples in the token table.",
-            self.tokens.as_ref().map_or(0, |tokens| tokens.len() as u64),
+            self.grants
+                .tokens
+                .as_ref()
+                .map_or(0, |tokens| tokens.len() as u64),
         );
         text.family(
             "tollgate_held_bytes",

@@ -18,6 +18,7 @@ mod access;
 mod admission;
 mod api;
 mod check;
+mod clients;
 mod connection;
 mod deadlines;
 mod desk;
@@ -25,11 +26,13 @@ mod draining;
 mod errand;
 mod fetch;
 mod frame;
+mod grants;
 mod held;
 mod hold;
 mod icecast;
 mod ledger;
 mod listing;
+mod lists;
 mod live;
 mod metrics;
 mod origins;
@@ -48,43 +51,38 @@ mod settle;
 mod source;
 #[cfg(test)]
 mod stage;
+mod streams;
 mod timers;
 mod udp;
 mod viewer;
 mod waiting;
 
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::gate::{Blocks, SessionId, Tokens};
 use crate::gather::Gather;
 use crate::moment::Moment;
-use crate::slots::{Id, Slots};
-use crate::stream::{Outcome, Pool};
+use crate::slots::Id;
+use crate::stream::Outcome;
+use clients::Clients;
 use connection::{Connection, Phase};
 use desk::Desk;
-use draining::Draining;
-use errand::Errand;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
-use frame::Frame;
-use ledger::Ledger;
+use fetch::Fetch;
+use grants::Grants;
+use lists::Lists;
 pub use live::Live;
 pub use metrics::Files;
-use origins::Origins;
 pub use outlet::Datagrams;
-use peers::Gathering;
 pub use peers::Peer;
-use pull::{Pull, Pulls};
-use reading::Reading;
+use pull::Pull;
 pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
-use settle::Said;
+use streams::Streams;
 use timers::Owner;
-use udp::Udp;
+use udp::RtpIn;
 pub use udp::{UdpFigures, UdpPort};
-use waiting::WaitingRoom;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -120,51 +118,12 @@ pub enum Action {
 /// The server.
 pub struct Relay {
     desk: Desk,
-    connections: Slots<Connection>,
-    /// How many connections each host has.
-    hosts: HashMap<IpAddr, usize>,
-    /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
-    unplaced: VecDeque<ConnectionId>,
-    lives: Slots<Live>,
-    running: HashMap<SessionId, LiveId>,
-    draining: Draining,
-    origins: Origins,
-    pulls: Pulls,
-    /// The streams in the order in which they began.
-    order: std::collections::BTreeMap<u64, LiveId>,
-    live_serial_next: u64,
-    tokens: Option<Tokens>,
-    blocks: Blocks,
-    pool: Pool,
-    /// Bytes of buffers freed since memory was returned last.
-    freed_bytes: usize,
-    reading: Reading,
-    /// Connections with something of their own to write.
-    queue: VecDeque<ConnectionId>,
-    /// Connections with a piece of a long answer to write, and how many others have been written to
-    /// since the last piece.
-    listing: VecDeque<ConnectionId>,
-    writes_since_piece: usize,
-    /// Streams with something for their viewers, and how many viewers of the first have been served
-    /// in a row.
-    flowing: VecDeque<LiveId>,
-    served_in_row: usize,
-    frame: Frame,
-    /// Small pieces of a source's body, put together. Empty but for its room.
-    pieces: Vec<u8>,
-    /// What goes out of the bytes that a source sent just now, where streams are held.
-    spliced: Vec<u8>,
-    udp: Udp,
-    /// Streams with datagrams for their UDP clients.
-    posting: VecDeque<LiveId>,
-    /// What the clients have said, until it is heard.
-    said: VecDeque<Said>,
-    /// Calls whose names are being looked up.
-    errands: HashMap<Ticket, Errand>,
-    /// Lists that wait for the peers.
-    gatherings: HashMap<Ticket, Gathering>,
-    ledger: Option<Ledger>,
-    waiting: WaitingRoom,
+    clients: Clients,
+    streams: Streams,
+    rtp_in: RtpIn,
+    fetch: Fetch,
+    grants: Grants,
+    lists: Lists,
 }
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.
@@ -189,41 +148,13 @@ impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut desk = Desk::new(settings);
-        let settings = &desk.settings;
-        let is_gated = !settings.token_servers.is_empty();
         Relay {
-            connections: Slots::default(),
-            hosts: HashMap::new(),
-            unplaced: VecDeque::new(),
-            lives: Slots::default(),
-            running: HashMap::new(),
-            draining: Draining::default(),
-            origins: Origins::new(&settings.origins, &mut desk.random),
-            pulls: Pulls::default(),
-            order: std::collections::BTreeMap::new(),
-            live_serial_next: 1,
-            tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
-            blocks: Blocks::default(),
-            freed_bytes: 0,
-            pool: Pool {
-                bytes_left: settings.limits.buffers_bytes_max as isize,
-            },
-            reading: Reading::default(),
-            queue: VecDeque::new(),
-            listing: VecDeque::new(),
-            writes_since_piece: 1,
-            flowing: VecDeque::new(),
-            served_in_row: 0,
-            frame: Frame::default(),
-            pieces: Vec::new(),
-            spliced: Vec::new(),
-            udp: Udp::default(),
-            posting: VecDeque::new(),
-            said: VecDeque::new(),
-            errands: HashMap::new(),
-            gatherings: HashMap::new(),
-            ledger: None,
-            waiting: WaitingRoom::default(),
+            clients: Clients::new(),
+            streams: Streams::new(&desk.settings.limits),
+            rtp_in: RtpIn::default(),
+            fetch: Fetch::new(&mut desk),
+            grants: Grants::new(&desk.settings),
+            lists: Lists::default(),
             desk,
         }
     }
@@ -234,7 +165,7 @@ impl Relay {
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
     /// [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return 0;
         };
         match &connection.phase {
@@ -268,13 +199,13 @@ impl Relay {
     /// them cost.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
         self.desk.now = now;
-        self.reading.begin(bytes.len());
-        let Some(connection) = self.connections.get_mut(id) else {
-            return self.reading.cost();
+        self.clients.reading.begin(bytes.len());
+        let Some(connection) = self.clients.connections.get_mut(id) else {
+            return self.clients.reading.cost();
         };
         if connection.input.is_empty() {
             let rest = self.read_on(id, bytes).to_vec();
-            if let Some(connection) = self.connections.get_mut(id) {
+            if let Some(connection) = self.clients.connections.get_mut(id) {
                 connection.input = rest;
             }
         } else {
@@ -283,13 +214,13 @@ impl Relay {
         }
         self.rearm(id);
         self.settle();
-        self.reading.cost()
+        self.clients.reading.cost()
     }
 
     /// The client sends no more.
     pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.input_ended = true;
@@ -321,7 +252,7 @@ impl Relay {
 
     /// The client's socket takes bytes again.
     pub fn unblocked(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.clients.connections.get_mut(id)
             && connection.is_blocked
         {
             connection.is_blocked = false;
@@ -354,9 +285,9 @@ impl Relay {
         self.desk.is_closing = true;
         self.end_fetching();
         self.end_without_connection();
-        let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        let ids: Vec<ConnectionId> = self.clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
-            let Some(connection) = self.connections.get_mut(id) else {
+            let Some(connection) = self.clients.connections.get_mut(id) else {
                 continue;
             };
             match &connection.phase {
@@ -384,26 +315,26 @@ impl Relay {
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
-        if self.writes_since_piece >= WRITES_PER_PIECE
+        if self.clients.writes_since_piece >= WRITES_PER_PIECE
             && let Some(id) = self.next_listing()
         {
             return Some(id);
         }
         if let Some(id) = self.next_queued().or_else(|| self.next_viewer()) {
-            self.writes_since_piece = self.writes_since_piece.saturating_add(1);
+            self.clients.writes_since_piece = self.clients.writes_since_piece.saturating_add(1);
             return Some(id);
         }
         // After a piece the turn is over if there is nothing else, for who else has something may
         // be known in the next one.
-        if self.writes_since_piece == 0 {
-            self.writes_since_piece = 1;
+        if self.clients.writes_since_piece == 0 {
+            self.clients.writes_since_piece = 1;
             return None;
         }
         self.next_listing()
     }
 
     fn next_queued(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.queue.pop_front() {
+        while let Some(id) = self.clients.queue.pop_front() {
             if self.leaves_queue(id) {
                 return Some(id);
             }
@@ -412,9 +343,9 @@ impl Relay {
     }
 
     fn next_listing(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.listing.pop_front() {
+        while let Some(id) = self.clients.listing.pop_front() {
             if self.leaves_queue(id) {
-                self.writes_since_piece = 0;
+                self.clients.writes_since_piece = 0;
                 return Some(id);
             }
         }
@@ -423,10 +354,13 @@ impl Relay {
 
     /// Whether a connection that stood in a queue is to be written to.
     fn leaves_queue(&mut self, id: ConnectionId) -> bool {
-        self.connections.get_mut(id).is_some_and(|connection| {
-            connection.is_queued = false;
-            !connection.is_blocked
-        })
+        self.clients
+            .connections
+            .get_mut(id)
+            .is_some_and(|connection| {
+                connection.is_queued = false;
+                !connection.is_blocked
+            })
     }
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
@@ -435,7 +369,7 @@ impl Relay {
         self.prepare_output(id);
         self.settle();
         let mut gather = Gather::default();
-        if let Some(connection) = self.connections.get(id)
+        if let Some(connection) = self.clients.connections.get(id)
             && gather.push(connection.output.rest())
         {
             self.lend_to_viewer(connection, &mut gather);
@@ -446,7 +380,7 @@ impl Relay {
     /// So many bytes of [`Relay::output`] have been written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.taken = now;
@@ -461,7 +395,7 @@ impl Relay {
     /// The client's turn is over: its socket takes more, or does not.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         if outcome == Outcome::Blocked && !connection.is_blocked {
@@ -486,14 +420,14 @@ impl Relay {
 
     /// Whether there is anything to write at once.
     pub fn has_writes(&self) -> bool {
-        !self.queue.is_empty()
-            || !self.listing.is_empty()
-            || !self.flowing.is_empty()
-            || !self.posting.is_empty()
+        !self.clients.queue.is_empty()
+            || !self.clients.listing.is_empty()
+            || !self.streams.flowing.is_empty()
+            || !self.streams.posting.is_empty()
     }
 
     /// Whether nobody is connected any more.
     pub fn is_empty(&self) -> bool {
-        self.connections.is_empty()
+        self.clients.connections.is_empty()
     }
 }

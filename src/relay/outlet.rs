@@ -306,24 +306,31 @@ impl Transport {
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let Some(live) = self.lives.get_mut(id) else {
+        let (Some(tokens), Some(bound)) = (&self.grants.tokens, self.rtp_in.bound) else {
             return;
         };
-        let Some(tokens) = &self.tokens else { return };
+        let Some(live) = self.streams.lives.get(id) else {
+            return;
+        };
+        let destinations = tokens.udp_destinations(&live.session);
+        let destinations = destinations.filter_map(|(_, _, addresses)| {
+            let mut addresses = addresses.iter();
+            addresses.find(|address| udp::destination_fault(bound, **address).is_none())
+        });
+        let destinations = destinations.copied().collect();
+        self.set_clients(id, destinations);
+    }
+
+    /// A stream goes out to these addresses from now on, but not to its own source.
+    fn set_clients(&mut self, id: LiveId, destinations: Vec<SocketAddr>) {
+        let Some(live) = self.streams.lives.get_mut(id) else {
+            return;
+        };
         let source = live.source;
-        let Some(bound) = self.udp.bound else { return };
-        let destinations =
-            tokens
-                .udp_destinations(&live.session)
-                .filter_map(|(_, _, addresses)| {
-                    let mut reachable = addresses
-                        .iter()
-                        .filter(|address| udp::destination_fault(bound, **address).is_none());
-                    reachable.next().copied()
-                });
         // Two names may be one host's: it gets everything once.
         let mut seen = HashSet::new();
         let clients = destinations
+            .into_iter()
             .filter(|address| source != Origin::Rtp(*address) && seen.insert(*address))
             .collect();
         live.outlet.set_clients(clients);
@@ -351,7 +358,7 @@ impl Relay {
     /// Media of a body has arrived: its UDP clients get what is due of it.
     pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8]) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         if let Some(transport) = &mut live.outlet.transport {
@@ -363,7 +370,7 @@ impl Relay {
     /// What is due of a transport stream becomes datagrams, once those before are out.
     pub(super) fn pump(&mut self, id: LiveId) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         match live.stream.told() {
@@ -393,7 +400,7 @@ impl Relay {
     /// Whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_held_back(&self, id: LiveId) -> bool {
         let held_bytes_max = self.desk.settings.limits.stream.buffer_bytes as u64 / 2;
-        self.lives.get(id).is_some_and(|live| {
+        self.streams.lives.get(id).is_some_and(|live| {
             let transport = live.outlet.transport.as_ref();
             transport.is_some_and(|transport| {
                 live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
@@ -402,12 +409,12 @@ impl Relay {
     }
 
     pub(super) fn post(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
+        if let Some(live) = self.streams.lives.get_mut(id)
             && !live.outlet.is_empty()
             && !live.outlet.is_queued
         {
             live.outlet.is_queued = true;
-            self.posting.push_back(id);
+            self.streams.posting.push_back(id);
         }
     }
 
@@ -417,8 +424,8 @@ impl Relay {
         let next = self.next_client();
         self.settle();
         let (id, to) = next?;
-        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
-        self.udp.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
+        let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.letter()?;
+        self.rtp_in.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
         Some(Datagrams {
             to,
             bytes,
@@ -427,14 +434,19 @@ impl Relay {
     }
 
     fn next_client(&mut self) -> Option<(LiveId, SocketAddr)> {
-        while let Some(&id) = self.posting.front() {
-            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
+        while let Some(&id) = self.streams.posting.front() {
+            if let Some(client) = self
+                .streams
+                .lives
+                .get_mut(id)
+                .and_then(|live| live.outlet.next())
+            {
                 // One after the other, so that no stream waits for the clients of another.
-                self.posting.rotate_left(1);
+                self.streams.posting.rotate_left(1);
                 return Some((id, client));
             }
-            self.posting.pop_front();
-            if let Some(live) = self.lives.get_mut(id) {
+            self.streams.posting.pop_front();
+            if let Some(live) = self.streams.lives.get_mut(id) {
                 live.outlet.is_queued = false;
                 self.pump(id);
             }
@@ -444,12 +456,12 @@ impl Relay {
 
     /// So many datagrams were not taken by the kernel.
     pub fn datagrams_dropped(&mut self, count: usize) {
-        self.udp.figures.dropped_unsent += count as u64;
+        self.rtp_in.figures.dropped_unsent += count as u64;
     }
 
     /// Tells of a stream that cannot go out by RTP, once.
     pub(super) fn tell_of_transport(&mut self, id: LiveId) {
-        let Some(live) = self.lives.get(id) else {
+        let Some(live) = self.streams.lives.get(id) else {
             return;
         };
         if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {

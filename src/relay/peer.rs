@@ -26,11 +26,11 @@ impl Relay {
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
         let may_take_place = is_anyones || gate.is_operators(peer.ip());
-        let has_place = gate.has_place(self.connections.len(), host);
+        let has_place = gate.has_place(self.clients.connections.len(), host);
         if self.desk.is_closing || !(has_place || (may_take_place && self.make_place())) {
             return None;
         }
-        let is_beyond = self.connections.len() >= self.desk.settings.limits.connections_max;
+        let is_beyond = self.clients.connections.len() >= self.desk.settings.limits.connections_max;
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), now);
         connection.is_named = !is_anyones;
         match door {
@@ -39,7 +39,7 @@ impl Relay {
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
         self.desk.counts.connections += 1;
-        let id = self.connections.insert(connection);
+        let id = self.clients.connections.insert(connection);
         if is_anyones && is_beyond {
             self.note_unplaced(id);
         }
@@ -51,20 +51,22 @@ impl Relay {
     /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
     /// more.
     fn note_unplaced(&mut self, id: ConnectionId) {
-        let connections = &self.connections;
-        self.unplaced.retain(|id| connections.get(*id).is_some());
-        if self.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
-            self.unplaced.pop_front();
+        let connections = &self.clients.connections;
+        self.clients
+            .unplaced
+            .retain(|id| connections.get(*id).is_some());
+        if self.clients.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
+            self.clients.unplaced.pop_front();
         }
-        self.unplaced.push_back(id);
+        self.clients.unplaced.push_back(id);
     }
 
     /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
     /// known to be of the API's hosts. Else strangers, who come by the same proxy as the operator,
     /// would keep the operator out. Says whether there was one.
     fn make_place(&mut self) -> bool {
-        while let Some(id) = self.unplaced.pop_front() {
-            let Some(connection) = self.connections.get(id) else {
+        while let Some(id) = self.clients.unplaced.pop_front() {
+            let Some(connection) = self.clients.connections.get(id) else {
                 continue;
             };
             let host = connection.peer.ip();
@@ -80,7 +82,7 @@ impl Relay {
     pub(super) fn read_introduction(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let now = self.desk.now;
         let date = self.desk.date();
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         match proxy_header::read(input) {
@@ -96,16 +98,16 @@ impl Relay {
                 connection.is_proxied = true;
                 let peer = connection.peer;
                 if self.gate().is_forwarder(peer.ip()) {
-                    if let Some(connection) = self.connections.get_mut(id) {
+                    if let Some(connection) = self.clients.connections.get_mut(id) {
                         connection.forwarder = Some(Box::new(peer));
                     }
                     return true;
                 }
-                if let Some(connection) = self.connections.get_mut(id) {
+                if let Some(connection) = self.clients.connections.get_mut(id) {
                     connection.is_named = true;
                 }
                 self.count(id);
-                let others = self.connections.len().saturating_sub(1);
+                let others = self.clients.connections.len().saturating_sub(1);
                 let has_place = self.gate().has_place(others, Some(peer.ip()));
                 if !has_place {
                     self.close(id);
@@ -136,14 +138,14 @@ impl Relay {
         forwarded: &Forwarded,
     ) -> Result<(), Refusal> {
         let gate = self.gate();
-        let forwarder = self.connections.get(id);
+        let forwarder = self.clients.connections.get(id);
         let Some(forwarder) = forwarder.and_then(|connection| connection.forwarder.as_deref())
         else {
             return Ok(());
         };
         let forwarder = *forwarder;
         let client = forwarded.client(|address| gate.is_forwarder(address));
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return Ok(());
         };
         let named = client.as_ref().ok().copied().flatten();
@@ -159,13 +161,13 @@ impl Relay {
 
     /// Counts a connection for the host whose it is, once that is known.
     fn count(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let host = connection.is_named.then_some(connection.peer.ip());
-        let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
+        let of_host = host.and_then(|host| self.clients.hosts.get(&host)).copied();
         let beyond = self.gate().beyond(of_host.unwrap_or(0));
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         if connection.is_beyond_limit != Some(Beyond::All) {
@@ -173,15 +175,15 @@ impl Relay {
         }
         if let Some(host) = host {
             connection.is_counted = true;
-            *self.hosts.entry(host).or_insert(0) += 1;
+            *self.clients.hosts.entry(host).or_insert(0) += 1;
         }
     }
 
     pub(super) fn uncount(&mut self, host: IpAddr) {
-        if let Some(count) = self.hosts.get_mut(&host) {
+        if let Some(count) = self.clients.hosts.get_mut(&host) {
             *count -= 1;
             if *count == 0 {
-                self.hosts.remove(&host);
+                self.clients.hosts.remove(&host);
             }
         }
     }

@@ -124,7 +124,7 @@ impl Relay {
     /// A list of the whole: its answer waits until the peers have told theirs.
     pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply) {
         let now = self.desk.now;
-        if self.gatherings.len() >= GATHERINGS_MAX {
+        if self.lists.gatherings.len() >= GATHERINGS_MAX {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many lists are being put together",
@@ -139,12 +139,12 @@ impl Relay {
             .enumerate()
             .map(|(index, peer)| self.ask_peer((ticket, index), peer, rows))
             .collect();
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.phase = Phase::Awaiting(ticket);
         connection.progress = now;
-        self.gatherings.insert(
+        self.lists.gatherings.insert(
             ticket,
             Gathering {
                 client: id,
@@ -159,7 +159,7 @@ impl Relay {
 
     fn ask_peer(&mut self, (gathering, index): (Ticket, usize), peer: &Peer, rows: Rows) -> Share {
         let now = self.desk.now;
-        if self.connections.len() >= self.desk.settings.limits.connections_max {
+        if self.clients.connections.len() >= self.desk.settings.limits.connections_max {
             return Share::Missing;
         }
         let telling = Telling {
@@ -172,7 +172,7 @@ impl Relay {
         };
         let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
         connection.output.push(peer.request(rows).as_bytes());
-        let id = self.connections.insert(connection);
+        let id = self.clients.connections.insert(connection);
         self.desk
             .actions
             .push_back(Action::Connect(id, peer.address));
@@ -182,7 +182,7 @@ impl Relay {
 
     /// Reads on in what a peer tells. Says whether the connection can be read on.
     pub(super) fn read_telling(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Telling(telling) = &mut connection.phase else {
@@ -222,6 +222,7 @@ impl Relay {
     /// The connection to a peer is over.
     pub(super) fn telling_ended(&mut self, telling: &Telling) {
         let share = self
+            .lists
             .gatherings
             .get(&telling.gathering)
             .and_then(|gathering| gathering.shares.get(telling.peer));
@@ -232,7 +233,7 @@ impl Relay {
     }
 
     fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
-        if let Some(gathering) = self.gatherings.get_mut(&ticket)
+        if let Some(gathering) = self.lists.gatherings.get_mut(&ticket)
             && let Some(place) = gathering.shares.get_mut(peer)
         {
             *place = share;
@@ -245,7 +246,7 @@ impl Relay {
             let mut shares = gathering.shares.iter();
             !shares.any(|share| matches!(share, Share::Awaited(_)))
         };
-        if !self.gatherings.get(&ticket).is_some_and(is_whole) {
+        if !self.lists.gatherings.get(&ticket).is_some_and(is_whole) {
             return;
         }
         let Some(gathering) = self.take_gathering(ticket) else {
@@ -262,7 +263,7 @@ impl Relay {
             Share::Rows(_) | Share::Missing | Share::Awaited(_) => None,
         });
         let others = others.collect();
-        if let Some(connection) = self.connections.get_mut(gathering.client) {
+        if let Some(connection) = self.clients.connections.get_mut(gathering.client) {
             connection.phase = Phase::Head(HeadReader::default());
             self.list(
                 gathering.client,
@@ -274,9 +275,9 @@ impl Relay {
     }
 
     fn take_gathering(&mut self, ticket: Ticket) -> Option<Gathering> {
-        let gathering = self.gatherings.remove(&ticket);
-        if self.gatherings.is_empty() {
-            self.gatherings = HashMap::new();
+        let gathering = self.lists.gatherings.remove(&ticket);
+        if self.lists.gatherings.is_empty() {
+            self.lists.gatherings = HashMap::new();
         }
         gathering
     }
@@ -284,8 +285,8 @@ impl Relay {
     /// What lists that are being put together hold in memory, in bytes: rows that have come, and
     /// those that are coming.
     pub(super) fn held_by_lists(&self) -> usize {
-        let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
-        let gatherings = self.gatherings.values();
+        let table = table_bytes::<(Ticket, Gathering)>(self.lists.gatherings.capacity());
+        let gatherings = self.lists.gatherings.values();
         let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
         let rows = shares.map(|share| match share {
             Share::Rows(rows) => rows.capacity(),

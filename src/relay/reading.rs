@@ -60,11 +60,11 @@ impl Reading {
 impl Relay {
     /// More of what this client has sent can be read at once: it waits for its turn.
     pub(super) fn wait_ahead(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.clients.connections.get_mut(id)
             && !connection.is_ahead
         {
             connection.is_ahead = true;
-            self.reading.ahead.push_back(id);
+            self.clients.reading.ahead.push_back(id);
         }
     }
 
@@ -72,15 +72,16 @@ impl Relay {
     /// what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.now = now;
-        let id = self.reading.ahead.pop_front()?;
-        self.reading.begin(0);
-        if let Some(connection) = self.connections.get_mut(id) {
+        let id = self.clients.reading.ahead.pop_front()?;
+        self.clients.reading.begin(0);
+        if let Some(connection) = self.clients.connections.get_mut(id) {
             connection.is_ahead = false;
             self.read_input(id);
         }
         self.settle();
         // What its socket holds is wanted when all this is read.
         if self
+            .clients
             .connections
             .get(id)
             .is_some_and(|connection| !connection.is_ahead)
@@ -88,12 +89,12 @@ impl Relay {
             self.desk.actions.push_back(Action::ReadOn(id));
             self.rearm(id);
         }
-        Some(self.reading.cost)
+        Some(self.clients.reading.cost)
     }
 
     /// Whether [`Relay::read_ahead`] has somebody.
     pub fn has_ahead(&self) -> bool {
-        !self.reading.ahead.is_empty()
+        !self.clients.reading.ahead.is_empty()
     }
 }
 

@@ -25,7 +25,7 @@ impl Relay {
     pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let limits = self.desk.settings.limits.http;
         let date = self.desk.date();
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Head(reader) = &mut connection.phase else {
@@ -58,6 +58,7 @@ impl Relay {
         let introduced = self.introduce(id, &head.forwarded);
         self.note_request(id, &head);
         let is_beyond_limit = self
+            .clients
             .connections
             .get(id)
             .is_some_and(|connection| connection.is_beyond_limit.is_some());
@@ -135,7 +136,7 @@ impl Relay {
                 },
             );
         }
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         if head.expects_continue {
@@ -152,7 +153,7 @@ impl Relay {
 
     /// Reads on in a call's payload. Says whether the connection can be read on.
     pub(super) fn read_payload(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Payload(payload) = &mut connection.phase else {
@@ -274,7 +275,7 @@ impl Relay {
         bytes: Vec<u8>,
         keep_alive: bool,
     ) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.output.push(&bytes);
@@ -320,7 +321,7 @@ impl Relay {
         if reply.head_only {
             return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive);
         }
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let head = head.finish();
@@ -336,7 +337,7 @@ impl Relay {
     /// The next piece of a listing goes into the output, once that is empty.
     pub(super) fn prepare_listing(&mut self, id: ConnectionId) {
         let now = self.desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let Phase::Listing(listing) = &mut connection.phase else {
@@ -348,15 +349,17 @@ impl Relay {
         let after = listing.after;
         let (piece, is_last) = match listing.rows {
             Rows::Tokens => listing.piece(
-                self.tokens
+                self.grants
+                    .tokens
                     .iter()
                     .flat_map(|tokens| tokens.after(after))
                     .map(|tuple| (tuple.serial(), tuple)),
             ),
             Rows::Streams => listing.piece(
-                self.order
+                self.streams
+                    .order
                     .range(after + 1..)
-                    .filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)))
+                    .filter_map(|(serial, live)| Some((*serial, self.streams.lives.get(*live)?)))
                     .map(|(serial, live)| (serial, live.row(now))),
             ),
         };

@@ -46,7 +46,7 @@ const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 impl Relay {
     /// Checks a request and says what it asks for.
     pub(super) fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
-        let Some(client) = self.connections.get(id) else {
+        let Some(client) = self.clients.connections.get(id) else {
             return Err(not_found());
         };
         let wish = self.route_path(Asked { client, head });
@@ -153,7 +153,7 @@ impl Relay {
         };
         let standing = self.standing(&session);
         if way == Way::Viewer {
-            self.origins.check_via(head.via.as_deref())?;
+            self.fetch.origins.check_via(head.via.as_deref())?;
             gate.watch(&session, &standing)?;
             gate.wait(head.method, &standing)?;
             return Ok(Wish::Watch { session });

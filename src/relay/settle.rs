@@ -4,7 +4,7 @@
 
 use super::connection::Phase;
 use super::live::Origin;
-use super::{ConnectionId, Relay};
+use super::{ConnectionId, Relay, streams};
 
 /// What the clients say.
 pub(super) enum Said {
@@ -15,10 +15,31 @@ pub(super) enum Said {
 impl Relay {
     /// Takes what was said until nothing is left.
     pub(super) fn settle(&mut self) {
-        while let Some(said) = self.said.pop_front() {
-            match said {
-                Said::Gone(id, phase) => self.hear_gone(id, phase),
+        loop {
+            if let Some(said) = self.streams.said() {
+                self.hear_streams(said);
+            } else if let Some(Said::Gone(id, phase)) = self.clients.said.pop_front() {
+                self.hear_gone(id, phase);
+            } else {
+                return;
             }
+        }
+    }
+
+    fn hear_streams(&mut self, said: streams::Said) {
+        match said {
+            streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
+            streams::Said::CutOff(viewer) => self.close(viewer),
+            streams::Said::SourceLeft { source, id } => {
+                if let Origin::Rtp(address) = source {
+                    self.forget_rtp_source(address, id);
+                }
+            }
+            streams::Said::PullOver {
+                pull,
+                end,
+                has_viewers,
+            } => self.pulled_stream_ended(pull, end, has_viewers),
         }
     }
 

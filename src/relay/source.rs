@@ -1,14 +1,18 @@
 //! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the
 //! stream's.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase, Source};
 use super::icecast;
 use super::live::{Origin, SHUT_DOWN};
+use super::pull::Stage;
 use super::request::CONTINUE;
 use super::{ConnectionId, LiveId, Relay};
+use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
@@ -36,16 +40,16 @@ impl Relay {
             self.end_for_takeover(&session);
         }
         self.take_from_origins(&session);
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
-        let live = self.begin_live(
+        let live = self.begin(
             session.clone(),
             content_type,
             Origin::Http(id),
             connection.peer,
         );
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         if head.expects_continue {
@@ -65,12 +69,79 @@ impl Relay {
         self.admit_waiting(&session);
     }
 
-    /// Another source takes a running one's place.
-    fn end_for_takeover(&mut self, session: &SessionId) {
-        let Some(&id) = self.running.get(session) else {
+    /// A session has a source, and its UDP clients.
+    pub(super) fn begin(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        address: SocketAddr,
+    ) -> LiveId {
+        let id = self.begin_live(session, content_type, source, address);
+        self.refresh_clients(id);
+        id
+    }
+
+    /// Media has arrived from a stream's source.
+    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
+        if let Some((anew, Unlike(bytes))) = self.take_media(id, bytes) {
+            self.follow(anew);
+            self.append(anew, &bytes);
+        }
+    }
+
+    /// A source's stream has begun anew: whoever knows it by its stream learns of the other.
+    fn follow(&mut self, id: LiveId) {
+        let Some(live) = self.streams.lives.get(id) else {
             return;
         };
-        let Some(source) = self.lives.get(id).map(|live| live.source) else {
+        let pull = live.pull;
+        match live.source {
+            Origin::Http(connection) => {
+                if let Some(connection) = self.clients.connections.get_mut(connection)
+                    && let Phase::Source(source) = &mut connection.phase
+                {
+                    source.live = id;
+                }
+            }
+            Origin::Rtp(address) => {
+                self.rtp_in.sources.insert(address, id);
+            }
+            Origin::Awaited { .. } | Origin::Gone => {}
+        }
+        if let Some(pull) = pull {
+            let since = self.desk.now;
+            self.fetch
+                .pulls
+                .enter(pull, Stage::Running { live: id, since });
+        }
+        self.refresh_clients(id);
+    }
+
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
+    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
+        if !self.has_as_source(id, source) {
+            return;
+        }
+        self.finish_reorder(id);
+        if self.has_as_source(id, source) {
+            self.lose_source(id, reason);
+        }
+    }
+
+    /// A stream's source is gone for good.
+    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
+        self.finish_reorder(id);
+        self.end_stream(id, end, reason);
+    }
+
+    /// Another source takes a running one's place.
+    fn end_for_takeover(&mut self, session: &SessionId) {
+        let Some(&id) = self.streams.running.get(session) else {
+            return;
+        };
+        let Some(source) = self.streams.lives.get(id).map(|live| live.source) else {
             return;
         };
         self.source_lost(id, source, "another source took over");
@@ -81,7 +152,7 @@ impl Relay {
 
     /// Reads on in a source's body. Says whether the connection can be read on.
     pub(super) fn read_media(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Source(source) = &mut connection.phase else {
@@ -91,12 +162,12 @@ impl Relay {
         match source.body.read(input) {
             Ok(Part::More) => false,
             Ok(Part::Content(content)) => {
-                let mut pieces = std::mem::take(&mut self.pieces);
+                let mut pieces = std::mem::take(&mut self.clients.pieces);
                 let content = gather_pieces(&mut source.body, content, input, &mut pieces);
                 source.window_bytes += content.len() as u64;
                 source.bytes += content.len() as u64;
                 self.append(live, content);
-                self.pieces = pieces;
+                self.clients.pieces = pieces;
                 true
             }
             Ok(Part::End) => {
@@ -119,7 +190,7 @@ impl Relay {
         bytes_received: u64,
         reply: Option<Reply>,
     ) {
-        let Some(entry) = self.lives.get(live) else {
+        let Some(entry) = self.streams.lives.get(live) else {
             return;
         };
         let body = Received {
@@ -156,7 +227,7 @@ impl Relay {
 
     /// The client of a source sends no more.
     pub(super) fn source_ended(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let Phase::Source(source) = &connection.phase else {
@@ -176,8 +247,11 @@ impl Relay {
     }
 
     pub(super) fn end_source_for_shutdown(&mut self, id: ConnectionId) {
-        let Some(Phase::Source(source)) =
-            self.connections.get(id).map(|connection| &connection.phase)
+        let Some(Phase::Source(source)) = self
+            .clients
+            .connections
+            .get(id)
+            .map(|connection| &connection.phase)
         else {
             return;
         };
@@ -214,13 +288,14 @@ impl Relay {
         let limits = &self.desk.settings.limits;
         let bytes_min =
             limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
         let Phase::Source(source) = &mut connection.phase else {
             return false;
         };
         let is_paused = self
+            .streams
             .lives
             .get(source.live)
             .is_some_and(|live| live.is_paused);

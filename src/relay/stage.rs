@@ -178,15 +178,15 @@ impl Stage {
 
     #[track_caller]
     pub fn assert_nothing_left(&mut self) {
-        assert_eq!(self.relay.pulls.len(), 0, "a pull is left");
+        assert_eq!(self.relay.fetch.pulls.len(), 0, "a pull is left");
         assert_eq!(self.calls, [], "somebody is called still");
-        assert!(self.relay.running.is_empty());
-        assert!(self.relay.waiting.len() == 0);
+        assert!(self.relay.streams.running.is_empty());
+        assert!(self.relay.clients.waiting.len() == 0);
         for (part, bytes) in self.relay.held_bytes() {
             let is_kept = matches!(part, "connections" | "origins" | "blocks");
             assert!(bytes == 0 || is_kept, "{part} holds {bytes} bytes");
         }
-        let origins = self.relay.connections.iter();
+        let origins = self.relay.clients.connections.iter();
         assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
     }
 }

@@ -61,12 +61,12 @@ pub struct UdpFigures {
 
 /// Everything about RTP that belongs to no single stream.
 #[derive(Default)]
-pub(super) struct Udp {
+pub(super) struct RtpIn {
     /// Where the RTP socket is bound, if there is one.
     pub bound: Option<SocketAddr>,
     pub figures: UdpFigures,
     /// The streams whose source is an address.
-    sources: HashMap<SocketAddr, LiveId>,
+    pub sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
     candidates: Candidates,
     /// For when the oldest of these is given up.
@@ -90,7 +90,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A host:port may be named by every session there is; of so many a free one is sought.
 const SESSIONS_TRIED_MAX: usize = 64;
 
-impl Udp {
+impl RtpIn {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         self.candidates.held_bytes() + hash_map_bytes(&self.sources)
@@ -107,7 +107,7 @@ impl RtpInput {
 impl Relay {
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.udp.bound = Some(bound);
+        self.rtp_in.bound = Some(bound);
     }
 
     /// A datagram has arrived.
@@ -124,22 +124,24 @@ impl Relay {
         if port == UdpPort::Rtcp || rtp::is_control(bytes) {
             return self.control(from, bytes);
         }
-        let Some(tokens) = &self.tokens else { return };
+        let Some(tokens) = &self.grants.tokens else {
+            return;
+        };
         if tokens.sessions_from(from).next().is_none() {
-            self.udp.figures.dropped_stranger += 1;
+            self.rtp_in.figures.dropped_stranger += 1;
             return;
         }
         let Ok(packet) = Packet::parse(bytes) else {
-            self.udp.figures.dropped_malformed += 1;
+            self.rtp_in.figures.dropped_malformed += 1;
             return;
         };
-        let running = self.udp.sources.get(&from).copied();
-        match running.and_then(|id| Some((id, self.lives.get(id)?.input.as_ref()?))) {
+        let running = self.rtp_in.sources.get(&from).copied();
+        match running.and_then(|id| Some((id, self.streams.lives.get(id)?.input.as_ref()?))) {
             Some((id, input)) if input.ssrc == packet.ssrc => {
                 self.media_datagram(id, &packet, bytes);
             }
             Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
-                self.udp.figures.dropped_second_source += 1;
+                self.rtp_in.figures.dropped_second_source += 1;
             }
             Some(_) | None => self.candidate(from, running, (&packet, bytes)),
         }
@@ -153,17 +155,17 @@ impl Relay {
         (packet, bytes): (&Packet<'_>, &[u8]),
     ) {
         let now = self.desk.now;
-        let session = match running.and_then(|live| self.lives.get(live)) {
+        let session = match running.and_then(|live| self.streams.lives.get(live)) {
             Some(live) => Some(live.session.clone()),
             None => self.free_session_of(from),
         };
         let Some(session) = session else {
-            self.udp.figures.dropped_second_source += 1;
+            self.rtp_in.figures.dropped_second_source += 1;
             return;
         };
         let claim = Claim::without_request(Way::Rtp, from);
         if self.gate().enter(&claim).is_err() {
-            self.udp.figures.dropped_outside += 1;
+            self.rtp_in.figures.dropped_outside += 1;
             return;
         }
         // A source that is silent has lost its place to who comes from the same address.
@@ -175,10 +177,10 @@ impl Relay {
             .gate()
             .publish(&claim, &session, Framing::UntilClose, &standing);
         if self.desk.is_closing || verdict.is_err() {
-            self.udp.figures.dropped_refused += 1;
+            self.rtp_in.figures.dropped_refused += 1;
             return;
         }
-        if let Some(first) = self.udp.candidates.hear(from, packet, bytes, now) {
+        if let Some(first) = self.rtp_in.candidates.hear(from, packet, bytes, now) {
             if let Some(old) = running {
                 self.source_lost(old, Origin::Rtp(from), "its source has started anew");
             }
@@ -193,24 +195,24 @@ impl Relay {
     }
 
     fn rearm_candidates(&mut self) {
-        if let Some(deadline) = self.udp.candidates.deadline() {
+        if let Some(deadline) = self.rtp_in.candidates.deadline() {
             self.desk
                 .timers
-                .arm(&mut self.udp.armed, Owner::Candidates, deadline);
+                .arm(&mut self.rtp_in.armed, Owner::Candidates, deadline);
         }
     }
 
     /// The oldest first packet may have waited for long enough.
     pub(super) fn candidates_due(&mut self) {
         let now = self.desk.now;
-        self.udp.armed.fired();
-        self.udp.candidates.expire(now);
+        self.rtp_in.armed.fired();
+        self.rtp_in.candidates.expire(now);
         self.rearm_candidates();
     }
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let sessions = self.tokens.as_ref()?.sessions_from(from);
+        let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
         tried.find(|session| !self.has_source(session)).cloned()
     }
@@ -221,8 +223,8 @@ impl Relay {
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
-        let id = self.begin_live(session.clone(), given_type, Origin::Rtp(from), from);
-        let Some(live) = self.lives.get_mut(id) else {
+        let id = self.begin(session.clone(), given_type, Origin::Rtp(from), from);
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         live.input = Some(Box::new(RtpInput {
@@ -240,28 +242,28 @@ impl Relay {
 
     /// A stream's source is this address from now on. What comes as RTP goes out as it came.
     pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr) {
-        if let Some(live) = self.lives.get_mut(id) {
+        if let Some(live) = self.streams.lives.get_mut(id) {
             live.outlet.transport = None;
         }
-        self.udp.sources.insert(from, id);
+        self.rtp_in.sources.insert(from, id);
         self.refresh_clients(id);
     }
 
     /// A packet of a stream's source.
     fn media_datagram(&mut self, id: LiveId, packet: &Packet<'_>, bytes: &[u8]) {
         let now = self.desk.now;
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         let Some(input) = &mut live.input else { return };
         let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            self.udp.figures.dropped_out_of_sequence += 1;
+            self.rtp_in.figures.dropped_out_of_sequence += 1;
             return;
         };
         input.heard = now;
-        self.udp.figures.received += 1;
+        self.rtp_in.figures.received += 1;
         let fits = live.outlet.forward(bytes);
-        self.udp.figures.dropped_unsent += u64::from(!fits);
+        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
             if let Some(payload) = at_once {
@@ -278,6 +280,7 @@ impl Relay {
     pub(super) fn drain_reorder(&mut self, id: LiveId) {
         let now = self.desk.now;
         while let Some(payload) = self
+            .streams
             .lives
             .get_mut(id)
             .and_then(|live| live.input.as_mut())
@@ -285,14 +288,14 @@ impl Relay {
         {
             self.append(id, &payload);
         }
-        let live = self.lives.get_mut(id);
+        let live = self.streams.lives.get_mut(id);
         let Some(input) = live.and_then(|live| live.input.as_mut()) else {
             return;
         };
         let disorder = input.reorder.disorder();
         let told = std::mem::replace(&mut input.disorder_told, disorder);
-        self.udp.figures.disorder.late += disorder.late - told.late;
-        self.udp.figures.disorder.lost += disorder.lost - told.lost;
+        self.rtp_in.figures.disorder.late += disorder.late - told.late;
+        self.rtp_in.figures.disorder.lost += disorder.lost - told.lost;
         if input.reorder.deadline().is_some() {
             self.rearm_live(id);
         }
@@ -301,6 +304,7 @@ impl Relay {
     /// A stream's source is gone: what came early goes on, though something is missing before it.
     pub(super) fn finish_reorder(&mut self, id: LiveId) {
         while let Some(payload) = self
+            .streams
             .lives
             .get_mut(id)
             .and_then(|live| live.input.as_mut())
@@ -317,25 +321,25 @@ impl Relay {
         let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
         let live = [from, below]
             .iter()
-            .find_map(|address| self.udp.sources.get(address))
+            .find_map(|address| self.rtp_in.sources.get(address))
             .copied();
         let Some(id) = live else {
-            self.udp.figures.dropped_stranger += 1;
+            self.rtp_in.figures.dropped_stranger += 1;
             return;
         };
         let Ok(control) = rtp::Control::parse(bytes) else {
-            self.udp.figures.dropped_malformed += 1;
+            self.rtp_in.figures.dropped_malformed += 1;
             return;
         };
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
-            self.udp.figures.dropped_second_source += 1;
+            self.rtp_in.figures.dropped_second_source += 1;
             return;
         }
         let fits = live.outlet.forward(bytes);
-        self.udp.figures.dropped_unsent += u64::from(!fits);
+        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.post(id);
         if control.says_bye {
             self.end_live(id, End::Complete, "its source said goodbye");
@@ -344,20 +348,20 @@ impl Relay {
 
     /// A stream's source is not an address any more.
     pub(super) fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
-        if self.udp.sources.get(&address) == Some(&id) {
-            self.udp.sources.remove(&address);
+        if self.rtp_in.sources.get(&address) == Some(&id) {
+            self.rtp_in.sources.remove(&address);
         }
     }
 
     /// A session's tuples have changed: who is a client of its streams, and who may be its source.
     pub(super) fn tuples_changed(&mut self, session: &SessionId) {
-        let running = self.running.get(session).copied();
-        let draining = self.draining.of(session);
+        let running = self.streams.running.get(session).copied();
+        let draining = self.streams.draining.of(session);
         for id in running.into_iter().chain(draining).collect::<Vec<_>>() {
             self.refresh_clients(id);
         }
         let source = running
-            .and_then(|id| self.lives.get(id))
+            .and_then(|id| self.streams.lives.get(id))
             .map(|live| live.source);
         if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
             && !self.is_client(session, address)
@@ -368,7 +372,7 @@ impl Relay {
 
     /// Whether a tuple of the session names this address.
     fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
-        let tokens = self.tokens.iter();
+        let tokens = self.grants.tokens.iter();
         let mut named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
             .flat_map(|(_, _, addresses)| addresses);
@@ -383,13 +387,13 @@ impl Relay {
             .flat_map(|rtp| &rtp.addresses)
         {
             let from = SocketAddr::new(address.ip().to_canonical(), address.port());
-            self.udp.candidates.forget(from);
+            self.rtp_in.candidates.forget(from);
         }
     }
 
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        match self.udp.bound {
+        match self.rtp_in.bound {
             Some(bound) => destination_fault(bound, address),
             None => Some("there is no RTP here, so it would get nothing; see --rtp"),
         }

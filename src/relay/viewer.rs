@@ -25,11 +25,11 @@ impl Relay {
         reply: Reply,
     ) {
         let now = self.desk.now;
-        let Some(&live_id) = self.running.get(&session) else {
+        let Some(&live_id) = self.streams.running.get(&session) else {
             self.wait_for(id, session.clone(), reply);
             return self.pull(&session, via);
         };
-        let Some(live) = self.lives.get_mut(live_id) else {
+        let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;
         };
         let is_chunked = reply.version == Version::Http11 && !self.desk.settings.is_close_delimited;
@@ -52,7 +52,7 @@ impl Relay {
         } else {
             Outgoing::UntilClose
         };
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         connection.phase = Phase::Viewer(ViewerPhase {
@@ -68,25 +68,26 @@ impl Relay {
 
     /// The next viewer whose turn it is, of the streams in turn.
     pub(super) fn next_viewer(&mut self) -> Option<ConnectionId> {
-        while let Some(&id) = self.flowing.front() {
+        while let Some(&id) = self.streams.flowing.front() {
             let next = self
+                .streams
                 .lives
                 .get_mut(id)
                 .and_then(|live| live.stream.next_ready());
-            self.served_in_row += 1;
-            if next.is_none() || self.served_in_row >= SERVED_IN_ROW_MAX {
-                self.flowing.pop_front();
-                self.served_in_row = 0;
+            self.streams.served_in_row += 1;
+            if next.is_none() || self.streams.served_in_row >= SERVED_IN_ROW_MAX {
+                self.streams.flowing.pop_front();
+                self.streams.served_in_row = 0;
             }
             match next {
                 Some((_, connection)) => {
-                    if self.served_in_row == 0 {
-                        self.flowing.push_back(id);
+                    if self.streams.served_in_row == 0 {
+                        self.streams.flowing.push_back(id);
                     }
                     return Some(connection);
                 }
                 None => {
-                    if let Some(live) = self.lives.get_mut(id) {
+                    if let Some(live) = self.streams.lives.get_mut(id) {
                         live.is_flowing = false;
                     }
                     self.resume(id);
@@ -98,18 +99,23 @@ impl Relay {
 
     /// The stream has something for its viewers.
     pub(super) fn flow(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
+        if let Some(live) = self.streams.lives.get_mut(id)
             && !live.is_flowing
         {
             live.is_flowing = true;
-            self.flowing.push_back(id);
+            self.streams.flowing.push_back(id);
         }
     }
 
     /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a
     /// stream, a piece of a listing.
     pub(super) fn prepare_output(&mut self, id: ConnectionId) {
-        match self.connections.get(id).map(|connection| &connection.phase) {
+        match self
+            .clients
+            .connections
+            .get(id)
+            .map(|connection| &connection.phase)
+        {
             Some(Phase::Viewer(_)) => self.prepare_viewer(id),
             Some(Phase::Listing(_)) => self.prepare_listing(id),
             _ => {}
@@ -117,13 +123,13 @@ impl Relay {
     }
 
     fn prepare_viewer(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let Phase::Viewer(phase) = &mut connection.phase else {
             return;
         };
-        let Some(live) = self.lives.get_mut(phase.live) else {
+        let Some(live) = self.streams.lives.get_mut(phase.live) else {
             return;
         };
         if phase.owes_head {
@@ -151,7 +157,9 @@ impl Relay {
                 if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
                     chunk.begin(bytes);
                     if let Some(cursor) = live.stream.cursor(phase.viewer) {
-                        self.frame.lay(phase.live, &live.stream, cursor, chunk);
+                        self.streams
+                            .frame
+                            .lay(phase.live, &live.stream, cursor, chunk);
                     }
                 }
             }
@@ -173,7 +181,7 @@ impl Relay {
 
     /// The viewer has everything; it learns how the stream ended.
     fn end_viewer(&mut self, id: ConnectionId, end: End) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
@@ -206,7 +214,7 @@ impl Relay {
         let Phase::Viewer(phase) = &connection.phase else {
             return;
         };
-        let Some(live) = self.lives.get(phase.live) else {
+        let Some(live) = self.streams.lives.get(phase.live) else {
             return;
         };
         if phase.owes_head {
@@ -219,7 +227,7 @@ impl Relay {
             Outgoing::Chunked(chunk) => {
                 let cursor = live.stream.cursor(phase.viewer);
                 if let Some(whole) =
-                    cursor.and_then(|cursor| self.frame.whole(phase.live, cursor, chunk))
+                    cursor.and_then(|cursor| self.streams.frame.whole(phase.live, cursor, chunk))
                 {
                     let _ = gather.push(whole);
                     return;
@@ -239,13 +247,13 @@ impl Relay {
 
     /// So many bytes of what a viewer was lent have been written.
     pub(super) fn viewer_took(&mut self, id: ConnectionId, bytes: usize) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let Phase::Viewer(phase) = &mut connection.phase else {
             return;
         };
-        let Some(live) = self.lives.get_mut(phase.live) else {
+        let Some(live) = self.streams.lives.get_mut(phase.live) else {
             return;
         };
         let content = match &mut phase.framing {
@@ -260,14 +268,14 @@ impl Relay {
 
     /// A viewer's turn is over.
     pub(super) fn settle_viewer(&mut self, id: ConnectionId, outcome: Outcome) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
         let Phase::Viewer(phase) = &mut connection.phase else {
             return;
         };
         let (live_id, viewer) = (phase.live, phase.viewer);
-        let Some(live) = self.lives.get_mut(live_id) else {
+        let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;
         };
         live.stream.settle(viewer, outcome);
@@ -279,7 +287,7 @@ impl Relay {
     /// A viewer's connection is closed for a reason that lies with it.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
         let now = self.desk.now;
-        let Some(connection) = self.connections.get(id) else {
+        let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let peer = connection.peer;
@@ -287,7 +295,7 @@ impl Relay {
             return;
         };
         let viewer = phase.viewer;
-        let Some(live) = self.lives.get_mut(phase.live) else {
+        let Some(live) = self.streams.lives.get_mut(phase.live) else {
             return;
         };
         live.cuts.count(cut);
@@ -307,9 +315,9 @@ impl Relay {
 
     /// A viewer is gone.
     pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
-        if let Some(live) = self.lives.get_mut(live_id) {
+        if let Some(live) = self.streams.lives.get_mut(live_id) {
             live.stream.leave(viewer);
-            if self.pulls.len() > 0 {
+            if self.fetch.pulls.len() > 0 {
                 let session = live.session.clone();
                 self.tend_pull(&session);
             }
@@ -321,6 +329,7 @@ impl Relay {
 
     fn resume_if_served(&mut self, id: LiveId) {
         if self
+            .streams
             .lives
             .get(id)
             .is_some_and(|live| !live.stream.has_ready())

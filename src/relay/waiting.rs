@@ -74,10 +74,10 @@ impl Relay {
     pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
         let now = self.desk.now;
         let until = now + self.desk.settings.limits.wait_time.max(self.pull_time());
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
-        self.waiting.enter(&session, id);
+        self.clients.waiting.enter(&session, id);
         connection.phase = Phase::Waiting(Waiting {
             session,
             reply,
@@ -87,7 +87,7 @@ impl Relay {
 
     /// The session runs: those who waited for it watch, if they still may.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        let ids = self.waiting.take(session);
+        let ids = self.clients.waiting.take(session);
         for id in ids {
             self.end_wait(id);
         }
@@ -99,10 +99,10 @@ impl Relay {
             return;
         };
         let verdict = match self.gate().watch(&session, &self.standing(&session)) {
-            Ok(()) if !self.running.contains_key(&session) => Err(self.absence(&session)),
+            Ok(()) if !self.streams.running.contains_key(&session) => Err(self.absence(&session)),
             verdict => verdict,
         };
-        self.waiting.leave(&session, id);
+        self.clients.waiting.leave(&session, id);
         match verdict {
             Ok(()) => self.watch(id, session.clone(), None, reply),
             Err(refusal) => self.refuse(id, &refusal, reply),
@@ -112,7 +112,7 @@ impl Relay {
 
     /// The session will not run: all who wait for it are told why.
     pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal) {
-        let ids = self.waiting.take(session);
+        let ids = self.clients.waiting.take(session);
         for id in ids {
             if let Some((_, reply)) = self.take_waiting(id) {
                 self.refuse(id, refusal, reply);
@@ -121,7 +121,7 @@ impl Relay {
     }
 
     fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
-        let connection = self.connections.get_mut(id)?;
+        let connection = self.clients.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         match phase {
             Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
@@ -134,7 +134,7 @@ impl Relay {
 
     /// A viewer who waited is gone.
     pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
-        self.waiting.leave(&waiting.session, id);
+        self.clients.waiting.leave(&waiting.session, id);
         self.tend_pull(&waiting.session);
     }
 }

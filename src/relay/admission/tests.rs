@@ -213,7 +213,7 @@ fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
     let addresses = client.address().into_iter().collect();
     let tuple = RtpTuple { client, addresses };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
-    let tokens = stage.relay.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
     tokens.add(&session(name), http, rtp).expect("room");
 }
 
@@ -222,7 +222,10 @@ fn other_source(stage: &mut Stage, name: &str) {
         "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\nx"
     );
     connect(stage, OTHER, &put).expect("a place");
-    assert!(stage.relay.running.contains_key(&session(name)), "it runs");
+    assert!(
+        stage.relay.streams.running.contains_key(&session(name)),
+        "it runs"
+    );
 }
 
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
@@ -262,7 +265,7 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
 
 /// What changes at once, and is asked of who comes then.
 fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
-    let tokens = stage.relay.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
     match broken {
         Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
         Some(Rule::Direction) => {
@@ -275,7 +278,11 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         }
         Some(Rule::Block) => {
             let until = stage.now + Duration::from_secs(60);
-            stage.relay.blocks.add(&session("a"), until, stage.now);
+            stage
+                .relay
+                .grants
+                .blocks
+                .add(&session("a"), until, stage.now);
         }
         Some(Rule::Source) if way != Viewer => other_source(stage, "a"),
         _ => {}
@@ -326,8 +333,8 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let id = stage.relay.running.get(&session("a"));
-    let live = id.and_then(|id| stage.relay.lives.get(*id));
+    let id = stage.relay.streams.running.get(&session("a"));
+    let live = id.and_then(|id| stage.relay.streams.lives.get(*id));
     live.is_some_and(|live| live.source_address.to_string() == peer)
 }
 

@@ -101,12 +101,12 @@ fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
     let media = slow(5_000);
     put(&mut stage, &media);
     let sent = pass(&mut stage, Duration::from_secs(60));
-    assert!(sent > 0 && stage.relay.lives.len() == 1);
+    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
     // 60 s and 940,000 bytes at 4,000 a second.
     let sent = pass(&mut stage, Duration::from_secs(230));
-    assert!(sent > 0 && stage.relay.lives.len() == 1);
+    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
     pass(&mut stage, Duration::from_secs(6));
-    assert_eq!(stage.relay.lives.len(), 0);
+    assert_eq!(stage.relay.streams.lives.len(), 0);
     stage.assert_nothing_left();
 }
 
@@ -115,12 +115,12 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     let mut stage = stage();
     put(&mut stage, &slow(5_000));
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.lives.len(), 1);
-    let free = stage.relay.pool.bytes_left;
+    assert_eq!(stage.relay.streams.lives.len(), 1);
+    let free = stage.relay.streams.pool.bytes_left;
     let revoked = call(&mut stage, "DELETE /api/revoke-token?sessionid=s");
     assert!(revoked.starts_with("HTTP/1.1 200 "), "{revoked}");
-    assert_eq!(stage.relay.lives.len(), 0);
-    assert!(stage.relay.pool.bytes_left > free);
+    assert_eq!(stage.relay.streams.lives.len(), 0);
+    assert!(stage.relay.streams.pool.bytes_left > free);
 }
 
 /// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
@@ -130,14 +130,14 @@ fn a_stream_of_which_little_is_known_is_forgotten_too() {
     let mut stage = stage();
     put(&mut stage, b"G");
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.lives.len(), 0, "of a body of one byte");
+    assert_eq!(stage.relay.streams.lives.len(), 0, "of a body of one byte");
     for round in 0..3 {
         rtp(&mut stage, 96, 10..20, 7);
-        assert_eq!(stage.relay.running.len(), 1);
+        assert_eq!(stage.relay.streams.running.len(), 1);
         goodbye(&mut stage, 7);
         let sent = pass(&mut stage, Duration::from_secs(1));
         assert!(sent > 10 * 19, "{sent}");
-        assert_eq!(stage.relay.lives.len(), 0, "of RTP, round {round}");
+        assert_eq!(stage.relay.streams.lives.len(), 0, "of RTP, round {round}");
     }
 }
 
@@ -150,7 +150,7 @@ fn another_ssrc_counts_when_the_source_is_silent() {
         pass(&mut stage, Duration::from_millis(900));
         rtp(&mut stage, 96, 100 * number..100 * number + 20, 8);
     }
-    let figures = stage.relay.udp.figures;
+    let figures = stage.relay.rtp_in.figures;
     assert_eq!(
         (figures.received, figures.dropped_second_source),
         (50, 48 * 20)
@@ -159,10 +159,10 @@ fn another_ssrc_counts_when_the_source_is_silent() {
     pass(&mut stage, Duration::from_millis(100));
     rtp(&mut stage, 96, 1..3, 8);
     assert_eq!(stage.relay.desk.counts.streams, 2);
-    assert_eq!(stage.relay.running.len(), 1);
+    assert_eq!(stage.relay.streams.running.len(), 1);
     // Who says goodbye makes room at once.
     goodbye(&mut stage, 8);
-    assert_eq!(stage.relay.running.len(), 0);
+    assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
     assert_eq!(stage.relay.desk.counts.streams, 3);
 }
@@ -171,13 +171,13 @@ fn another_ssrc_counts_when_the_source_is_silent() {
 fn a_first_packet_is_forgotten_when_no_second_comes() {
     let mut stage = stage();
     rtp(&mut stage, 33, 1..2, 7);
-    assert!(stage.relay.udp.held_bytes() > 0);
+    assert!(stage.relay.rtp_in.held_bytes() > 0);
     pass(&mut stage, Duration::from_secs(2));
-    assert_eq!(stage.relay.udp.held_bytes(), 0);
+    assert_eq!(stage.relay.rtp_in.held_bytes(), 0);
     rtp(&mut stage, 33, 2..3, 7);
-    assert_eq!(stage.relay.running.len(), 0);
+    assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 33, 3..4, 7);
-    assert_eq!(stage.relay.running.len(), 1);
+    assert_eq!(stage.relay.streams.running.len(), 1);
 }
 
 /// Whoever publishes, nothing begins where nobody may come any more.
@@ -190,12 +190,12 @@ fn rtp_is_asked_the_same_as_the_other_ways_in() {
         "{blocked}"
     );
     rtp(&mut stage, 33, 0..10, 7);
-    assert_eq!(stage.relay.running.len(), 0, "blocked");
+    assert_eq!(stage.relay.streams.running.len(), 0, "blocked");
     pass(&mut stage, Duration::from_secs(60));
     stage.relay.shut_down(stage.now);
     rtp(&mut stage, 33, 0..10, 7);
-    assert_eq!(stage.relay.running.len(), 0, "shut down");
-    assert_eq!(stage.relay.udp.figures.dropped_refused, 20);
+    assert_eq!(stage.relay.streams.running.len(), 0, "shut down");
+    assert_eq!(stage.relay.rtp_in.figures.dropped_refused, 20);
 }
 
 /// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
@@ -209,14 +209,14 @@ fn what_came_early_goes_out_when_its_source_says_goodbye() {
     goodbye(&mut stage, 7);
     let (media, is_complete) = stage.media(viewer);
     assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
-    assert_eq!(stage.relay.udp.figures.disorder.lost, 1);
+    assert_eq!(stage.relay.rtp_in.figures.disorder.lost, 1);
     assert_eq!(
-        stage.relay.lives.len(),
+        stage.relay.streams.lives.len(),
         1,
         "its clients have not got it yet"
     );
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.lives.len(), 0);
+    assert_eq!(stage.relay.streams.lives.len(), 0);
 }
 
 /// 1,250 hosts with a token each send one large packet, whose second never comes.
@@ -237,11 +237,11 @@ fn first_packets_keep_no_new_source_out() {
             let from = from.parse().expect("an address");
             let (port, now) = (UdpPort::Rtp, stage.now);
             stage.relay.datagram(from, port, &large, now);
-            assert!(stage.relay.udp.held_bytes() <= 768 << 10);
+            assert!(stage.relay.rtp_in.held_bytes() <= 768 << 10);
         }
     }
     rtp(&mut stage, 33, 1..3, 7);
-    assert_eq!(stage.relay.running.len(), 1);
+    assert_eq!(stage.relay.streams.running.len(), 1);
 }
 
 /// Sources, viewers, calls and time in any order: what must hold holds after every step, and in
@@ -308,7 +308,7 @@ fn whatever_comes_leaves_nothing() {
                 }
             }
             stage.settle();
-            most = most.max(stage.relay.draining.len());
+            most = most.max(stage.relay.streams.draining.len());
         }
         for session in ["s", "t", "u", "v"] {
             call(
@@ -317,8 +317,8 @@ fn whatever_comes_leaves_nothing() {
             );
         }
         pass(&mut stage, Duration::from_secs(100));
-        assert_eq!(stage.relay.lives.len(), 0, "seed {seed}");
-        assert!(stage.relay.posting.is_empty(), "seed {seed}");
+        assert_eq!(stage.relay.streams.lives.len(), 0, "seed {seed}");
+        assert!(stage.relay.streams.posting.is_empty(), "seed {seed}");
         stage.assert_nothing_left();
     }
     assert!(most >= 2, "{most} streams drain at once");

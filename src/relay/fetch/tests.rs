@@ -19,7 +19,7 @@ fn all_viewers_of_a_session_share_one_pull() {
     let second = edge.viewer("a%2Fb%C3%BC");
     let (origin, address, asked) = edge.call();
     assert_eq!(address.to_string(), "10.1.0.1:8000");
-    let via = &edge.relay.origins.via(None);
+    let via = &edge.relay.fetch.origins.via(None);
     assert!(
         asked.starts_with(
             "GET /x/stream?sessionid=a%2Fb%C3%BC HTTP/1.1\r\nHost: 10.1.0.1:8000\r\nVia: "
@@ -309,7 +309,7 @@ fn a_pull_that_breaks_is_left_alone_if_nobody_comes_back() {
 #[test]
 fn what_comes_back_to_the_server_itself_is_refused() {
     let mut edge = Stage::new(&[ORIGIN]);
-    let via = edge.relay.origins.via(Some("1.1 before"));
+    let via = edge.relay.fetch.origins.via(Some("1.1 before"));
     let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
     let looped = edge.client(&ask(&format!("{via}, 1.1 after")));
     edge.assert_status(looped, 508);
@@ -343,7 +343,7 @@ fn what_one_viewer_came_through_is_no_loop_of_the_others() {
             assert!(asked.contains(evil), "{asked}");
             edge.send(origin, looped);
             let (origin, _, asked) = edge.call();
-            let own = format!("\r\nVia: {}\r\n", edge.relay.origins.via(None));
+            let own = format!("\r\nVia: {}\r\n", edge.relay.fetch.origins.via(None));
             assert!(asked.contains(&own), "{asked}");
             edge.send(origin, OK);
             edge.send(origin, "5\r\nhello\r\n0\r\n\r\n");
@@ -425,7 +425,7 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let (origin, _, _) = edge.call();
     edge.client(put);
     assert!(edge.closed.contains(&origin));
-    assert_eq!(edge.relay.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.pulls.len(), 0);
     edge.assert_status(viewer, 200);
 
     let mut edge = Stage::new(&[ORIGIN]);
@@ -440,7 +440,7 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let source = edge.client(put);
     assert_eq!(edge.text(source), "");
     assert!(edge.closed.contains(&running) && !edge.closed.contains(&source));
-    assert_eq!(edge.relay.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.pulls.len(), 0);
     let _ = origin;
 }
 
@@ -456,7 +456,7 @@ fn pulls_take_the_places_of_streams() {
     edge.answer("HTTP/1.1 404 Not Found\r\n\r\n");
     edge.assert_status(first, 404);
     edge.client(put);
-    assert_eq!(edge.relay.running.len(), 1);
+    assert_eq!(edge.relay.streams.running.len(), 1);
 }
 
 #[test]
@@ -516,7 +516,11 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
     edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
-    assert_eq!(edge.relay.pulls.len(), 1, "it would be asked for again");
+    assert_eq!(
+        edge.relay.fetch.pulls.len(),
+        1,
+        "it would be asked for again"
+    );
     let viewer = edge.viewer("a");
     for number in [1, 2] {
         let packet = [0x80, 33, 0, number, 0, 0, 0, 0, 0, 0, 0, 1, 0x47];
@@ -525,7 +529,7 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
         edge.settle();
     }
     edge.assert_status(viewer, 200);
-    assert_eq!(edge.relay.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.pulls.len(), 0);
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! The clients: their connections, whose turn it is to be read or written to, and how many each
+//! host has. What a client's end means to others, this part only says.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use super::ConnectionId;
+use super::connection::Connection;
+use super::reading::Reading;
+use super::settle::Said;
+use super::waiting::WaitingRoom;
+use crate::slots::Slots;
+
+pub(super) struct Clients {
+    pub connections: Slots<Connection>,
+    /// How many connections each host has.
+    pub hosts: HashMap<IpAddr, usize>,
+    /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
+    pub unplaced: VecDeque<ConnectionId>,
+    pub reading: Reading,
+    /// Connections with something of their own to write.
+    pub queue: VecDeque<ConnectionId>,
+    /// Connections with a piece of a long answer to write, and how many others have been written to
+    /// since the last piece.
+    pub listing: VecDeque<ConnectionId>,
+    pub writes_since_piece: usize,
+    /// Small pieces of a source's body, put together. Empty but for its room.
+    pub pieces: Vec<u8>,
+    pub waiting: WaitingRoom,
+    /// What they have said, until it is heard.
+    pub said: VecDeque<Said>,
+}
+
+impl Clients {
+    /// Nobody yet.
+    pub fn new() -> Clients {
+        Clients {
+            connections: Slots::default(),
+            hosts: HashMap::new(),
+            unplaced: VecDeque::new(),
+            reading: Reading::default(),
+            queue: VecDeque::new(),
+            listing: VecDeque::new(),
+            writes_since_piece: 1,
+            pieces: Vec::new(),
+            waiting: WaitingRoom::default(),
+            said: VecDeque::new(),
+        }
+    }
+}

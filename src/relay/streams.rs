@@ -1,0 +1,82 @@
+//! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
+//! go out, and the bound on all buffers.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::draining::Draining;
+use super::frame::Frame;
+use super::live::{Cut, Live, Origin};
+use super::{ConnectionId, Limits, LiveId, PullId};
+use crate::gate::SessionId;
+use crate::slots::Slots;
+use crate::stream::{End, Pool};
+
+pub(super) struct Streams {
+    pub lives: Slots<Live>,
+    pub running: HashMap<SessionId, LiveId>,
+    pub draining: Draining,
+    /// All of them in the order in which they began.
+    pub order: BTreeMap<u64, LiveId>,
+    pub live_serial_next: u64,
+    pub pool: Pool,
+    /// Bytes of buffers freed since memory was returned last.
+    pub freed_bytes: usize,
+    /// Streams with something for their viewers, and how many viewers of the first have been served
+    /// in a row.
+    pub flowing: VecDeque<LiveId>,
+    pub served_in_row: usize,
+    pub frame: Frame,
+    /// What goes out of the bytes that a source sent just now, where streams are held.
+    pub spliced: Vec<u8>,
+    /// Streams with datagrams for their UDP clients.
+    pub posting: VecDeque<LiveId>,
+    said: VecDeque<Said>,
+}
+
+/// What the streams say.
+pub(super) enum Said {
+    /// This viewer cannot go on with its stream.
+    Cut(ConnectionId, Cut),
+    /// What this viewer was watching is cut off.
+    CutOff(ConnectionId),
+    /// A stream has lost its source.
+    SourceLeft { source: Origin, id: LiveId },
+    /// A stream that was fetched has ended so, or has lost its source and is held.
+    PullOver {
+        pull: PullId,
+        end: End,
+        has_viewers: bool,
+    },
+}
+
+impl Streams {
+    /// None yet.
+    pub fn new(limits: &Limits) -> Streams {
+        Streams {
+            lives: Slots::default(),
+            running: HashMap::new(),
+            draining: Draining::default(),
+            order: BTreeMap::new(),
+            live_serial_next: 1,
+            pool: Pool {
+                bytes_left: limits.buffers_bytes_max as isize,
+            },
+            freed_bytes: 0,
+            flowing: VecDeque::new(),
+            served_in_row: 0,
+            frame: Frame::default(),
+            spliced: Vec::new(),
+            posting: VecDeque::new(),
+            said: VecDeque::new(),
+        }
+    }
+
+    /// What they have said and nobody has heard.
+    pub fn said(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    pub fn say(&mut self, said: Said) {
+        self.said.push_back(said);
+    }
+}
