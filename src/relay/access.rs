@@ -5,11 +5,13 @@
 //! spelling. Of where the request came from only the site is told; the program's name is bounded
 //! and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
 
+use super::clients::Clients;
+use super::desk::Desk;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::api::Name;
-use super::{Action, ConnectionId, Relay};
+use super::{Action, ConnectionId};
 use crate::gate::SessionId;
 use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};
 
@@ -176,12 +178,12 @@ fn push_session(line: &mut String, bytes: &[u8]) {
     };
 }
 
-impl Relay {
+impl Clients {
     /// A request has arrived.
-    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head) {
-        let date = self.desk.date();
-        if self.desk.settings.has_access_log
-            && let Some(connection) = self.clients.connections.get_mut(id)
+    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, desk: &mut Desk) {
+        let date = desk.date();
+        if desk.settings.has_access_log
+            && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
             connection.access = Some(Box::new(entry));
@@ -189,10 +191,10 @@ impl Relay {
     }
 
     /// A request has been refused before its head was whole.
-    pub(super) fn note_unread_request(&mut self, id: ConnectionId) {
-        let date = self.desk.date();
-        if self.desk.settings.has_access_log
-            && let Some(connection) = self.clients.connections.get_mut(id)
+    pub(super) fn note_unread_request(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let date = desk.date();
+        if desk.settings.has_access_log
+            && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::unread(connection.peer.ip(), date);
             connection.access = Some(Box::new(entry));
@@ -200,7 +202,7 @@ impl Relay {
     }
 
     /// The request has been answered, or never will be.
-    pub(super) fn end_access(&mut self, entry: &Entry) {
-        self.desk.actions.push_back(Action::LogAccess(entry.line()));
+    pub(super) fn end_access(&mut self, entry: &Entry, desk: &mut Desk) {
+        desk.actions.push_back(Action::LogAccess(entry.line()));
     }
 }

@@ -8,6 +8,8 @@
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
 
+use super::desk::Desk;
+use super::grants::Grants;
 use std::net::{IpAddr, SocketAddr};
 
 use super::api::RETRY_AFTER_SECONDS;
@@ -457,18 +459,19 @@ impl Gate<'_> {
     }
 }
 
-impl Relay {
+impl Grants {
     /// Whom to ask.
-    pub(super) fn gate(&self) -> Gate<'_> {
-        let now = self.desk.now;
+    pub(super) fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
         Gate {
-            settings: &self.desk.settings,
-            tokens: self.grants.tokens.as_ref(),
-            blocks: &self.grants.blocks,
-            now,
+            settings: &desk.settings,
+            tokens: self.tokens.as_ref(),
+            blocks: &self.blocks,
+            now: desk.now,
         }
     }
+}
 
+impl Relay {
     /// What runs of a session.
     pub(super) fn standing(&self, session: &SessionId) -> Standing {
         let live = self
@@ -480,7 +483,7 @@ impl Relay {
         let pull = pull.and_then(|id| self.fetch.pulls.entries.get(id));
         Standing {
             runs: live.is_some(),
-            has_source: self.has_source(session),
+            has_source: self.streams.has_source(session),
             is_fetched: pull.is_some(),
             is_forbidden: pull.is_some_and(|pull| pull.is_forbidden),
             has_room: self.has_room_for_stream(session),

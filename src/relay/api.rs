@@ -360,12 +360,12 @@ impl Relay {
             let faults = tuple
                 .addresses
                 .iter()
-                .map(|address| self.destination_fault(*address));
+                .map(|address| self.rtp_in.destination_fault(*address));
             if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
                 return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
             }
         }
-        let gate = self.gate();
+        let gate = self.grants.gate(&self.desk);
         let is_outside = |tuple: &&gate::RtpTuple| {
             let mut addresses = tuple.addresses.iter();
             !addresses.all(|address| gate.may_receive(address))

@@ -16,6 +16,8 @@
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
+use super::clients::Clients;
+use super::desk::Desk;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -263,6 +265,103 @@ impl Connection {
     }
 }
 
+impl Clients {
+    pub(super) fn queue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_queued
+        {
+            connection.is_queued = true;
+            match connection.phase {
+                Phase::Listing(_) => self.listing.push_back(id),
+                _ => self.queue.push_back(id),
+            }
+        }
+    }
+
+    /// Once the answer is out there may be another request, or the end.
+    pub(super) fn after_output(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if !connection.output.is_empty() {
+            return;
+        }
+        match &mut connection.phase {
+            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
+                self.close(id, desk)
+            }
+            Phase::Head(_) if desk.is_closing => self.linger(id, desk),
+            Phase::Head(reader) => {
+                if !reader.has_begun() {
+                    connection.progress = now;
+                }
+                if connection.input.is_empty() {
+                    // It was full, and its bytes were left in the socket.
+                    desk.actions.push_back(Action::ReadOn(id));
+                } else {
+                    self.wait_ahead(id);
+                }
+                self.rearm(id, desk);
+            }
+            Phase::Lingering(_) if connection.input_ended => self.close(id, desk),
+            Phase::Lingering(lingering) if !lingering.is_shut => {
+                lingering.is_shut = true;
+                lingering.until = now + LINGER_TIME;
+                desk.actions.push_back(Action::ShutdownWrite(id));
+                self.rearm(id, desk);
+            }
+            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
+            Phase::Lingering(_)
+            | Phase::Introduction
+            | Phase::Telling(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
+        }
+    }
+
+    /// Nothing is answered any more but what is in the output; what still arrives is drained for a
+    /// while.
+    pub(super) fn linger(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.input = Vec::new();
+        connection.phase = Phase::Lingering(Lingering {
+            until: now + LINGER_TIME,
+            bytes_left: LINGER_BYTES_MAX,
+            is_shut: false,
+        });
+        desk.actions.push_back(Action::ReadOn(id));
+        self.after_output(id, desk);
+        self.rearm(id, desk);
+    }
+
+    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
+    /// settled.
+    pub(super) fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let Some(mut connection) = self.connections.remove(id) else {
+            return;
+        };
+        desk.timers
+            .disarm(&mut connection.armed, Owner::Connection(id));
+        if connection.is_counted {
+            self.uncount(connection.peer.ip());
+        }
+        desk.actions.push_back(Action::Close(id));
+        if let Some(entry) = &connection.access {
+            self.end_access(entry, desk);
+        }
+        self.said.push_back(Said::Gone(id, connection.phase));
+    }
+}
+
 impl Relay {
     /// Reads on in what the client has sent ahead.
     pub(super) fn read_input(&mut self, id: ConnectionId) {
@@ -290,7 +389,7 @@ impl Relay {
             };
             let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
             if is_head && heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
-                self.wait_ahead(id);
+                self.clients.wait_ahead(id);
                 return input;
             }
             if connection.moves_on_by_sending() {
@@ -312,7 +411,7 @@ impl Relay {
                 Phase::Lingering(lingering) => {
                     lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
                     if lingering.bytes_left == 0 && lingering.is_shut {
-                        self.close(id);
+                        self.clients.close(id, &mut self.desk);
                     }
                     return &[];
                 }
@@ -327,103 +426,5 @@ impl Relay {
                 self.clients.reading.count_piece();
             }
         }
-    }
-
-    pub(super) fn queue(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.clients.connections.get_mut(id)
-            && !connection.is_queued
-        {
-            connection.is_queued = true;
-            match connection.phase {
-                Phase::Listing(_) => self.clients.listing.push_back(id),
-                _ => self.clients.queue.push_back(id),
-            }
-        }
-    }
-
-    /// Once the answer is out there may be another request, or the end.
-    pub(super) fn after_output(&mut self, id: ConnectionId) {
-        let now = self.desk.now;
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        if !connection.output.is_empty() {
-            return;
-        }
-        match &mut connection.phase {
-            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
-                self.close(id)
-            }
-            Phase::Head(_) if self.desk.is_closing => self.linger(id),
-            Phase::Head(reader) => {
-                if !reader.has_begun() {
-                    connection.progress = now;
-                }
-                if connection.input.is_empty() {
-                    // It was full, and its bytes were left in the socket.
-                    self.desk.actions.push_back(Action::ReadOn(id));
-                } else {
-                    self.wait_ahead(id);
-                }
-                self.rearm(id);
-            }
-            Phase::Lingering(_) if connection.input_ended => self.close(id),
-            Phase::Lingering(lingering) if !lingering.is_shut => {
-                lingering.is_shut = true;
-                lingering.until = now + LINGER_TIME;
-                self.desk.actions.push_back(Action::ShutdownWrite(id));
-                self.rearm(id);
-            }
-            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
-            Phase::Lingering(_)
-            | Phase::Introduction
-            | Phase::Telling(_)
-            | Phase::Payload(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Awaiting(_)
-            | Phase::Recording => {}
-        }
-    }
-
-    /// Nothing is answered any more but what is in the output; what still arrives is drained for a
-    /// while.
-    pub(super) fn linger(&mut self, id: ConnectionId) {
-        let now = self.desk.now;
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.input = Vec::new();
-        connection.phase = Phase::Lingering(Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut: false,
-        });
-        self.desk.actions.push_back(Action::ReadOn(id));
-        self.after_output(id);
-        self.rearm(id);
-    }
-
-    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
-    /// settled.
-    pub(super) fn close(&mut self, id: ConnectionId) {
-        let Some(mut connection) = self.clients.connections.remove(id) else {
-            return;
-        };
-        self.desk
-            .timers
-            .disarm(&mut connection.armed, Owner::Connection(id));
-        if connection.is_counted {
-            self.uncount(connection.peer.ip());
-        }
-        self.desk.actions.push_back(Action::Close(id));
-        if let Some(entry) = &connection.access {
-            self.end_access(entry);
-        }
-        self.clients
-            .said
-            .push_back(Said::Gone(id, connection.phase));
     }
 }

@@ -4,21 +4,28 @@
 //! Each has one deadline at the most, derived from its phase and from what it did last; see
 //! [`super::timers`] for why putting it off costs nothing.
 
+use super::clients::Clients;
 use super::connection::{Connection, Phase};
+use super::desk::Desk;
 use super::live::{Cut, Live, Origin};
 use super::pull::Fault;
 use super::source::SILENT;
+use super::streams::Streams;
 use super::timers::Owner;
 use super::{ConnectionId, ERRAND_TIME, LiveId, Relay};
 use crate::http::{Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::stream::End;
 
-impl Relay {
+impl Clients {
     /// When something has to be done about this connection, if nothing happens before, and what is
     /// said of it then.
-    fn connection_deadline(&self, connection: &Connection) -> Option<(Moment, &'static str)> {
-        let limits = &self.desk.settings.limits;
+    fn connection_deadline(
+        &self,
+        connection: &Connection,
+        desk: &Desk,
+    ) -> Option<(Moment, &'static str)> {
+        let limits = &desk.settings.limits;
         if let Phase::Asking(asking) = &connection.phase {
             return Some((asking.until, "its origin did not answer in time"));
         }
@@ -44,7 +51,7 @@ impl Relay {
                 connection.progress + limits.head_time,
                 "its request took too long",
             )),
-            Phase::Source(source) => self.source_deadline(connection, source),
+            Phase::Source(source) => self.source_deadline(connection, source, desk),
             // Its last answer is on its way still.
             Phase::Lingering(_) if !connection.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
@@ -62,20 +69,53 @@ impl Relay {
         }
     }
 
-    pub(super) fn rearm(&mut self, id: ConnectionId) {
-        let Some(connection) = self.clients.connections.get(id) else {
+    pub(super) fn rearm(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let deadline = self.connection_deadline(connection);
-        if let (Some((deadline, _)), Some(connection)) =
-            (deadline, self.clients.connections.get_mut(id))
-        {
-            self.desk
-                .timers
+        let deadline = self.connection_deadline(connection, desk);
+        if let (Some((deadline, _)), Some(connection)) = (deadline, self.connections.get_mut(id)) {
+            desk.timers
                 .arm(&mut connection.armed, Owner::Connection(id), deadline);
         }
     }
+}
 
+impl Streams {
+    /// When a stream has something to do, if nothing arrives.
+    fn live_deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
+        let now = desk.now;
+        // While something is on its way nothing more is taken, however late it is: when that is
+        // out, it goes on.
+        let transport = live.outlet.transport.as_ref();
+        let paced = transport
+            .filter(|_| live.outlet.is_empty())
+            .and_then(|transport| transport.deadline(now));
+        let input = live.input.as_ref();
+        let reordered = input.and_then(|input| input.reorder.deadline());
+        let idle_time = desk.settings.limits.source_idle_time;
+        let gone = match live.source {
+            Origin::Awaited { until } => Some(until),
+            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
+            Origin::Http(_) | Origin::Gone => None,
+        };
+        let rest = live.outlet.rest_until;
+        [paced, reordered, gone, rest].into_iter().flatten().min()
+    }
+
+    pub(super) fn rearm_live(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if let (Some(deadline), Some(live)) =
+            (self.live_deadline(live, desk), self.lives.get_mut(id))
+        {
+            desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+        }
+    }
+}
+
+impl Relay {
     pub(super) fn connection_due(&mut self, id: ConnectionId) {
         let now = self.desk.now;
         let Some(connection) = self.clients.connections.get_mut(id) else {
@@ -85,9 +125,9 @@ impl Relay {
         let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
-        match self.connection_deadline(connection) {
+        match self.clients.connection_deadline(connection, &self.desk) {
             Some((deadline, reason)) if deadline <= now => self.time_out(id, reason),
-            Some(_) => self.rearm(id),
+            Some(_) => self.clients.rearm(id, &mut self.desk),
             None => {}
         }
     }
@@ -119,12 +159,14 @@ impl Relay {
                     let refusal = Refusal::new(Status::RequestTimeout, reason);
                     self.dismiss_source(id, &refusal, reply);
                 } else {
-                    self.rearm(id);
+                    self.clients.rearm(id, &mut self.desk);
                 }
             }
             Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled),
             Phase::Waiting(_) => self.end_wait(id),
-            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut),
+            Phase::Asking(_) => self
+                .clients
+                .give_up_asking(id, Fault::TimedOut, &mut self.desk),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
                 self.errand_timed_out(ticket);
@@ -134,41 +176,7 @@ impl Relay {
             | Phase::Telling(_)
             | Phase::Listing(_)
             | Phase::Recording
-            | Phase::Lingering(_) => self.close(id),
-        }
-    }
-
-    /// When a stream has something to do, if nothing arrives.
-    fn live_deadline(&self, live: &Live) -> Option<Moment> {
-        let now = self.desk.now;
-        // While something is on its way nothing more is taken, however late it is: when that is
-        // out, it goes on.
-        let transport = live.outlet.transport.as_ref();
-        let paced = transport
-            .filter(|_| live.outlet.is_empty())
-            .and_then(|transport| transport.deadline(now));
-        let input = live.input.as_ref();
-        let reordered = input.and_then(|input| input.reorder.deadline());
-        let idle_time = self.desk.settings.limits.source_idle_time;
-        let gone = match live.source {
-            Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
-            Origin::Http(_) | Origin::Gone => None,
-        };
-        let rest = live.outlet.rest_until;
-        [paced, reordered, gone, rest].into_iter().flatten().min()
-    }
-
-    pub(super) fn rearm_live(&mut self, id: LiveId) {
-        let Some(live) = self.streams.lives.get(id) else {
-            return;
-        };
-        if let (Some(deadline), Some(live)) =
-            (self.live_deadline(live), self.streams.lives.get_mut(id))
-        {
-            self.desk
-                .timers
-                .arm(&mut live.armed, Owner::Live(id), deadline);
+            | Phase::Lingering(_) => self.clients.close(id, &mut self.desk),
         }
     }
 
@@ -194,13 +202,13 @@ impl Relay {
         }
         let rest_until = live.outlet.rest_until;
         if rest_until.is_some_and(|until| until <= now) {
-            return self.rest_timed_out(id);
+            return self.streams.rest_timed_out(id, &mut self.desk);
         }
         if live.input.is_some() {
             self.drain_reorder(id);
         } else {
-            self.pump(id);
+            self.streams.pump(id, &mut self.desk);
         }
-        self.rearm_live(id);
+        self.streams.rearm_live(id, &mut self.desk);
     }
 }

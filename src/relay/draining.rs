@@ -6,11 +6,13 @@
 //! left, one that drains is cut, of its own session the one that began first, else of all. What
 //! goes to UDP clients ends with the time that its bytes are worth ([`rest_time`]).
 
+use super::desk::Desk;
+use super::streams::Streams;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::streams::Said;
-use super::{ConnectionId, Level, LiveId, Relay};
+use super::{ConnectionId, Level, LiveId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 
@@ -85,64 +87,63 @@ impl Draining {
     }
 }
 
-impl Relay {
+impl Streams {
     /// A stream of this session is about to begin: it has a place.
-    pub(super) fn make_room_for_stream(&mut self, session: &SessionId) {
+    pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
         // They are gone when this input is settled.
-        let too_many =
-            (self.streams.lives.len() + 1).saturating_sub(self.desk.settings.limits.streams_max);
-        for id in self.streams.draining.first_for(session, too_many) {
-            self.cut_off(id, "another stream takes its place");
+        let too_many = (self.lives.len() + 1).saturating_sub(desk.settings.limits.streams_max);
+        for id in self.draining.first_for(session, too_many) {
+            self.cut_off(id, "another stream takes its place", desk);
         }
     }
 
     /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
-    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str) -> usize {
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
+        let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
         let viewers: Vec<ConnectionId> = live.stream.connections().collect();
         let (digest, count) = (live.session.digest(), viewers.len());
-        self.desk.log(
+        desk.log(
             Level::Info,
             format_args!(
                 "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
             ),
         );
-        self.end_rest(id);
+        self.end_rest(id, desk);
         for viewer in viewers {
-            self.streams.say(Said::CutOff(viewer));
+            self.say(Said::CutOff(viewer));
         }
         count
     }
 
     /// What is left of a stream for its UDP clients is not sent any more.
-    pub(super) fn end_rest(&mut self, id: LiveId) {
-        if let Some(live) = self.streams.lives.get_mut(id) {
+    pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
+        if let Some(live) = self.lives.get_mut(id) {
             live.outlet.clear();
         }
-        self.forget_if_over(id);
+        self.forget_if_over(id, desk);
     }
 
     /// What is left for its UDP clients has taken longer than it may.
-    pub(super) fn rest_timed_out(&mut self, id: LiveId) {
-        let digest = self.streams.lives.get(id).map(|live| live.session.digest());
+    pub(super) fn rest_timed_out(&mut self, id: LiveId, desk: &mut Desk) {
+        let digest = self.lives.get(id).map(|live| live.session.digest());
         if let Some(digest) = digest {
             let detail = "its clock is slower than its bytes may be sent";
-            self.desk.log(
+            desk.log(
                 Level::Warn,
                 format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),
             );
         }
-        self.end_rest(id);
+        self.end_rest(id, desk);
     }
 
     /// Another source has come for the session: its UDP clients get that, and not what is left of
     /// the one before.
-    pub(super) fn end_rests(&mut self, session: &SessionId) {
-        let resting: Vec<LiveId> = self.streams.draining.of(session).collect();
+    pub(super) fn end_rests(&mut self, session: &SessionId, desk: &mut Desk) {
+        let resting: Vec<LiveId> = self.draining.of(session).collect();
         for id in resting {
-            self.end_rest(id);
+            self.end_rest(id, desk);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Errands: what the shell's threads do for the core, and who waits for it. The loop never waits.
 
+use super::lists::Lists;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -54,6 +55,16 @@ impl Errand {
     }
 }
 
+impl Lists {
+    pub(super) fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
+        let errand = self.errands.remove(&ticket);
+        if self.errands.is_empty() {
+            self.errands = HashMap::new();
+        }
+        errand
+    }
+}
+
 impl Relay {
     /// An add-token whose clients have names: its answer waits until they have addresses.
     pub(super) fn resolve(&mut self, id: ConnectionId, add: AddToken, reply: Reply) {
@@ -82,7 +93,7 @@ impl Relay {
         self.desk
             .actions
             .push_back(Action::Help(ticket, Job::Resolve(names)));
-        self.rearm(id);
+        self.clients.rearm(id, &mut self.desk);
     }
 
     /// An errand is done.
@@ -101,7 +112,7 @@ impl Relay {
     }
 
     fn resolved(&mut self, ticket: Ticket, results: Vec<Result<Vec<SocketAddr>, String>>) {
-        let Some(errand) = self.take_errand(ticket) else {
+        let Some(errand) = self.lists.take_errand(ticket) else {
             return;
         };
         let Errand {
@@ -118,7 +129,7 @@ impl Relay {
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         self.desk.now = now;
         let is_anothers = self.not_appended(ticket) || self.origin_resolved(ticket, &[]);
-        if !is_anothers && let Some(errand) = self.take_errand(ticket) {
+        if !is_anothers && let Some(errand) = self.lists.take_errand(ticket) {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many names are being resolved",
@@ -131,7 +142,7 @@ impl Relay {
 
     /// An errand has taken too long; whatever comes of it is not wanted any more.
     pub(super) fn errand_timed_out(&mut self, ticket: Ticket) {
-        let Some(errand) = self.take_errand(ticket) else {
+        let Some(errand) = self.lists.take_errand(ticket) else {
             return;
         };
         let refusal = Refusal::new(
@@ -139,14 +150,6 @@ impl Relay {
             "udp-clients: a name did not resolve in time; names must resolve within 5 s",
         );
         self.finish_errand(errand.connection, errand.reply, Err(refusal));
-    }
-
-    pub(super) fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
-        let errand = self.lists.errands.remove(&ticket);
-        if self.lists.errands.is_empty() {
-            self.lists.errands = HashMap::new();
-        }
-        errand
     }
 
     fn finish_errand(&mut self, id: ConnectionId, reply: Reply, result: Result<Answer, Refusal>) {

@@ -5,6 +5,8 @@
 //! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
 //! one pull. So strangers cost an origin a request each at most.
 
+use super::clients::Clients;
+use super::grants::Grants;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -48,8 +50,94 @@ impl Fetch {
     }
 }
 
+impl Fetch {
+    /// How long a viewer waits for a stream to be fetched.
+    pub(super) fn pull_time(&self, desk: &Desk) -> Duration {
+        let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
+        desk.settings.limits.origin_time.saturating_mul(origins)
+    }
+
+    fn await_addresses(&mut self, id: PullId, origin: usize, until: Moment, desk: &mut Desk) {
+        self.pulls.enter(id, Stage::Resolving { origin, until });
+        self.rearm_pull(id, desk);
+    }
+
+    fn note_fault(&mut self, id: PullId, fault: Fault) {
+        if let Some(pull) = self.pulls.entries.get_mut(id) {
+            pull.is_forbidden |= fault == Fault::Forbidden;
+            pull.fault = pull.fault.max(Some(fault));
+        }
+    }
+
+    fn pause_pull(&mut self, id: PullId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
+        pull.failures = pull.failures.saturating_add(1);
+        // Between half of it and all, so that edges which lost their origin together do not come
+        // back together.
+        let part = (desk.random.draw() % 512) as u32;
+        let until = now + pause / 2 + pause * part / 1024;
+        self.pulls.enter(id, Stage::Pausing { until });
+        self.rearm_pull(id, desk);
+    }
+
+    fn remove_pull(&mut self, id: PullId, desk: &mut Desk) -> Option<Stage> {
+        let mut pull = self.pulls.remove(id)?;
+        desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
+        Some(pull.stage)
+    }
+
+    fn pull_deadline(&self, pull: &Pull, desk: &Desk) -> Option<Moment> {
+        let stage = match pull.stage {
+            Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
+            // Its connection has the deadline.
+            Stage::Asking { .. } | Stage::Running { .. } => None,
+        };
+        stage
+            .into_iter()
+            .chain(self.idle_deadline(pull, desk))
+            .min()
+    }
+
+    fn idle_deadline(&self, pull: &Pull, desk: &Desk) -> Option<Moment> {
+        Some(pull.unwatched_since? + desk.settings.limits.origin_idle_time)
+    }
+
+    fn rearm_pull(&mut self, id: PullId, desk: &mut Desk) {
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        let deadline = self.pull_deadline(pull, desk);
+        if let (Some(deadline), Some(pull)) = (deadline, self.pulls.entries.get_mut(id)) {
+            desk.timers.arm(&mut pull.armed, Owner::Pull(id), deadline);
+        }
+    }
+}
+
+impl Grants {
+    fn has_own_gate(&self, desk: &Desk) -> bool {
+        self.tokens.is_some() && !desk.settings.asks_origin
+    }
+}
+
+impl Clients {
+    /// An origin does not do.
+    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Asking(asking) = &mut connection.phase
+        {
+            asking.fault = fault;
+        }
+        self.close(id, desk);
+    }
+}
+
 impl Relay {
     // ---- A viewer comes
+
     // ---------------------------------------------------------------------------------------------------
 
     /// Whether another session may be fetched.
@@ -97,16 +185,6 @@ impl Relay {
         self.tend_pull(session);
     }
 
-    /// How long a viewer waits for a stream to be fetched.
-    pub(super) fn pull_time(&self) -> Duration {
-        let origins = u32::try_from(self.fetch.origins.len()).unwrap_or(u32::MAX);
-        self.desk
-            .settings
-            .limits
-            .origin_time
-            .saturating_mul(origins)
-    }
-
     /// Why a session does not run that was waited for until now.
     pub(super) fn absence(&self, session: &SessionId) -> Refusal {
         let pull = self
@@ -117,14 +195,11 @@ impl Relay {
         let fault = pull.map_or(Fault::NotFound, |pull| {
             pull.fault.unwrap_or(Fault::TimedOut)
         });
-        fault.refusal(self.has_own_gate())
-    }
-
-    fn has_own_gate(&self) -> bool {
-        self.grants.tokens.is_some() && !self.desk.settings.asks_origin
+        fault.refusal(self.grants.has_own_gate(&self.desk))
     }
 
     // ---- An origin is asked
+
     // -----------------------------------------------------------------------------------------------
 
     /// The next origin of a round; with none left the round is over.
@@ -134,23 +209,20 @@ impl Relay {
         match self.fetch.origins.whereabouts(origin, now) {
             None => self.round_failed(id),
             Some(Whereabouts::Known) => self.ask_address(id, (origin, 0), until),
-            Some(Whereabouts::Sought) => self.await_addresses(id, origin, until),
+            Some(Whereabouts::Sought) => {
+                self.fetch
+                    .await_addresses(id, origin, until, &mut self.desk)
+            }
             Some(Whereabouts::Unknown(name, port)) => {
                 let ticket = self.desk.draw_ticket();
                 self.fetch.origins.seek(origin, ticket);
                 self.desk
                     .actions
                     .push_back(Action::Help(ticket, Job::Resolve(vec![(name, port)])));
-                self.await_addresses(id, origin, until);
+                self.fetch
+                    .await_addresses(id, origin, until, &mut self.desk);
             }
         }
-    }
-
-    fn await_addresses(&mut self, id: PullId, origin: usize, until: Moment) {
-        self.fetch
-            .pulls
-            .enter(id, Stage::Resolving { origin, until });
-        self.rearm_pull(id);
     }
 
     /// A look-up is over, or could not be made. Says whether it was for an origin.
@@ -183,12 +255,13 @@ impl Relay {
         let now = self.desk.now;
         let Some(to) = self.fetch.origins.address(origin, address) else {
             if address == 0 {
-                self.note_fault(id, Fault::Broken("its name does not resolve"));
+                self.fetch
+                    .note_fault(id, Fault::Broken("its name does not resolve"));
             }
             return self.ask_origin(id, origin + 1);
         };
         if self.clients.connections.len() >= self.desk.settings.limits.connections_max {
-            self.note_fault(id, Fault::Busy);
+            self.fetch.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1);
         }
         let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
@@ -218,8 +291,8 @@ impl Relay {
                 connection,
             },
         );
-        self.rearm(connection);
-        self.rearm_pull(id);
+        self.clients.rearm(connection, &mut self.desk);
+        self.fetch.rearm_pull(id, &mut self.desk);
     }
 
     /// Reads on in an origin's answer. Says whether the connection can be read on.
@@ -235,14 +308,25 @@ impl Relay {
             Ok(Some((answer, length))) => {
                 *input = &input[length..];
                 match answer.status {
-                    101 => self.give_up_asking(id, Fault::of_status(answer.status)),
+                    101 => self.clients.give_up_asking(
+                        id,
+                        Fault::of_status(answer.status),
+                        &mut self.desk,
+                    ),
                     100..=199 => asking.reader = AnswerReader::default(),
                     200 => self.receive_stream(id, answer),
-                    status => self.give_up_asking(id, Fault::of_status(status)),
+                    status => {
+                        self.clients
+                            .give_up_asking(id, Fault::of_status(status), &mut self.desk)
+                    }
                 }
             }
             Err(_) => {
-                self.give_up_asking(id, Fault::Broken("its answer is malformed"));
+                self.clients.give_up_asking(
+                    id,
+                    Fault::Broken("its answer is malformed"),
+                    &mut self.desk,
+                );
             }
         }
         true
@@ -252,7 +336,7 @@ impl Relay {
     fn receive_stream(&mut self, id: ConnectionId, answer: Answer) {
         let now = self.desk.now;
         if self.fetch.origins.check_via(answer.via.as_deref()).is_err() {
-            return self.give_up_asking(id, Fault::Loop);
+            return self.clients.give_up_asking(id, Fault::Loop, &mut self.desk);
         }
         let Some(connection) = self.clients.connections.get(id) else {
             return;
@@ -267,8 +351,12 @@ impl Relay {
         let session = pull.session.clone();
         let claim = Claim::without_request(Way::Pull, peer);
         let standing = self.standing(&session);
-        if !self.gate().may_publish(&claim, &session, &standing) {
-            return self.give_up_asking(id, Fault::Busy);
+        if !self
+            .grants
+            .gate(&self.desk)
+            .may_publish(&claim, &session, &standing)
+        {
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
         }
         let Some(pull) = self.fetch.pulls.entries.get_mut(pull_id) else {
             return;
@@ -302,16 +390,6 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// An origin does not do.
-    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault) {
-        if let Some(connection) = self.clients.connections.get_mut(id)
-            && let Phase::Asking(asking) = &mut connection.phase
-        {
-            asking.fault = fault;
-        }
-        self.close(id);
-    }
-
     /// The connection over which an origin was asked is gone.
     pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking) {
         let Some(pull) = self.fetch.pulls.entries.get(asking.pull) else {
@@ -334,7 +412,7 @@ impl Relay {
         if asking.fault == Fault::Loop && pull.via != pull.asked_via {
             return self.ask_address(asking.pull, (origin, address), until);
         }
-        self.note_fault(asking.pull, asking.fault);
+        self.fetch.note_fault(asking.pull, asking.fault);
         match asking.fault {
             // It may be at its next address.
             Fault::Broken(_) => self.ask_address(asking.pull, (origin, address + 1), until),
@@ -345,14 +423,8 @@ impl Relay {
         }
     }
 
-    fn note_fault(&mut self, id: PullId, fault: Fault) {
-        if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
-            pull.is_forbidden |= fault == Fault::Forbidden;
-            pull.fault = pull.fault.max(Some(fault));
-        }
-    }
-
     // ---- It does not come, or breaks, or is not wanted any more
+
     // -----------------------------------------------------------
 
     /// No origin has the stream.
@@ -364,7 +436,7 @@ impl Relay {
         let fault = pull.fault.unwrap_or(Fault::NotFound);
         let waits_on = !self.desk.settings.limits.wait_time.is_zero();
         // Where viewers are held, somebody may yet set right what is final to others.
-        let is_final = fault.is_final() && self.held(&session).is_none();
+        let is_final = fault.is_final() && self.streams.held(&session).is_none();
         let comes_again = (pull.has_run || waits_on) && !is_final && !self.desk.is_closing;
         self.fetch.pulls.failures += 1;
         if fault > Fault::NotFound {
@@ -378,30 +450,18 @@ impl Relay {
             );
         }
         if comes_again {
-            self.pause_pull(id);
+            self.fetch.pause_pull(id, &mut self.desk);
         } else {
-            self.remove_pull(id);
+            self.fetch.remove_pull(id, &mut self.desk);
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.turn_away(&session, &fault.refusal(self.has_own_gate()));
+            self.turn_away(
+                &session,
+                &fault.refusal(self.grants.has_own_gate(&self.desk)),
+            );
         }
         self.tend_pull(&session);
-    }
-
-    fn pause_pull(&mut self, id: PullId) {
-        let now = self.desk.now;
-        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
-            return;
-        };
-        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
-        pull.failures = pull.failures.saturating_add(1);
-        // Between half of it and all, so that edges which lost their origin together do not come
-        // back together.
-        let part = (self.desk.random.draw() % 512) as u32;
-        let until = now + pause / 2 + pause * part / 1024;
-        self.fetch.pulls.enter(id, Stage::Pausing { until });
-        self.rearm_pull(id);
     }
 
     /// A stream that was fetched is over.
@@ -414,14 +474,14 @@ impl Relay {
             return;
         };
         if end == End::Complete || !has_viewers || self.desk.is_closing {
-            self.remove_pull(id);
+            self.fetch.remove_pull(id, &mut self.desk);
             return;
         }
         if now.since(since) >= PAUSE_MAX {
             pull.failures = 0;
         }
         let session = pull.session.clone();
-        self.pause_pull(id);
+        self.fetch.pause_pull(id, &mut self.desk);
         self.tend_pull(&session);
     }
 
@@ -429,7 +489,7 @@ impl Relay {
     /// in by an origin's word alone, and is held still, has no leave to watch it.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.drop_pull(session);
-        let Some(id) = self.held(session) else {
+        let Some(id) = self.streams.held(session) else {
             return;
         };
         let was_fetched = self
@@ -437,7 +497,7 @@ impl Relay {
             .lives
             .get(id)
             .is_some_and(|live| live.via.is_some());
-        if was_fetched && !self.gate().may_stay(session) {
+        if was_fetched && !self.grants.gate(&self.desk).may_stay(session) {
             self.end_live(id, End::Lost, "its viewers may not watch its next source");
         }
     }
@@ -447,8 +507,10 @@ impl Relay {
         let Some(id) = self.fetch.pulls.of(session) else {
             return;
         };
-        match self.remove_pull(id) {
-            Some(Stage::Asking { connection, .. }) => self.close(connection),
+        match self.fetch.remove_pull(id, &mut self.desk) {
+            Some(Stage::Asking { connection, .. }) => {
+                self.clients.close(connection, &mut self.desk)
+            }
             Some(Stage::Running { live, .. }) => {
                 let entry = self.streams.lives.get(live);
                 // One that is held has lost this source already.
@@ -458,7 +520,7 @@ impl Relay {
                 {
                     self.end_live(live, End::Complete, "nobody watches it");
                     if let Origin::Http(connection) = source {
-                        self.close(connection);
+                        self.clients.close(connection, &mut self.desk);
                     }
                 }
             }
@@ -476,12 +538,6 @@ impl Relay {
         for session in sessions {
             self.drop_pull(&session);
         }
-    }
-
-    fn remove_pull(&mut self, id: PullId) -> Option<Stage> {
-        let mut pull = self.fetch.pulls.remove(id)?;
-        self.desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
-        Some(pull.stage)
     }
 
     /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
@@ -504,34 +560,9 @@ impl Relay {
             pull.unwatched_since = None;
         } else if pull.has_run {
             pull.unwatched_since.get_or_insert(now);
-            self.rearm_pull(id);
+            self.fetch.rearm_pull(id, &mut self.desk);
         } else {
             self.drop_pull(session);
-        }
-    }
-
-    fn pull_deadline(&self, pull: &Pull) -> Option<Moment> {
-        let stage = match pull.stage {
-            Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
-            // Its connection has the deadline.
-            Stage::Asking { .. } | Stage::Running { .. } => None,
-        };
-        stage.into_iter().chain(self.idle_deadline(pull)).min()
-    }
-
-    fn idle_deadline(&self, pull: &Pull) -> Option<Moment> {
-        Some(pull.unwatched_since? + self.desk.settings.limits.origin_idle_time)
-    }
-
-    fn rearm_pull(&mut self, id: PullId) {
-        let Some(pull) = self.fetch.pulls.entries.get(id) else {
-            return;
-        };
-        let deadline = self.pull_deadline(pull);
-        if let (Some(deadline), Some(pull)) = (deadline, self.fetch.pulls.entries.get_mut(id)) {
-            self.desk
-                .timers
-                .arm(&mut pull.armed, Owner::Pull(id), deadline);
         }
     }
 
@@ -545,13 +576,17 @@ impl Relay {
         let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
-        if self.idle_deadline(pull).is_some_and(|due| due <= now) {
+        if self
+            .fetch
+            .idle_deadline(pull, &self.desk)
+            .is_some_and(|due| due <= now)
+        {
             let session = pull.session.clone();
             return self.drop_pull(&session);
         }
         match pull.stage {
             Stage::Resolving { origin, until } if until <= now => {
-                self.note_fault(id, Fault::TimedOut);
+                self.fetch.note_fault(id, Fault::TimedOut);
                 self.ask_origin(id, origin + 1);
             }
             Stage::Pausing { until } if until <= now => {
@@ -565,7 +600,7 @@ impl Relay {
             | Stage::Asking { .. }
             | Stage::Running { .. } => {}
         }
-        self.rearm_pull(id);
+        self.fetch.rearm_pull(id, &mut self.desk);
     }
 }
 

@@ -33,7 +33,7 @@ impl Relay {
                 table_bytes::<(Ticket, Errand)>(self.lists.errands.capacity())
                     + errands.sum::<usize>(),
             ),
-            ("lists", self.held_by_lists()),
+            ("lists", self.lists.held_by_lists()),
             ("reading", self.clients.reading.held_bytes()),
             ("threads", self.desk.counts.threads_bytes),
         ]

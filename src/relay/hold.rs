@@ -10,19 +10,21 @@
 //! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
 //! makes one stream of the sources' bytes.
 
+use super::desk::Desk;
+use super::streams::Streams;
 use std::net::SocketAddr;
 
 use super::live::Origin;
 use super::streams::Said;
-use super::{Level, LiveId, Relay};
+use super::{Level, LiveId};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::stream::{End, Told};
 
-impl Relay {
+impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
-    pub(super) fn new_splicer(&self) -> Option<Box<Splicer>> {
-        let limits = &self.desk.settings.limits;
+    pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
+        let limits = &desk.settings.limits;
         // As much as is read at once: what goes out in one go then drives no viewer out of the
         // buffer.
         let unit_bytes_max = limits.stream.buffer_bytes / 2;
@@ -31,21 +33,21 @@ impl Relay {
 
     /// Whether the session has a source, and not only viewers who wait for one.
     pub(super) fn has_source(&self, session: &SessionId) -> bool {
-        self.streams.running.contains_key(session) && self.held(session).is_none()
+        self.running.contains_key(session) && self.held(session).is_none()
     }
 
     /// The session's stream, if that waits for a source.
     pub(super) fn held(&self, session: &SessionId) -> Option<LiveId> {
-        let id = *self.streams.running.get(session)?;
-        let live = self.streams.lives.get(id)?;
+        let id = *self.running.get(session)?;
+        let live = self.lives.get(id)?;
         live.is_held().then_some(id)
     }
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
-    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str) -> bool {
-        let now = self.desk.now;
-        let until = now + self.desk.settings.limits.hold_time;
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
+        let now = desk.now;
+        let until = now + desk.settings.limits.hold_time;
+        let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
         let Told::Known(format) = live.stream.told() else {
@@ -56,7 +58,7 @@ impl Relay {
         };
         let is_watched = live.stream.viewer_count() > 0;
         if !is_watched
-            || self.desk.is_closing
+            || desk.is_closing
             || !splicer.break_off(format, live.stream.header().to_vec())
         {
             return false;
@@ -65,21 +67,21 @@ impl Relay {
         let pull = live.pull.take();
         let digest = live.session.digest();
         let viewers = live.stream.viewer_count();
-        self.desk.log(
+        desk.log(
             Level::Info,
             format_args!(
                 "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
             ),
         );
-        self.streams.say(Said::SourceLeft { source, id });
+        self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
-            self.streams.say(Said::PullOver {
+            self.say(Said::PullOver {
                 pull,
                 end: End::Lost,
                 has_viewers: true,
             });
         }
-        self.rearm_live(id);
+        self.rearm_live(id, desk);
         true
     }
 
@@ -90,8 +92,9 @@ impl Relay {
         content_type: Option<String>,
         source: Origin,
         source_address: SocketAddr,
+        desk: &mut Desk,
     ) {
-        let Some(live) = self.streams.lives.get_mut(id) else {
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         live.source = source;
@@ -100,7 +103,7 @@ impl Relay {
         live.is_paused = false;
         (live.input, live.via) = (None, None);
         let digest = live.session.digest();
-        self.desk.log(
+        desk.log(
             Level::Info,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
@@ -108,25 +111,25 @@ impl Relay {
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and
     /// the source has a stream of its own, which begins anew.
-    pub(super) fn begin_anew(&mut self, old: LiveId) -> Option<LiveId> {
-        let now = self.desk.now;
-        let live = self.streams.lives.get_mut(old)?;
+    pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
+        let now = desk.now;
+        let live = self.lives.get_mut(old)?;
         let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
         let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
-        self.end_stream(old, End::Lost, "its next source has other tracks");
-        let id = self.begin_live(session, content_type, source, address);
-        let live = self.streams.lives.get_mut(id)?;
+        self.end_stream(old, End::Lost, "its next source has other tracks", desk);
+        let id = self.begin_live(session, content_type, source, address, desk);
+        let live = self.lives.get_mut(id)?;
         (live.pull, live.input, live.via) = (pull, input, via);
         Some(id)
     }
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
-    pub(super) fn tend_held(&mut self, id: LiveId) {
+    pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
         let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;
-        if self.streams.lives.get(id).is_some_and(is_over) {
-            self.end_stream(id, End::Lost, "nobody waits for its source");
+        if self.lives.get(id).is_some_and(is_over) {
+            self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! next, as long as no two changes are of one session: each is judged by the table that it will
 //! change.
 
+use super::grants::Grants;
 use std::collections::VecDeque;
 
 use serde::Serialize;
@@ -66,6 +67,27 @@ struct Revoked<'a> {
     revoked: usize,
 }
 
+impl Grants {
+    fn next_change(&mut self, batch: &[(Asked, Decided)], reserved: usize) -> Option<Asked> {
+        let ledger = self.ledger.as_mut()?;
+        let session = ledger.queue.front()?.change.record.session();
+        let is_in_batch = |(asked, _): &(Asked, Decided)| asked.change.record.session() == session;
+        let must_wait = ledger.writing.is_some()
+            || reserved >= BATCH_TUPLES_MAX
+            || batch.iter().any(is_in_batch);
+        if must_wait {
+            return None;
+        }
+        ledger.queue.pop_front()
+    }
+
+    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
+        let ledger = self.ledger.as_mut()?;
+        let (_, batch) = ledger.writing.take_if(|(written, _)| *written == ticket)?;
+        Some(batch)
+    }
+}
+
 impl Relay {
     /// Makes a change now, or has it written first.
     pub(super) fn change(&mut self, change: Change) -> Result<Answer, Refusal> {
@@ -82,7 +104,8 @@ impl Relay {
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
         let silenced = tokens.retain_addresses(|address| {
-            self.gate().may_receive(address) && self.destination_fault(*address).is_none()
+            self.grants.gate(&self.desk).may_receive(address)
+                && self.rtp_in.destination_fault(*address).is_none()
         });
         self.grants.tokens = Some(tokens);
         self.grants.ledger = Some(Ledger::default());
@@ -146,7 +169,7 @@ impl Relay {
             }
             Decided::Revocation => {
                 let removed = tokens.revoke(session);
-                self.forget_candidates(&removed);
+                self.rtp_in.forget_candidates(&removed);
                 self.tuples_changed(session);
                 if change.aborts {
                     self.end_session(session);
@@ -191,7 +214,7 @@ impl Relay {
     fn write_changes(&mut self) {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
         let mut reserved = 0;
-        while let Some(asked) = self.next_change(&batch, reserved) {
+        while let Some(asked) = self.grants.next_change(&batch, reserved) {
             match self.decide(&asked.change, reserved) {
                 // Nothing changes, so nothing has to be written.
                 Ok(Decided::Addition(addition)) if addition.is_empty() => {
@@ -219,22 +242,9 @@ impl Relay {
             .push_back(Action::Help(ticket, Job::Append(line)));
     }
 
-    fn next_change(&mut self, batch: &[(Asked, Decided)], reserved: usize) -> Option<Asked> {
-        let ledger = self.grants.ledger.as_mut()?;
-        let session = ledger.queue.front()?.change.record.session();
-        let is_in_batch = |(asked, _): &(Asked, Decided)| asked.change.record.session() == session;
-        let must_wait = ledger.writing.is_some()
-            || reserved >= BATCH_TUPLES_MAX
-            || batch.iter().any(is_in_batch);
-        if must_wait {
-            return None;
-        }
-        ledger.queue.pop_front()
-    }
-
     /// What was to be written is on disk, or cannot be.
     pub(super) fn appended(&mut self, ticket: Ticket, result: Result<(), String>) {
-        let Some(batch) = self.take_written(ticket) else {
+        let Some(batch) = self.grants.take_written(ticket) else {
             return;
         };
         match &result {
@@ -275,7 +285,7 @@ impl Relay {
 
     /// The disk has too much to do. Says whether that was a write.
     pub(super) fn not_appended(&mut self, ticket: Ticket) -> bool {
-        let Some(batch) = self.take_written(ticket) else {
+        let Some(batch) = self.grants.take_written(ticket) else {
             return false;
         };
         for (asked, _) in batch {
@@ -288,12 +298,6 @@ impl Relay {
         }
         self.write_changes();
         true
-    }
-
-    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
-        let ledger = self.grants.ledger.as_mut()?;
-        let (_, batch) = ledger.writing.take_if(|(written, _)| *written == ticket)?;
-        Some(batch)
     }
 
     /// Its client may be gone; what it asked for has been done all the same.

@@ -1,6 +1,8 @@
 //! A stream that is being relayed: whose it is, where its media comes from, and the stream itself;
 //! how it begins, takes media, loses its source, ends, and is forgotten.
 
+use super::desk::Desk;
+use super::streams::Streams;
 use std::net::SocketAddr;
 
 use serde::Serialize;
@@ -199,7 +201,7 @@ impl Live {
 pub(super) const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
-impl Relay {
+impl Streams {
     /// The session has a source: its stream begins, or goes on if it waits for one.
     pub(super) fn begin_live(
         &mut self,
@@ -207,36 +209,37 @@ impl Relay {
         content_type: Option<String>,
         source: Origin,
         source_address: SocketAddr,
+        desk: &mut Desk,
     ) -> LiveId {
-        let now = self.desk.now;
+        let now = desk.now;
         // Whoever the source is, its stream is no document of this server's.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
-            self.go_on(id, content_type, source, source_address);
+            self.go_on(id, content_type, source, source_address, desk);
             return id;
         }
-        self.end_rests(&session);
-        self.make_room_for_stream(&session);
-        self.desk.counts.streams += 1;
-        let serial = self.streams.live_serial_next;
-        self.streams.live_serial_next += 1;
-        self.desk.log(
+        self.end_rests(&session, desk);
+        self.make_room_for_stream(&session, desk);
+        desk.counts.streams += 1;
+        let serial = self.live_serial_next;
+        self.live_serial_next += 1;
+        desk.log(
             Level::Info,
             format_args!(
                 "event=stream-begins session={} source={source_address}",
                 session.digest()
             ),
         );
-        let live = self.streams.lives.insert(Live {
+        let live = self.lives.insert(Live {
             session: session.clone(),
             serial,
             source,
             source_address,
-            started_unix_seconds: self.desk.date().unix_seconds,
-            stream: Stream::new(self.desk.settings.limits.stream, content_type, now),
+            started_unix_seconds: desk.date().unix_seconds,
+            stream: Stream::new(desk.settings.limits.stream, content_type, now),
             pull: None,
             via: None,
-            splicer: self.new_splicer(),
+            splicer: self.new_splicer(desk),
             source_type: None,
             input: None,
             outlet: Outlet::default(),
@@ -245,86 +248,86 @@ impl Relay {
             is_paused: false,
             armed: Armed::default(),
         });
-        self.streams.order.insert(serial, live);
-        self.streams.running.insert(session, live);
+        self.order.insert(serial, live);
+        self.running.insert(session, live);
         live
     }
 
     /// Media has arrived from a stream's source. It may be unlike what came before: then there is
     /// another stream of it now, and these bytes are its first.
     #[must_use]
-    pub(super) fn take_media(&mut self, id: LiveId, bytes: &[u8]) -> Option<(LiveId, Unlike)> {
-        let now = self.desk.now;
-        let live = self.streams.lives.get_mut(id)?;
+    pub(super) fn take_media(
+        &mut self,
+        id: LiveId,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<(LiveId, Unlike)> {
+        let now = desk.now;
+        let live = self.lives.get_mut(id)?;
         live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
-            self.pass_on(id, bytes);
+            self.pass_on(id, bytes, desk);
             return None;
         };
-        let mut spliced = std::mem::take(&mut self.streams.spliced);
+        let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
-        self.pass_on(id, &spliced);
+        self.pass_on(id, &spliced, desk);
         spliced.clear();
         // A large unit was one stream's: its room is not kept for all.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
-        self.streams.spliced = spliced;
+        self.spliced = spliced;
         let unlike = fed.err()?;
-        Some((self.begin_anew(id)?, unlike))
+        Some((self.begin_anew(id, desk)?, unlike))
     }
 
     /// What has become of it goes on to all who want it.
-    fn pass_on(&mut self, id: LiveId, bytes: &[u8]) {
-        let now = self.desk.now;
-        let Some(live) = self.streams.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
+    fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
         let was_undecided = live.stream.told() == Told::Undecided;
-        live.stream.append(bytes, &mut self.streams.pool, now);
+        live.stream.append(bytes, &mut self.pool, now);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
         match notice {
             None => {}
-            Some(Notice::LargeGroup) => self.desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-            Some(Notice::LetGo(format)) => self.desk.log(Level::Warn, format_args!(
+            Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
                 format.name()
             )),
         }
         while let Some(connection) = self
-            .streams
             .lives
             .get_mut(id)
             .and_then(|live| live.stream.take_cut())
         {
-            self.streams.say(Said::Cut(connection, Cut::LostUnit));
+            self.say(Said::Cut(connection, Cut::LostUnit));
         }
         self.flow(id);
         if is_told {
-            self.tell_of_transport(id);
+            self.tell_of_transport(id, desk);
         }
-        self.feed_outlet(id, bytes);
+        self.feed_outlet(id, bytes, desk);
     }
 
     /// Whether that is where its media comes from.
     pub(super) fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
-        self.streams
-            .lives
-            .get(id)
-            .is_some_and(|live| live.source == source)
-    }
-
-    /// A stream's source is gone before its time: the stream waits for another, or ends.
-    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str) {
-        if !self.hold(id, reason) {
-            self.end_stream(id, End::Lost, reason);
-        }
+        self.lives.get(id).is_some_and(|live| live.source == source)
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
-    pub(super) fn end_stream(&mut self, id: LiveId, end: End, reason: &'static str) {
-        let now = self.desk.now;
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    pub(super) fn end_stream(
+        &mut self,
+        id: LiveId,
+        end: End,
+        reason: &'static str,
+        desk: &mut Desk,
+    ) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         if live.stream.end().is_some() {
@@ -333,9 +336,9 @@ impl Relay {
         if let Some(splicer) = &mut live.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
-            self.pass_on(id, &rest);
+            self.pass_on(id, &rest, desk);
         }
-        let Some(live) = self.streams.lives.get_mut(id) else {
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         let source = std::mem::replace(&mut live.source, Origin::Gone);
@@ -345,11 +348,11 @@ impl Relay {
         let has_viewers = live.stream.viewer_count() > 0;
         let session = live.session.clone();
         let figures = live.stream.figures();
-        if self.streams.running.get(&session) == Some(&id) {
-            self.streams.running.remove(&session);
+        if self.running.get(&session) == Some(&id) {
+            self.running.remove(&session);
         }
-        self.streams.draining.enter(&session, live.serial, id);
-        self.desk.log(
+        self.draining.enter(&session, live.serial, id);
+        desk.log(
             Level::Info,
             format_args!(
                 "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
@@ -359,17 +362,87 @@ impl Relay {
                 figures.skips
             ),
         );
-        self.streams.say(Said::SourceLeft { source, id });
+        self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
-            self.streams.say(Said::PullOver {
+            self.say(Said::PullOver {
                 pull,
                 end,
                 has_viewers,
             });
         }
         self.flow(id);
-        self.pump(id);
-        self.forget_if_over(id);
+        self.pump(id, desk);
+        self.forget_if_over(id, desk);
+    }
+
+    /// A stream is over when neither source nor outlet is left.
+    pub(super) fn forget_if_over(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
+            return;
+        }
+        live.outlet.clear();
+        if live.stream.viewer_count() > 0 {
+            return;
+        }
+        if let Some(mut live) = self.lives.remove(id) {
+            let figures = live.stream.figures();
+            desk.counts.past.bytes_received += figures.bytes_received;
+            desk.counts.past.bytes_sent += figures.bytes_sent;
+            desk.counts.past.skips += figures.skips;
+            desk.counts.past_udp_bytes += live.outlet.bytes_sent;
+            self.freed_bytes += live.stream.pool_bytes();
+            live.stream.release(&mut self.pool);
+            if self.freed_bytes >= RETURN_BYTES {
+                self.freed_bytes = 0;
+                desk.actions.push_back(Action::ReturnMemory);
+            }
+            self.order.remove(&live.serial);
+            desk.timers.disarm(&mut live.armed, Owner::Live(id));
+            self.draining.leave(&live.session, live.serial);
+        }
+    }
+
+    /// The viewers who were behind have what there is: the source is read on.
+    pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
+        let is_held_back = self.is_held_back(id, desk);
+        if let Some(live) = self.lives.get_mut(id)
+            && live.is_paused
+            && !is_held_back
+            && live.stream.wanted_bytes(&self.pool) > 0
+        {
+            live.is_paused = false;
+            if let Origin::Http(connection) = live.source {
+                desk.actions.push_back(Action::ReadOn(connection));
+            }
+        }
+    }
+
+    /// How many bytes of a source are wanted.
+    pub(super) fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
+        let is_held_back = self.is_held_back(id, desk);
+        let Some(live) = self.lives.get_mut(id) else {
+            return 0;
+        };
+        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
+        live.is_paused = wanted_bytes == 0 || is_held_back;
+        if live.is_paused {
+            0
+        } else {
+            SOURCE_READ_BYTES_MAX.min(wanted_bytes)
+        }
+    }
+}
+
+impl Relay {
+    /// A stream's source is gone before its time: the stream waits for another, or ends.
+    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str) {
+        if !self.streams.hold(id, reason, &mut self.desk) {
+            self.streams
+                .end_stream(id, End::Lost, reason, &mut self.desk);
+        }
     }
 
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
@@ -380,7 +453,7 @@ impl Relay {
             let source = self.streams.lives.get(id).map(|live| live.source);
             self.end_live(id, End::Lost, ABORTED);
             if let Some(Origin::Http(connection)) = source {
-                self.close(connection);
+                self.clients.close(connection, &mut self.desk);
             }
             self.drop_pull(session);
         }
@@ -388,7 +461,9 @@ impl Relay {
         if running.is_none() && draining.is_empty() {
             return None;
         }
-        let viewers = draining.into_iter().map(|id| self.cut_off(id, ABORTED));
+        let viewers = draining
+            .into_iter()
+            .map(|id| self.streams.cut_off(id, ABORTED, &mut self.desk));
         Some(viewers.sum())
     }
 
@@ -407,66 +482,6 @@ impl Relay {
         let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end_live(id, End::Complete, SHUT_DOWN);
-        }
-    }
-
-    /// A stream is over when neither source nor outlet is left.
-    pub(super) fn forget_if_over(&mut self, id: LiveId) {
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return;
-        };
-        if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
-            return;
-        }
-        live.outlet.clear();
-        if live.stream.viewer_count() > 0 {
-            return;
-        }
-        if let Some(mut live) = self.streams.lives.remove(id) {
-            let figures = live.stream.figures();
-            self.desk.counts.past.bytes_received += figures.bytes_received;
-            self.desk.counts.past.bytes_sent += figures.bytes_sent;
-            self.desk.counts.past.skips += figures.skips;
-            self.desk.counts.past_udp_bytes += live.outlet.bytes_sent;
-            self.streams.freed_bytes += live.stream.pool_bytes();
-            live.stream.release(&mut self.streams.pool);
-            if self.streams.freed_bytes >= RETURN_BYTES {
-                self.streams.freed_bytes = 0;
-                self.desk.actions.push_back(Action::ReturnMemory);
-            }
-            self.streams.order.remove(&live.serial);
-            self.desk.timers.disarm(&mut live.armed, Owner::Live(id));
-            self.streams.draining.leave(&live.session, live.serial);
-        }
-    }
-
-    /// The viewers who were behind have what there is: the source is read on.
-    pub(super) fn resume(&mut self, id: LiveId) {
-        let is_held_back = self.is_held_back(id);
-        if let Some(live) = self.streams.lives.get_mut(id)
-            && live.is_paused
-            && !is_held_back
-            && live.stream.wanted_bytes(&self.streams.pool) > 0
-        {
-            live.is_paused = false;
-            if let Origin::Http(connection) = live.source {
-                self.desk.actions.push_back(Action::ReadOn(connection));
-            }
-        }
-    }
-
-    /// How many bytes of a source are wanted.
-    pub(super) fn source_appetite(&mut self, id: LiveId) -> usize {
-        let is_held_back = self.is_held_back(id);
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return 0;
-        };
-        let wanted_bytes = live.stream.wanted_bytes(&self.streams.pool);
-        live.is_paused = wanted_bytes == 0 || is_held_back;
-        if live.is_paused {
-            0
-        } else {
-            SOURCE_READ_BYTES_MAX.min(wanted_bytes)
         }
     }
 }

@@ -144,6 +144,35 @@ const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long the names of a call may take to resolve, all together.
 pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
+impl Clients {
+    fn next_queued(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.queue.pop_front() {
+            if self.leaves_queue(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn next_listing(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.listing.pop_front() {
+            if self.leaves_queue(id) {
+                self.writes_since_piece = 0;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Whether a connection that stood in a queue is to be written to.
+    fn leaves_queue(&mut self, id: ConnectionId) -> bool {
+        self.connections.get_mut(id).is_some_and(|connection| {
+            connection.is_queued = false;
+            !connection.is_blocked
+        })
+    }
+}
+
 impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
@@ -160,6 +189,7 @@ impl Relay {
     }
 
     // ---- What happened
+
     // ----------------------------------------------------------------------------------------------------
 
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
@@ -190,7 +220,7 @@ impl Relay {
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(connection.input.len()),
             Phase::Source(source) => {
                 let live = source.live;
-                self.source_appetite(live)
+                self.streams.source_appetite(live, &mut self.desk)
             }
         }
     }
@@ -212,7 +242,7 @@ impl Relay {
             connection.input.extend_from_slice(bytes);
             self.read_input(id);
         }
-        self.rearm(id);
+        self.clients.rearm(id, &mut self.desk);
         self.settle();
         self.clients.reading.cost()
     }
@@ -225,13 +255,15 @@ impl Relay {
         };
         connection.input_ended = true;
         match &connection.phase {
-            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => self.close(id),
+            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
+                self.clients.close(id, &mut self.desk)
+            }
             Phase::Introduction
             | Phase::Payload(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Asking(_)
-            | Phase::Telling(_) => self.close(id),
+            | Phase::Telling(_) => self.clients.close(id, &mut self.desk),
             Phase::Source(_) => self.source_ended(id),
             // What has been asked before is answered still.
             Phase::Head(_)
@@ -246,7 +278,7 @@ impl Relay {
     /// The connection is broken.
     pub fn lost(&mut self, id: ConnectionId, now: Moment) {
         self.desk.now = now;
-        self.close(id);
+        self.clients.close(id, &mut self.desk);
         self.settle();
     }
 
@@ -256,7 +288,7 @@ impl Relay {
             && connection.is_blocked
         {
             connection.is_blocked = false;
-            self.queue(id);
+            self.clients.queue(id);
         }
     }
 
@@ -273,7 +305,7 @@ impl Relay {
                 Owner::Connection(id) => self.connection_due(id),
                 Owner::Live(id) => self.live_due(id),
                 Owner::Pull(id) => self.pull_due(id),
-                Owner::Candidates => self.candidates_due(),
+                Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
             }
             self.settle();
         }
@@ -292,12 +324,14 @@ impl Relay {
             };
             match &connection.phase {
                 Phase::Source(_) => self.end_source_for_shutdown(id),
-                Phase::Head(_) if connection.output.is_empty() => self.close(id),
+                Phase::Head(_) if connection.output.is_empty() => {
+                    self.clients.close(id, &mut self.desk)
+                }
                 Phase::Introduction
                 | Phase::Payload(_)
                 | Phase::Waiting(_)
                 | Phase::Asking(_)
-                | Phase::Telling(_) => self.close(id),
+                | Phase::Telling(_) => self.clients.close(id, &mut self.desk),
                 Phase::Head(_)
                 | Phase::Viewer(_)
                 | Phase::Listing(_)
@@ -310,17 +344,22 @@ impl Relay {
     }
 
     // ---- What is to be done
+
     // -----------------------------------------------------------------------------------------------
 
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
         if self.clients.writes_since_piece >= WRITES_PER_PIECE
-            && let Some(id) = self.next_listing()
+            && let Some(id) = self.clients.next_listing()
         {
             return Some(id);
         }
-        if let Some(id) = self.next_queued().or_else(|| self.next_viewer()) {
+        if let Some(id) = self
+            .clients
+            .next_queued()
+            .or_else(|| self.streams.next_viewer(&mut self.desk))
+        {
             self.clients.writes_since_piece = self.clients.writes_since_piece.saturating_add(1);
             return Some(id);
         }
@@ -330,37 +369,7 @@ impl Relay {
             self.clients.writes_since_piece = 1;
             return None;
         }
-        self.next_listing()
-    }
-
-    fn next_queued(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.clients.queue.pop_front() {
-            if self.leaves_queue(id) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    fn next_listing(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.clients.listing.pop_front() {
-            if self.leaves_queue(id) {
-                self.clients.writes_since_piece = 0;
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// Whether a connection that stood in a queue is to be written to.
-    fn leaves_queue(&mut self, id: ConnectionId) -> bool {
-        self.clients
-            .connections
-            .get_mut(id)
-            .is_some_and(|connection| {
-                connection.is_queued = false;
-                !connection.is_blocked
-            })
+        self.clients.next_listing()
     }
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
@@ -372,7 +381,7 @@ impl Relay {
         if let Some(connection) = self.clients.connections.get(id)
             && gather.push(connection.output.rest())
         {
-            self.lend_to_viewer(connection, &mut gather);
+            self.streams.lend_to_viewer(connection, &mut gather);
         }
         gather
     }
@@ -388,7 +397,7 @@ impl Relay {
         if bytes > of_output {
             self.viewer_took(id, bytes - of_output);
         }
-        self.after_output(id);
+        self.clients.after_output(id, &mut self.desk);
         self.settle();
     }
 
@@ -401,9 +410,9 @@ impl Relay {
         if outcome == Outcome::Blocked && !connection.is_blocked {
             connection.is_blocked = true;
             connection.taken = now;
-            self.rearm(id);
+            self.clients.rearm(id, &mut self.desk);
         } else if outcome == Outcome::Open && connection.has_output() {
-            self.queue(id);
+            self.clients.queue(id);
         }
         self.settle_viewer(id, outcome);
     }

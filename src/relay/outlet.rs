@@ -9,6 +9,8 @@
 //! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
 //! 0.7 MiB with 256 clients.
 
+use super::desk::Desk;
+use super::streams::Streams;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -303,27 +305,10 @@ impl Transport {
     }
 }
 
-impl Relay {
-    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let (Some(tokens), Some(bound)) = (&self.grants.tokens, self.rtp_in.bound) else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get(id) else {
-            return;
-        };
-        let destinations = tokens.udp_destinations(&live.session);
-        let destinations = destinations.filter_map(|(_, _, addresses)| {
-            let mut addresses = addresses.iter();
-            addresses.find(|address| udp::destination_fault(bound, **address).is_none())
-        });
-        let destinations = destinations.copied().collect();
-        self.set_clients(id, destinations);
-    }
-
+impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source.
-    fn set_clients(&mut self, id: LiveId, destinations: Vec<SocketAddr>) {
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    fn set_clients(&mut self, id: LiveId, destinations: Vec<SocketAddr>, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         let source = live.source;
@@ -342,35 +327,32 @@ impl Relay {
         let has_ended = live.stream.end().is_some();
         let is_over = live.outlet.clients.is_empty() || live.outlet.is_over(live.stream.newest());
         if has_ended && is_over {
-            self.end_rest(id);
+            self.end_rest(id, desk);
         } else if live.outlet.clients.is_empty() {
             live.outlet.transport = None;
-            self.resume(id);
+            self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
-            live.outlet.transport = Some(Transport::new(
-                live.stream.newest(),
-                self.desk.random.draw(),
-            ));
-            self.rearm_live(id);
+            live.outlet.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
+            self.rearm_live(id, desk);
         }
     }
 
     /// Media of a body has arrived: its UDP clients get what is due of it.
-    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8]) {
-        let now = self.desk.now;
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         if let Some(transport) = &mut live.outlet.transport {
             transport.pacing.feed(bytes, now);
-            self.pump(id);
+            self.pump(id, desk);
         }
     }
 
     /// What is due of a transport stream becomes datagrams, once those before are out.
-    pub(super) fn pump(&mut self, id: LiveId) {
-        let now = self.desk.now;
-        let Some(live) = self.streams.lives.get_mut(id) else {
+    pub(super) fn pump(&mut self, id: LiveId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         match live.stream.told() {
@@ -378,8 +360,8 @@ impl Relay {
             Told::Known(Format::MpegTs) => {}
             Told::Undecided | Told::Known(_) | Told::Unknown => {
                 live.outlet.transport = None;
-                self.resume(id);
-                return self.forget_if_over(id);
+                self.resume(id, desk);
+                return self.forget_if_over(id, desk);
             }
         }
         if live.outlet.is_empty() {
@@ -389,18 +371,18 @@ impl Relay {
                 stream.slice(from, bytes_max)
             });
         }
-        if !self.is_held_back(id) {
-            self.resume(id);
+        if !self.is_held_back(id, desk) {
+            self.resume(id, desk);
         }
         self.post(id);
-        self.rearm_live(id);
-        self.forget_if_over(id);
+        self.rearm_live(id, desk);
+        self.forget_if_over(id, desk);
     }
 
     /// Whether a body is so far ahead of its clock that it must not be read.
-    pub(super) fn is_held_back(&self, id: LiveId) -> bool {
-        let held_bytes_max = self.desk.settings.limits.stream.buffer_bytes as u64 / 2;
-        self.streams.lives.get(id).is_some_and(|live| {
+    pub(super) fn is_held_back(&self, id: LiveId, desk: &Desk) -> bool {
+        let held_bytes_max = desk.settings.limits.stream.buffer_bytes as u64 / 2;
+        self.lives.get(id).is_some_and(|live| {
             let transport = live.outlet.transport.as_ref();
             transport.is_some_and(|transport| {
                 live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
@@ -409,19 +391,70 @@ impl Relay {
     }
 
     pub(super) fn post(&mut self, id: LiveId) {
-        if let Some(live) = self.streams.lives.get_mut(id)
+        if let Some(live) = self.lives.get_mut(id)
             && !live.outlet.is_empty()
             && !live.outlet.is_queued
         {
             live.outlet.is_queued = true;
-            self.streams.posting.push_back(id);
+            self.posting.push_back(id);
         }
+    }
+
+    fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
+        while let Some(&id) = self.posting.front() {
+            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
+                // One after the other, so that no stream waits for the clients of another.
+                self.posting.rotate_left(1);
+                return Some((id, client));
+            }
+            self.posting.pop_front();
+            if let Some(live) = self.lives.get_mut(id) {
+                live.outlet.is_queued = false;
+                self.pump(id, desk);
+            }
+        }
+        None
+    }
+
+    /// Tells of a stream that cannot go out by RTP, once.
+    pub(super) fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
+            let digest = live.session.digest();
+            desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
+                ),
+            );
+        }
+    }
+}
+
+impl Relay {
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
+        let (Some(tokens), Some(bound)) = (&self.grants.tokens, self.rtp_in.bound) else {
+            return;
+        };
+        let Some(live) = self.streams.lives.get(id) else {
+            return;
+        };
+        let destinations = tokens.udp_destinations(&live.session);
+        let destinations = destinations.filter_map(|(_, _, addresses)| {
+            let mut addresses = addresses.iter();
+            addresses.find(|address| udp::destination_fault(bound, **address).is_none())
+        });
+        let destinations = destinations.copied().collect();
+        self.streams.set_clients(id, destinations, &mut self.desk);
     }
 
     /// The next datagrams to be sent, to one client.
     pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
         self.desk.now = now;
-        let next = self.next_client();
+        let next = self.streams.next_client(&mut self.desk);
         self.settle();
         let (id, to) = next?;
         let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.letter()?;
@@ -433,46 +466,9 @@ impl Relay {
         })
     }
 
-    fn next_client(&mut self) -> Option<(LiveId, SocketAddr)> {
-        while let Some(&id) = self.streams.posting.front() {
-            if let Some(client) = self
-                .streams
-                .lives
-                .get_mut(id)
-                .and_then(|live| live.outlet.next())
-            {
-                // One after the other, so that no stream waits for the clients of another.
-                self.streams.posting.rotate_left(1);
-                return Some((id, client));
-            }
-            self.streams.posting.pop_front();
-            if let Some(live) = self.streams.lives.get_mut(id) {
-                live.outlet.is_queued = false;
-                self.pump(id);
-            }
-        }
-        None
-    }
-
     /// So many datagrams were not taken by the kernel.
     pub fn datagrams_dropped(&mut self, count: usize) {
         self.rtp_in.figures.dropped_unsent += count as u64;
-    }
-
-    /// Tells of a stream that cannot go out by RTP, once.
-    pub(super) fn tell_of_transport(&mut self, id: LiveId) {
-        let Some(live) = self.streams.lives.get(id) else {
-            return;
-        };
-        if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
-            let digest = live.session.digest();
-            self.desk.log(
-                Level::Warn,
-                format_args!(
-                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
-                ),
-            );
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
 //! proxy's own.
 
+use super::clients::Clients;
 use std::net::{IpAddr, SocketAddr};
 
 use super::admission::Door;
@@ -15,13 +16,35 @@ use crate::http::{Forwarded, HeadReader, Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::proxy_header;
 
+impl Clients {
+    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
+    /// more.
+    fn note_unplaced(&mut self, id: ConnectionId) {
+        let connections = &self.connections;
+        self.unplaced.retain(|id| connections.get(*id).is_some());
+        if self.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
+            self.unplaced.pop_front();
+        }
+        self.unplaced.push_back(id);
+    }
+
+    pub(super) fn uncount(&mut self, host: IpAddr) {
+        if let Some(count) = self.hosts.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(&host);
+            }
+        }
+    }
+}
+
 impl Relay {
     /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
     /// closed.
     pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
         self.desk.now = now;
         let peer = canonical(peer);
-        let gate = self.gate();
+        let gate = self.grants.gate(&self.desk);
         let door = gate.door(peer.ip());
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
@@ -41,24 +64,11 @@ impl Relay {
         self.desk.counts.connections += 1;
         let id = self.clients.connections.insert(connection);
         if is_anyones && is_beyond {
-            self.note_unplaced(id);
+            self.clients.note_unplaced(id);
         }
         self.count(id);
-        self.rearm(id);
+        self.clients.rearm(id, &mut self.desk);
         Some(id)
-    }
-
-    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
-    /// more.
-    fn note_unplaced(&mut self, id: ConnectionId) {
-        let connections = &self.clients.connections;
-        self.clients
-            .unplaced
-            .retain(|id| connections.get(*id).is_some());
-        if self.clients.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
-            self.clients.unplaced.pop_front();
-        }
-        self.clients.unplaced.push_back(id);
     }
 
     /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
@@ -70,8 +80,8 @@ impl Relay {
                 continue;
             };
             let host = connection.peer.ip();
-            if !(connection.is_named && self.gate().is_operators(host)) {
-                self.close(id);
+            if !(connection.is_named && self.grants.gate(&self.desk).is_operators(host)) {
+                self.clients.close(id, &mut self.desk);
                 return true;
             }
         }
@@ -97,7 +107,7 @@ impl Relay {
                 connection.peer = canonical(client);
                 connection.is_proxied = true;
                 let peer = connection.peer;
-                if self.gate().is_forwarder(peer.ip()) {
+                if self.grants.gate(&self.desk).is_forwarder(peer.ip()) {
                     if let Some(connection) = self.clients.connections.get_mut(id) {
                         connection.forwarder = Some(Box::new(peer));
                     }
@@ -108,9 +118,12 @@ impl Relay {
                 }
                 self.count(id);
                 let others = self.clients.connections.len().saturating_sub(1);
-                let has_place = self.gate().has_place(others, Some(peer.ip()));
+                let has_place = self
+                    .grants
+                    .gate(&self.desk)
+                    .has_place(others, Some(peer.ip()));
                 if !has_place {
-                    self.close(id);
+                    self.clients.close(id, &mut self.desk);
                 }
                 has_place
             }
@@ -122,7 +135,7 @@ impl Relay {
                     date,
                     fields: &[],
                 };
-                self.note_unread_request(id);
+                self.clients.note_unread_request(id, &mut self.desk);
                 let refusal = Refusal::framing(Status::BadRequest, detail);
                 self.refuse(id, &refusal, reply);
                 true
@@ -137,7 +150,7 @@ impl Relay {
         id: ConnectionId,
         forwarded: &Forwarded,
     ) -> Result<(), Refusal> {
-        let gate = self.gate();
+        let gate = self.grants.gate(&self.desk);
         let forwarder = self.clients.connections.get(id);
         let Some(forwarder) = forwarder.and_then(|connection| connection.forwarder.as_deref())
         else {
@@ -153,7 +166,7 @@ impl Relay {
         connection.is_proxied |= named.is_some();
         connection.is_named = named.is_some();
         if std::mem::replace(&mut connection.is_counted, false) {
-            self.uncount(before.ip());
+            self.clients.uncount(before.ip());
         }
         self.count(id);
         client.map(drop)
@@ -166,7 +179,7 @@ impl Relay {
         };
         let host = connection.is_named.then_some(connection.peer.ip());
         let of_host = host.and_then(|host| self.clients.hosts.get(&host)).copied();
-        let beyond = self.gate().beyond(of_host.unwrap_or(0));
+        let beyond = self.grants.gate(&self.desk).beyond(of_host.unwrap_or(0));
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
@@ -176,15 +189,6 @@ impl Relay {
         if let Some(host) = host {
             connection.is_counted = true;
             *self.clients.hosts.entry(host).or_insert(0) += 1;
-        }
-    }
-
-    pub(super) fn uncount(&mut self, host: IpAddr) {
-        if let Some(count) = self.clients.hosts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.clients.hosts.remove(&host);
-            }
         }
     }
 }

@@ -8,6 +8,9 @@
 //!
 //! Bounds: [`GATHERINGS_MAX`] at a time, [`PEER_TIME`] and [`PEER_BYTES_MAX`] for each peer.
 
+use super::clients::Clients;
+use super::desk::Desk;
+use super::lists::Lists;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -120,6 +123,68 @@ pub(super) fn is_of_peer(via: Option<&str>) -> bool {
     via.is_some_and(|via| via.split(',').any(|hop| hop.trim() == VIA))
 }
 
+impl Clients {
+    fn ask_peer(
+        &mut self,
+        (gathering, index): (Ticket, usize),
+        peer: &Peer,
+        rows: Rows,
+        desk: &mut Desk,
+    ) -> Share {
+        let now = desk.now;
+        if self.connections.len() >= desk.settings.limits.connections_max {
+            return Share::Missing;
+        }
+        let telling = Telling {
+            gathering,
+            peer: index,
+            until: now + PEER_TIME,
+            reader: AnswerReader::default(),
+            body: None,
+            content: Vec::new(),
+        };
+        let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
+        connection.output.push(peer.request(rows).as_bytes());
+        let id = self.connections.insert(connection);
+        desk.actions.push_back(Action::Connect(id, peer.address));
+        self.rearm(id, desk);
+        Share::Awaited(id)
+    }
+}
+
+impl Lists {
+    fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
+        if let Some(gathering) = self.gatherings.get_mut(&ticket)
+            && let Some(place) = gathering.shares.get_mut(peer)
+        {
+            *place = share;
+        }
+    }
+
+    fn take_gathering(&mut self, ticket: Ticket) -> Option<Gathering> {
+        let gathering = self.gatherings.remove(&ticket);
+        if self.gatherings.is_empty() {
+            self.gatherings = HashMap::new();
+        }
+        gathering
+    }
+
+    /// What lists that are being put together hold in memory, in bytes: rows that have come, and
+    /// those that are coming.
+    pub(super) fn held_by_lists(&self) -> usize {
+        let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
+        let gatherings = self.gatherings.values();
+        let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
+        let rows = shares.map(|share| match share {
+            Share::Rows(rows) => rows.capacity(),
+            // What is coming is its connection's.
+            Share::Awaited(_) | Share::Missing => 0,
+        });
+        let places = gatherings.map(|gathering| gathering.shares.capacity());
+        table + places.sum::<usize>() * size_of::<Share>() + rows.sum::<usize>()
+    }
+}
+
 impl Relay {
     /// A list of the whole: its answer waits until the peers have told theirs.
     pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply) {
@@ -137,7 +202,10 @@ impl Relay {
         let shares = peers
             .iter()
             .enumerate()
-            .map(|(index, peer)| self.ask_peer((ticket, index), peer, rows))
+            .map(|(index, peer)| {
+                self.clients
+                    .ask_peer((ticket, index), peer, rows, &mut self.desk)
+            })
             .collect();
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
@@ -153,31 +221,8 @@ impl Relay {
                 shares,
             },
         );
-        self.rearm(id);
+        self.clients.rearm(id, &mut self.desk);
         self.finish_gathering(ticket);
-    }
-
-    fn ask_peer(&mut self, (gathering, index): (Ticket, usize), peer: &Peer, rows: Rows) -> Share {
-        let now = self.desk.now;
-        if self.clients.connections.len() >= self.desk.settings.limits.connections_max {
-            return Share::Missing;
-        }
-        let telling = Telling {
-            gathering,
-            peer: index,
-            until: now + PEER_TIME,
-            reader: AnswerReader::default(),
-            body: None,
-            content: Vec::new(),
-        };
-        let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
-        connection.output.push(peer.request(rows).as_bytes());
-        let id = self.clients.connections.insert(connection);
-        self.desk
-            .actions
-            .push_back(Action::Connect(id, peer.address));
-        self.rearm(id);
-        Share::Awaited(id)
     }
 
     /// Reads on in what a peer tells. Says whether the connection can be read on.
@@ -207,14 +252,14 @@ impl Relay {
                         Some(rows) => Share::Rows(rows),
                         None => Share::Missing,
                     };
-                    self.told(ticket, peer, share);
+                    self.lists.told(ticket, peer, share);
                     false
                 }
                 Err(_) => false,
             },
         };
         if !goes_on {
-            self.close(id);
+            self.clients.close(id, &mut self.desk);
         }
         goes_on
     }
@@ -227,17 +272,10 @@ impl Relay {
             .get(&telling.gathering)
             .and_then(|gathering| gathering.shares.get(telling.peer));
         if let Some(Share::Awaited(_)) = share {
-            self.told(telling.gathering, telling.peer, Share::Missing);
+            self.lists
+                .told(telling.gathering, telling.peer, Share::Missing);
         }
         self.finish_gathering(telling.gathering);
-    }
-
-    fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
-        if let Some(gathering) = self.lists.gatherings.get_mut(&ticket)
-            && let Some(place) = gathering.shares.get_mut(peer)
-        {
-            *place = share;
-        }
     }
 
     /// Once no peer is awaited any more, the list is answered.
@@ -249,7 +287,7 @@ impl Relay {
         if !self.lists.gatherings.get(&ticket).is_some_and(is_whole) {
             return;
         }
-        let Some(gathering) = self.take_gathering(ticket) else {
+        let Some(gathering) = self.lists.take_gathering(ticket) else {
             return;
         };
         let peers = self.desk.settings.peers.iter().zip(&gathering.shares);
@@ -265,46 +303,24 @@ impl Relay {
         let others = others.collect();
         if let Some(connection) = self.clients.connections.get_mut(gathering.client) {
             connection.phase = Phase::Head(HeadReader::default());
-            self.list(
+            self.clients.list(
                 gathering.client,
                 gathering.rows,
                 (others, &missing.join(", ")),
                 gathering.reply,
+                &mut self.desk,
             );
         }
     }
 
-    fn take_gathering(&mut self, ticket: Ticket) -> Option<Gathering> {
-        let gathering = self.lists.gatherings.remove(&ticket);
-        if self.lists.gatherings.is_empty() {
-            self.lists.gatherings = HashMap::new();
-        }
-        gathering
-    }
-
-    /// What lists that are being put together hold in memory, in bytes: rows that have come, and
-    /// those that are coming.
-    pub(super) fn held_by_lists(&self) -> usize {
-        let table = table_bytes::<(Ticket, Gathering)>(self.lists.gatherings.capacity());
-        let gatherings = self.lists.gatherings.values();
-        let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
-        let rows = shares.map(|share| match share {
-            Share::Rows(rows) => rows.capacity(),
-            // What is coming is its connection's.
-            Share::Awaited(_) | Share::Missing => 0,
-        });
-        let places = gatherings.map(|gathering| gathering.shares.capacity());
-        table + places.sum::<usize>() * size_of::<Share>() + rows.sum::<usize>()
-    }
-
     /// Whoever asked for a list is gone, or has waited for too long. Says whether it was one.
     pub(super) fn drop_gathering(&mut self, ticket: Ticket) -> bool {
-        let Some(gathering) = self.take_gathering(ticket) else {
+        let Some(gathering) = self.lists.take_gathering(ticket) else {
             return false;
         };
         for share in gathering.shares {
             if let Share::Awaited(id) = share {
-                self.close(id);
+                self.clients.close(id, &mut self.desk);
             }
         }
         true

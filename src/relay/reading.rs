@@ -5,6 +5,7 @@
 //! one client a few heads are read at one go; the rest stays in its input, which its appetite
 //! bounds, and the client stands in a list, whose members are read on in turn, each a few heads.
 
+use super::clients::Clients;
 use std::collections::VecDeque;
 
 use super::{Action, ConnectionId, Relay};
@@ -57,17 +58,19 @@ impl Reading {
     }
 }
 
-impl Relay {
+impl Clients {
     /// More of what this client has sent can be read at once: it waits for its turn.
     pub(super) fn wait_ahead(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.clients.connections.get_mut(id)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_ahead
         {
             connection.is_ahead = true;
-            self.clients.reading.ahead.push_back(id);
+            self.reading.ahead.push_back(id);
         }
     }
+}
 
+impl Relay {
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says
     /// what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
@@ -87,7 +90,7 @@ impl Relay {
             .is_some_and(|connection| !connection.is_ahead)
         {
             self.desk.actions.push_back(Action::ReadOn(id));
-            self.rearm(id);
+            self.clients.rearm(id, &mut self.desk);
         }
         Some(self.clients.reading.cost)
     }

@@ -1,6 +1,8 @@
 //! What becomes of a request: its head is read, its wish is granted or refused, the answer goes
 //! out.
 
+use super::clients::Clients;
+use super::desk::Desk;
 use std::collections::VecDeque;
 
 use super::api::{Answer, Call, Name};
@@ -19,6 +21,77 @@ const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// RFC 9745: since when the paths without `/api` are deprecated. They always were, here:
 /// 2026-01-01.
 const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
+
+impl Clients {
+    /// Queues a whole response, or the rest of one whose head, with the status, is out already.
+    pub(super) fn respond(
+        &mut self,
+        id: ConnectionId,
+        status: Option<Status>,
+        bytes: Vec<u8>,
+        keep_alive: bool,
+        desk: &mut Desk,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.output.push(&bytes);
+        let access = connection.access.take();
+        connection.phase = Phase::Head(HeadReader::default());
+        if let Some(mut entry) = access {
+            if status.is_some() {
+                entry.status = status;
+                entry.bytes = bytes.len() as u64;
+            }
+            self.end_access(&entry, desk);
+        }
+        if !keep_alive {
+            self.linger(id, desk);
+        }
+        self.queue(id);
+    }
+
+    /// A list, with what other relays have of it and the names of those that did not say.
+    pub(super) fn list(
+        &mut self,
+        id: ConnectionId,
+        rows: Rows,
+        (others, missing): (VecDeque<Vec<u8>>, &str),
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        let reply = Reply {
+            keep_alive: reply.keep_alive && reply.version == Version::Http11,
+            ..reply
+        };
+        let head = http::ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", "application/json")
+            .field("X-Content-Type-Options", "nosniff")
+            .field("Cache-Control", "no-store");
+        let head = match missing {
+            "" => head,
+            missing => head.field("Tollgate-Missing", missing),
+        };
+        let head = match reply.version {
+            Version::Http11 => head.field("Transfer-Encoding", "chunked"),
+            Version::Http10 => head,
+        };
+        if reply.head_only {
+            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, desk);
+        }
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let head = head.finish();
+        connection.output.push(&head);
+        if let Some(entry) = &mut connection.access {
+            entry.status = Some(Status::Ok);
+            entry.bytes = head.len() as u64;
+        }
+        connection.phase = Phase::Listing(Listing::new(rows, others, reply));
+        self.queue(id);
+    }
+}
 
 impl Relay {
     /// Reads on in a head. Says whether the connection can be read on.
@@ -47,7 +120,7 @@ impl Relay {
                     date,
                     fields: &[],
                 };
-                self.note_unread_request(id);
+                self.clients.note_unread_request(id, &mut self.desk);
                 self.refuse(id, &refusal, reply);
                 true
             }
@@ -56,7 +129,7 @@ impl Relay {
 
     fn request(&mut self, id: ConnectionId, head: Head) {
         let introduced = self.introduce(id, &head.forwarded);
-        self.note_request(id, &head);
+        self.clients.note_request(id, &head, &mut self.desk);
         let is_beyond_limit = self
             .clients
             .connections
@@ -117,7 +190,7 @@ impl Relay {
             .is_some_and(|first| first == b"stream");
         let watches = matches!(head.method, Method::Get | Method::Head);
         match head.origin.as_deref() {
-            Some(origin) if is_stream && watches => self.gate().cors(origin),
+            Some(origin) if is_stream && watches => self.grants.gate(&self.desk).cors(origin),
             _ => &[],
         }
     }
@@ -148,7 +221,7 @@ impl Relay {
             body: Body::new(head.framing),
             bytes: 0,
         });
-        self.queue(id);
+        self.clients.queue(id);
     }
 
     /// Reads on in a call's payload. Says whether the connection can be read on.
@@ -215,7 +288,8 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     &body,
                 );
-                self.respond(id, Some(status), bytes, reply.keep_alive);
+                self.clients
+                    .respond(id, Some(status), bytes, reply.keep_alive, &mut self.desk);
             }
             Ok(Answer::Page(page)) => {
                 let fields = [
@@ -230,7 +304,13 @@ impl Relay {
                     &fields,
                     page.html.as_bytes(),
                 );
-                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
+                self.clients.respond(
+                    id,
+                    Some(Status::Ok),
+                    bytes,
+                    reply.keep_alive,
+                    &mut self.desk,
+                );
             }
             Ok(Answer::Text(content_type, text)) => {
                 let bytes = http::whole(
@@ -240,13 +320,28 @@ impl Relay {
                     &[("Cache-Control", "no-store")],
                     text.as_bytes(),
                 );
-                self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
+                self.clients.respond(
+                    id,
+                    Some(Status::Ok),
+                    bytes,
+                    reply.keep_alive,
+                    &mut self.desk,
+                );
             }
             Ok(Answer::Options(allow)) => {
                 let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
-                self.respond(id, Some(Status::NoContent), bytes, reply.keep_alive);
+                self.clients.respond(
+                    id,
+                    Some(Status::NoContent),
+                    bytes,
+                    reply.keep_alive,
+                    &mut self.desk,
+                );
             }
-            Ok(Answer::List(rows)) => self.list(id, rows, Default::default(), reply),
+            Ok(Answer::List(rows)) => {
+                self.clients
+                    .list(id, rows, Default::default(), reply, &mut self.desk)
+            }
             Ok(Answer::Gather(rows)) => self.gather(id, rows, reply),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
             Ok(Answer::Record(change)) => self.record(id, change, reply),
@@ -264,74 +359,8 @@ impl Relay {
                 ..reply
             },
         );
-        self.respond(id, Some(refusal.status), bytes, keep_alive);
-    }
-
-    /// Queues a whole response, or the rest of one whose head, with the status, is out already.
-    pub(super) fn respond(
-        &mut self,
-        id: ConnectionId,
-        status: Option<Status>,
-        bytes: Vec<u8>,
-        keep_alive: bool,
-    ) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.output.push(&bytes);
-        let access = connection.access.take();
-        connection.phase = Phase::Head(HeadReader::default());
-        if let Some(mut entry) = access {
-            if status.is_some() {
-                entry.status = status;
-                entry.bytes = bytes.len() as u64;
-            }
-            self.end_access(&entry);
-        }
-        if !keep_alive {
-            self.linger(id);
-        }
-        self.queue(id);
-    }
-
-    /// A list, with what other relays have of it and the names of those that did not say.
-    pub(super) fn list(
-        &mut self,
-        id: ConnectionId,
-        rows: Rows,
-        (others, missing): (VecDeque<Vec<u8>>, &str),
-        reply: Reply,
-    ) {
-        let reply = Reply {
-            keep_alive: reply.keep_alive && reply.version == Version::Http11,
-            ..reply
-        };
-        let head = http::ResponseHead::new(Status::Ok, &reply)
-            .field("Content-Type", "application/json")
-            .field("X-Content-Type-Options", "nosniff")
-            .field("Cache-Control", "no-store");
-        let head = match missing {
-            "" => head,
-            missing => head.field("Tollgate-Missing", missing),
-        };
-        let head = match reply.version {
-            Version::Http11 => head.field("Transfer-Encoding", "chunked"),
-            Version::Http10 => head,
-        };
-        if reply.head_only {
-            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive);
-        }
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let head = head.finish();
-        connection.output.push(&head);
-        if let Some(entry) = &mut connection.access {
-            entry.status = Some(Status::Ok);
-            entry.bytes = head.len() as u64;
-        }
-        connection.phase = Phase::Listing(Listing::new(rows, others, reply));
-        self.queue(id);
+        self.clients
+            .respond(id, Some(refusal.status), bytes, keep_alive, &mut self.desk);
     }
 
     /// The next piece of a listing goes into the output, once that is empty.
@@ -383,7 +412,8 @@ impl Relay {
             } else {
                 b""
             };
-            self.respond(id, None, end.to_vec(), reply.keep_alive);
+            self.clients
+                .respond(id, None, end.to_vec(), reply.keep_alive, &mut self.desk);
         }
     }
 }

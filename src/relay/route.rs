@@ -56,7 +56,9 @@ impl Relay {
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
         };
-        self.gate().place(way, client.is_beyond_limit)?;
+        self.grants
+            .gate(&self.desk)
+            .place(way, client.is_beyond_limit)?;
         wish
     }
 
@@ -87,7 +89,9 @@ impl Relay {
     }
 
     fn route_options(&self, asked: Asked<'_>, allow: &'static str) -> Result<Wish, Refusal> {
-        self.gate().enter(&asked.claim(Way::Options))?;
+        self.grants
+            .gate(&self.desk)
+            .enter(&asked.claim(Way::Options))?;
         Ok(Wish::Call(Call::Options { allow }))
     }
 
@@ -99,7 +103,9 @@ impl Relay {
         if !name.knows(head.method) {
             return Err(Refusal::method(name.allow()));
         }
-        self.gate().enter(&asked.claim(Way::Call))?;
+        self.grants
+            .gate(&self.desk)
+            .enter(&asked.claim(Way::Call))?;
         let call = Call::parse(
             name,
             &head.target,
@@ -117,7 +123,7 @@ impl Relay {
     fn route_look(&self, asked: Asked<'_>, way: Way, call: Call) -> Result<Wish, Refusal> {
         // Whether there is a page at all depends on who asks.
         if way == Way::Page {
-            self.gate().enter(&asked.claim(way))?;
+            self.grants.gate(&self.desk).enter(&asked.claim(way))?;
         }
         match asked.head.method {
             Method::Options => return self.route_options(asked, LOOK_METHODS),
@@ -126,7 +132,7 @@ impl Relay {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate().enter(&asked.claim(way))?;
+        self.grants.gate(&self.desk).enter(&asked.claim(way))?;
         api::no_parameters(&asked.head.target)?;
         Ok(Wish::Call(call))
     }
@@ -142,7 +148,7 @@ impl Relay {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
-        let (gate, claim) = (self.gate(), asked.claim(way));
+        let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(way));
         gate.enter(&claim)?;
         let session = match segment {
             Some(bytes) => {
@@ -167,7 +173,7 @@ impl Relay {
     }
 
     fn route_icecast(&self, asked: Asked<'_>) -> Result<Wish, Refusal> {
-        let (gate, claim) = (self.gate(), asked.claim(Way::Icecast));
+        let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(Way::Icecast));
         gate.enter(&claim)?;
         let session = icecast::session(asked.head)?;
         let framing = icecast::framing(asked.head);

@@ -29,10 +29,10 @@ impl Relay {
     fn hear_streams(&mut self, said: streams::Said) {
         match said {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
-            streams::Said::CutOff(viewer) => self.close(viewer),
+            streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
             streams::Said::SourceLeft { source, id } => {
                 if let Origin::Rtp(address) = source {
-                    self.forget_rtp_source(address, id);
+                    self.rtp_in.forget_rtp_source(address, id);
                 }
             }
             streams::Said::PullOver {
@@ -52,7 +52,7 @@ impl Relay {
             Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
             Phase::Asking(asking) => self.asking_ended(id, &asking),
             Phase::Awaiting(ticket) => {
-                self.take_errand(ticket);
+                self.lists.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
             Phase::Telling(telling) => self.telling_ended(&telling),

@@ -1,6 +1,8 @@
 //! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the
 //! stream's.
 
+use super::clients::Clients;
+use super::desk::Desk;
 use std::net::SocketAddr;
 
 use serde::Serialize;
@@ -25,6 +27,26 @@ struct Received<'a> {
     bytes_received: u64,
 }
 
+impl Clients {
+    /// Silence, and slowness: over each window of the idle time a source must reach the slowest
+    /// rate.
+    pub(super) fn source_deadline(
+        &self,
+        connection: &Connection,
+        source: &Source,
+        desk: &Desk,
+    ) -> Option<(Moment, &'static str)> {
+        let idle_time = desk.settings.limits.source_idle_time;
+        let silent = connection.progress + idle_time;
+        let window_ends = source.window_began + idle_time;
+        Some(if silent <= window_ends {
+            (silent, SILENT)
+        } else {
+            (window_ends, TOO_SLOW)
+        })
+    }
+}
+
 impl Relay {
     /// The request is admitted: its stream runs from now on.
     pub(super) fn publish(
@@ -36,7 +58,7 @@ impl Relay {
         reply: Reply,
     ) {
         let now = self.desk.now;
-        if self.has_source(&session) {
+        if self.streams.has_source(&session) {
             self.end_for_takeover(&session);
         }
         self.take_from_origins(&session);
@@ -65,7 +87,7 @@ impl Relay {
             window_bytes: 0,
             window_began: now,
         });
-        self.queue(id);
+        self.clients.queue(id);
         self.admit_waiting(&session);
     }
 
@@ -77,14 +99,16 @@ impl Relay {
         source: Origin,
         address: SocketAddr,
     ) -> LiveId {
-        let id = self.begin_live(session, content_type, source, address);
+        let id = self
+            .streams
+            .begin_live(session, content_type, source, address, &mut self.desk);
         self.refresh_clients(id);
         id
     }
 
     /// Media has arrived from a stream's source.
     pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
-        if let Some((anew, Unlike(bytes))) = self.take_media(id, bytes) {
+        if let Some((anew, Unlike(bytes))) = self.streams.take_media(id, bytes, &mut self.desk) {
             self.follow(anew);
             self.append(anew, &bytes);
         }
@@ -121,11 +145,11 @@ impl Relay {
     /// A stream's source is gone before its time, unless it is not its source any more: the stream
     /// waits for another, or ends.
     pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
-        if !self.has_as_source(id, source) {
+        if !self.streams.has_as_source(id, source) {
             return;
         }
         self.finish_reorder(id);
-        if self.has_as_source(id, source) {
+        if self.streams.has_as_source(id, source) {
             self.lose_source(id, reason);
         }
     }
@@ -133,7 +157,7 @@ impl Relay {
     /// A stream's source is gone for good.
     pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
         self.finish_reorder(id);
-        self.end_stream(id, end, reason);
+        self.streams.end_stream(id, end, reason, &mut self.desk);
     }
 
     /// Another source takes a running one's place.
@@ -146,7 +170,7 @@ impl Relay {
         };
         self.source_lost(id, source, "another source took over");
         if let Origin::Http(connection) = source {
-            self.close(connection);
+            self.clients.close(connection, &mut self.desk);
         }
     }
 
@@ -200,7 +224,7 @@ impl Relay {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         self.end_live(live, End::Complete, "its source is complete");
         let Some(reply) = reply else {
-            return self.close(id);
+            return self.clients.close(id, &mut self.desk);
         };
         let bytes = http::whole(
             Status::Ok,
@@ -209,7 +233,13 @@ impl Relay {
             &[("Cache-Control", "no-store")],
             &body,
         );
-        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
+        self.clients.respond(
+            id,
+            Some(Status::Ok),
+            bytes,
+            reply.keep_alive,
+            &mut self.desk,
+        );
     }
 
     /// A source whose stream has ended learns why, and is let go.
@@ -221,7 +251,7 @@ impl Relay {
     ) {
         match reply {
             Some(reply) => self.refuse(id, refusal, reply.closing()),
-            None => self.close(id),
+            None => self.clients.close(id, &mut self.desk),
         }
     }
 
@@ -234,13 +264,16 @@ impl Relay {
             return;
         };
         if !source.body.ends_with_connection() {
-            return self.close(id);
+            return self.clients.close(id, &mut self.desk);
         }
         let (live, bytes) = (source.live, source.bytes);
         let reply = source.reply.map(Reply::closing);
         // Such an end is what a break looks like, too: with `--hold` it is taken for one.
-        if self.hold(live, "its connection ended") {
-            self.close(id);
+        if self
+            .streams
+            .hold(live, "its connection ended", &mut self.desk)
+        {
+            self.clients.close(id, &mut self.desk);
         } else {
             self.source_complete(id, live, bytes, reply);
         }
@@ -263,23 +296,6 @@ impl Relay {
         );
         self.end_live(live, End::Complete, SHUT_DOWN);
         self.dismiss_source(id, &refusal, reply);
-    }
-
-    /// Silence, and slowness: over each window of the idle time a source must reach the slowest
-    /// rate.
-    pub(super) fn source_deadline(
-        &self,
-        connection: &Connection,
-        source: &Source,
-    ) -> Option<(Moment, &'static str)> {
-        let idle_time = self.desk.settings.limits.source_idle_time;
-        let silent = connection.progress + idle_time;
-        let window_ends = source.window_began + idle_time;
-        Some(if silent <= window_ends {
-            (silent, SILENT)
-        } else {
-            (window_ends, TOO_SLOW)
-        })
     }
 
     /// A source's deadline has come: says whether it is at fault.

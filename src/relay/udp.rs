@@ -9,6 +9,8 @@
 //! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
 //! each address that is a source an entry here.
 
+use super::desk::Desk;
+use super::grants::Grants;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -104,6 +106,61 @@ impl RtpInput {
     }
 }
 
+impl RtpIn {
+    fn rearm_candidates(&mut self, desk: &mut Desk) {
+        if let Some(deadline) = self.candidates.deadline() {
+            desk.timers
+                .arm(&mut self.armed, Owner::Candidates, deadline);
+        }
+    }
+
+    /// The oldest first packet may have waited for long enough.
+    pub(super) fn candidates_due(&mut self, desk: &mut Desk) {
+        let now = desk.now;
+        self.armed.fired();
+        self.candidates.expire(now);
+        self.rearm_candidates(desk);
+    }
+
+    /// A stream's source is not an address any more.
+    pub(super) fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
+        if self.sources.get(&address) == Some(&id) {
+            self.sources.remove(&address);
+        }
+    }
+
+    /// First packets of hosts that lost their tokens are forgotten.
+    pub(super) fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
+        for address in removed
+            .iter()
+            .filter_map(|tuple| tuple.rtp())
+            .flat_map(|rtp| &rtp.addresses)
+        {
+            let from = SocketAddr::new(address.ip().to_canonical(), address.port());
+            self.candidates.forget(from);
+        }
+    }
+
+    /// Why a UDP client cannot be one, if it cannot.
+    pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
+        match self.bound {
+            Some(bound) => destination_fault(bound, address),
+            None => Some("there is no RTP here, so it would get nothing; see --rtp"),
+        }
+    }
+}
+
+impl Grants {
+    /// Whether a tuple of the session names this address.
+    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
+        let tokens = self.tokens.iter();
+        let mut named = tokens
+            .flat_map(|tokens| tokens.udp_destinations(session))
+            .flat_map(|(_, _, addresses)| addresses);
+        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+    }
+}
+
 impl Relay {
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
@@ -164,18 +221,19 @@ impl Relay {
             return;
         };
         let claim = Claim::without_request(Way::Rtp, from);
-        if self.gate().enter(&claim).is_err() {
+        if self.grants.gate(&self.desk).enter(&claim).is_err() {
             self.rtp_in.figures.dropped_outside += 1;
             return;
         }
         // A source that is silent has lost its place to who comes from the same address.
         let standing = Standing {
-            has_source: running.is_none() && self.has_source(&session),
+            has_source: running.is_none() && self.streams.has_source(&session),
             ..self.standing(&session)
         };
-        let verdict = self
-            .gate()
-            .publish(&claim, &session, Framing::UntilClose, &standing);
+        let verdict =
+            self.grants
+                .gate(&self.desk)
+                .publish(&claim, &session, Framing::UntilClose, &standing);
         if self.desk.is_closing || verdict.is_err() {
             self.rtp_in.figures.dropped_refused += 1;
             return;
@@ -191,30 +249,16 @@ impl Relay {
             }
             self.sort_datagram(from, UdpPort::Rtp, bytes);
         }
-        self.rearm_candidates();
-    }
-
-    fn rearm_candidates(&mut self) {
-        if let Some(deadline) = self.rtp_in.candidates.deadline() {
-            self.desk
-                .timers
-                .arm(&mut self.rtp_in.armed, Owner::Candidates, deadline);
-        }
-    }
-
-    /// The oldest first packet may have waited for long enough.
-    pub(super) fn candidates_due(&mut self) {
-        let now = self.desk.now;
-        self.rtp_in.armed.fired();
-        self.rtp_in.candidates.expire(now);
-        self.rearm_candidates();
+        self.rtp_in.rearm_candidates(&mut self.desk);
     }
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
         let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        tried.find(|session| !self.has_source(session)).cloned()
+        tried
+            .find(|session| !self.streams.has_source(session))
+            .cloned()
     }
 
     /// A source has shown with its second packet that it is one.
@@ -237,7 +281,7 @@ impl Relay {
         }));
         self.begin_input(id, from);
         self.admit_waiting(&session);
-        self.rearm_live(id);
+        self.streams.rearm_live(id, &mut self.desk);
     }
 
     /// A stream's source is this address from now on. What comes as RTP goes out as it came.
@@ -273,7 +317,7 @@ impl Relay {
         } else {
             live.stream.count(packet.payload.len(), now);
         }
-        self.post(id);
+        self.streams.post(id);
     }
 
     /// What is in order now goes on.
@@ -297,7 +341,7 @@ impl Relay {
         self.rtp_in.figures.disorder.late += disorder.late - told.late;
         self.rtp_in.figures.disorder.lost += disorder.lost - told.lost;
         if input.reorder.deadline().is_some() {
-            self.rearm_live(id);
+            self.streams.rearm_live(id, &mut self.desk);
         }
     }
 
@@ -340,16 +384,9 @@ impl Relay {
         }
         let fits = live.outlet.forward(bytes);
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
-        self.post(id);
+        self.streams.post(id);
         if control.says_bye {
             self.end_live(id, End::Complete, "its source said goodbye");
-        }
-    }
-
-    /// A stream's source is not an address any more.
-    pub(super) fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
-        if self.rtp_in.sources.get(&address) == Some(&id) {
-            self.rtp_in.sources.remove(&address);
         }
     }
 
@@ -364,38 +401,9 @@ impl Relay {
             .and_then(|id| self.streams.lives.get(id))
             .map(|live| live.source);
         if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
-            && !self.is_client(session, address)
+            && !self.grants.is_client(session, address)
         {
             self.end_live(id, End::Lost, "its token was revoked");
-        }
-    }
-
-    /// Whether a tuple of the session names this address.
-    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
-        let tokens = self.grants.tokens.iter();
-        let mut named = tokens
-            .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
-    }
-
-    /// First packets of hosts that lost their tokens are forgotten.
-    pub(super) fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
-        for address in removed
-            .iter()
-            .filter_map(|tuple| tuple.rtp())
-            .flat_map(|rtp| &rtp.addresses)
-        {
-            let from = SocketAddr::new(address.ip().to_canonical(), address.port());
-            self.rtp_in.candidates.forget(from);
-        }
-    }
-
-    /// Why a UDP client cannot be one, if it cannot.
-    pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        match self.rtp_in.bound {
-            Some(bound) => destination_fault(bound, address),
-            None => Some("there is no RTP here, so it would get nothing; see --rtp"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
 //! how the stream ended.
 
+use super::desk::Desk;
+use super::streams::Streams;
 use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
@@ -14,6 +16,98 @@ use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
 /// others.
 const TURN_BYTES_MAX: usize = 256 * 1024;
+
+impl Streams {
+    /// The next viewer whose turn it is, of the streams in turn.
+    pub(super) fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
+        while let Some(&id) = self.flowing.front() {
+            let next = self
+                .lives
+                .get_mut(id)
+                .and_then(|live| live.stream.next_ready());
+            self.served_in_row += 1;
+            if next.is_none() || self.served_in_row >= SERVED_IN_ROW_MAX {
+                self.flowing.pop_front();
+                self.served_in_row = 0;
+            }
+            match next {
+                Some((_, connection)) => {
+                    if self.served_in_row == 0 {
+                        self.flowing.push_back(id);
+                    }
+                    return Some(connection);
+                }
+                None => {
+                    if let Some(live) = self.lives.get_mut(id) {
+                        live.is_flowing = false;
+                    }
+                    self.resume(id, desk);
+                }
+            }
+        }
+        None
+    }
+
+    /// The stream has something for its viewers.
+    pub(super) fn flow(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && !live.is_flowing
+        {
+            live.is_flowing = true;
+            self.flowing.push_back(id);
+        }
+    }
+
+    /// Lends what the stream has for a viewer, framed.
+    pub(super) fn lend_to_viewer<'a>(
+        &'a self,
+        connection: &'a Connection,
+        gather: &mut Gather<'a>,
+    ) {
+        let Phase::Viewer(phase) = &connection.phase else {
+            return;
+        };
+        let Some(live) = self.lives.get(phase.live) else {
+            return;
+        };
+        if phase.owes_head {
+            return;
+        }
+        match &phase.framing {
+            Outgoing::UntilClose => {
+                live.stream.lend(phase.viewer, TURN_BYTES_MAX, gather, 0);
+            }
+            Outgoing::Chunked(chunk) => {
+                let cursor = live.stream.cursor(phase.viewer);
+                if let Some(whole) =
+                    cursor.and_then(|cursor| self.frame.whole(phase.live, cursor, chunk))
+                {
+                    let _ = gather.push(whole);
+                    return;
+                }
+                if !gather.push(chunk.line()) {
+                    return;
+                }
+                let content = chunk.content_left();
+                let lent = live.stream.lend(phase.viewer, content, gather, 1);
+                if lent == content {
+                    // The place was kept.
+                    let _ = gather.push(chunk.tail());
+                }
+            }
+        }
+    }
+
+    fn resume_if_served(&mut self, id: LiveId, desk: &mut Desk) {
+        if self
+            .lives
+            .get(id)
+            .is_some_and(|live| !live.stream.has_ready())
+        {
+            self.resume(id, desk);
+        }
+    }
+}
 
 impl Relay {
     /// The request is admitted: the stream goes out to its client, at once if it runs.
@@ -44,7 +138,13 @@ impl Relay {
                 live.via.as_deref(),
                 &reply,
             );
-            return self.respond(id, Some(Status::Ok), bytes, reply.keep_alive);
+            return self.clients.respond(
+                id,
+                Some(Status::Ok),
+                bytes,
+                reply.keep_alive,
+                &mut self.desk,
+            );
         }
         let viewer = live.stream.join(id, now);
         let framing = if is_chunked {
@@ -62,49 +162,8 @@ impl Relay {
             owes_head: true,
             framing,
         });
-        self.queue(id);
+        self.clients.queue(id);
         self.tend_pull(&session);
-    }
-
-    /// The next viewer whose turn it is, of the streams in turn.
-    pub(super) fn next_viewer(&mut self) -> Option<ConnectionId> {
-        while let Some(&id) = self.streams.flowing.front() {
-            let next = self
-                .streams
-                .lives
-                .get_mut(id)
-                .and_then(|live| live.stream.next_ready());
-            self.streams.served_in_row += 1;
-            if next.is_none() || self.streams.served_in_row >= SERVED_IN_ROW_MAX {
-                self.streams.flowing.pop_front();
-                self.streams.served_in_row = 0;
-            }
-            match next {
-                Some((_, connection)) => {
-                    if self.streams.served_in_row == 0 {
-                        self.streams.flowing.push_back(id);
-                    }
-                    return Some(connection);
-                }
-                None => {
-                    if let Some(live) = self.streams.lives.get_mut(id) {
-                        live.is_flowing = false;
-                    }
-                    self.resume(id);
-                }
-            }
-        }
-        None
-    }
-
-    /// The stream has something for its viewers.
-    pub(super) fn flow(&mut self, id: LiveId) {
-        if let Some(live) = self.streams.lives.get_mut(id)
-            && !live.is_flowing
-        {
-            live.is_flowing = true;
-            self.streams.flowing.push_back(id);
-        }
     }
 
     /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a
@@ -202,47 +261,8 @@ impl Relay {
             (End::Complete | End::Lost, _) => (b"", false),
         };
         self.viewer_left(live, viewer);
-        self.respond(id, None, last.to_vec(), keep_alive);
-    }
-
-    /// Lends what the stream has for a viewer, framed.
-    pub(super) fn lend_to_viewer<'a>(
-        &'a self,
-        connection: &'a Connection,
-        gather: &mut Gather<'a>,
-    ) {
-        let Phase::Viewer(phase) = &connection.phase else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get(phase.live) else {
-            return;
-        };
-        if phase.owes_head {
-            return;
-        }
-        match &phase.framing {
-            Outgoing::UntilClose => {
-                live.stream.lend(phase.viewer, TURN_BYTES_MAX, gather, 0);
-            }
-            Outgoing::Chunked(chunk) => {
-                let cursor = live.stream.cursor(phase.viewer);
-                if let Some(whole) =
-                    cursor.and_then(|cursor| self.streams.frame.whole(phase.live, cursor, chunk))
-                {
-                    let _ = gather.push(whole);
-                    return;
-                }
-                if !gather.push(chunk.line()) {
-                    return;
-                }
-                let content = chunk.content_left();
-                let lent = live.stream.lend(phase.viewer, content, gather, 1);
-                if lent == content {
-                    // The place was kept.
-                    let _ = gather.push(chunk.tail());
-                }
-            }
-        }
+        self.clients
+            .respond(id, None, last.to_vec(), keep_alive, &mut self.desk);
     }
 
     /// So many bytes of what a viewer was lent have been written.
@@ -280,7 +300,7 @@ impl Relay {
         };
         live.stream.settle(viewer, outcome);
         if live.stream.has_ready() {
-            self.flow(live_id);
+            self.streams.flow(live_id);
         }
     }
 
@@ -310,7 +330,7 @@ impl Relay {
                 time.as_millis()
             ),
         );
-        self.close(id);
+        self.clients.close(id, &mut self.desk);
     }
 
     /// A viewer is gone.
@@ -322,20 +342,9 @@ impl Relay {
                 self.tend_pull(&session);
             }
         }
-        self.tend_held(live_id);
-        self.resume_if_served(live_id);
-        self.forget_if_over(live_id);
-    }
-
-    fn resume_if_served(&mut self, id: LiveId) {
-        if self
-            .streams
-            .lives
-            .get(id)
-            .is_some_and(|live| !live.stream.has_ready())
-        {
-            self.resume(id);
-        }
+        self.streams.tend_held(live_id, &mut self.desk);
+        self.streams.resume_if_served(live_id, &mut self.desk);
+        self.streams.forget_if_over(live_id, &mut self.desk);
     }
 }
 

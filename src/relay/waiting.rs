@@ -4,6 +4,7 @@
 //! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
 //! one.
 
+use super::clients::Clients;
 use std::collections::{HashMap, HashSet};
 
 use super::connection::Phase;
@@ -69,11 +70,31 @@ impl WaitingRoom {
     }
 }
 
+impl Clients {
+    fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
+        let connection = self.connections.get_mut(id)?;
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        match phase {
+            Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
+            phase => {
+                connection.phase = phase;
+                None
+            }
+        }
+    }
+}
+
 impl Relay {
     /// The request is answered when the session begins, or when it has not for too long.
     pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
         let now = self.desk.now;
-        let until = now + self.desk.settings.limits.wait_time.max(self.pull_time());
+        let until = now
+            + self
+                .desk
+                .settings
+                .limits
+                .wait_time
+                .max(self.fetch.pull_time(&self.desk));
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
@@ -95,10 +116,14 @@ impl Relay {
 
     /// It runs, or has not for too long.
     pub(super) fn end_wait(&mut self, id: ConnectionId) {
-        let Some((session, reply)) = self.take_waiting(id) else {
+        let Some((session, reply)) = self.clients.take_waiting(id) else {
             return;
         };
-        let verdict = match self.gate().watch(&session, &self.standing(&session)) {
+        let verdict = match self
+            .grants
+            .gate(&self.desk)
+            .watch(&session, &self.standing(&session))
+        {
             Ok(()) if !self.streams.running.contains_key(&session) => Err(self.absence(&session)),
             verdict => verdict,
         };
@@ -114,20 +139,8 @@ impl Relay {
     pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal) {
         let ids = self.clients.waiting.take(session);
         for id in ids {
-            if let Some((_, reply)) = self.take_waiting(id) {
+            if let Some((_, reply)) = self.clients.take_waiting(id) {
                 self.refuse(id, refusal, reply);
-            }
-        }
-    }
-
-    fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
-        let connection = self.clients.connections.get_mut(id)?;
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        match phase {
-            Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
-            phase => {
-                connection.phase = phase;
-                None
             }
         }
     }
