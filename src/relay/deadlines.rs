@@ -146,18 +146,25 @@ impl Relay {
             fields: &[],
         };
         match &connection.phase {
-            Phase::Head(reader) if reader.has_begun() => {
-                self.refuse(id, &Refusal::new(Status::RequestTimeout, reason), reply)
-            }
-            Phase::Payload(_) => {
-                self.refuse(id, &Refusal::new(Status::RequestTimeout, reason), reply)
-            }
+            Phase::Head(reader) if reader.has_begun() => self.clients.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                &mut self.desk,
+            ),
+            Phase::Payload(_) => self.clients.refuse(
+                id,
+                &Refusal::new(Status::RequestTimeout, reason),
+                reply,
+                &mut self.desk,
+            ),
             Phase::Source(source) => {
                 let (live, reply) = (source.live, source.reply);
                 if self.source_is_at_fault(id, reason) {
                     self.source_lost(live, Origin::Http(id), reason);
                     let refusal = Refusal::new(Status::RequestTimeout, reason);
-                    self.dismiss_source(id, &refusal, reply);
+                    self.clients
+                        .dismiss_source(id, &refusal, reply, &mut self.desk);
                 } else {
                     self.clients.rearm(id, &mut self.desk);
                 }

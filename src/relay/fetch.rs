@@ -456,9 +456,10 @@ impl Relay {
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.turn_away(
+            self.clients.turn_away(
                 &session,
                 &fault.refusal(self.grants.has_own_gate(&self.desk)),
+                &mut self.desk,
             );
         }
         self.tend_pull(&session);

@@ -205,7 +205,8 @@ impl Relay {
                     "too many changes wait for the disk",
                     RETRY_AFTER_SECONDS,
                 );
-                self.refuse(connection, &refusal, reply);
+                self.clients
+                    .refuse(connection, &refusal, reply, &mut self.desk);
             }
         }
     }

@@ -436,15 +436,16 @@ impl Streams {
     }
 }
 
-impl Relay {
+impl Streams {
     /// A stream's source is gone before its time: the stream waits for another, or ends.
-    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str) {
-        if !self.streams.hold(id, reason, &mut self.desk) {
-            self.streams
-                .end_stream(id, End::Lost, reason, &mut self.desk);
+    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) {
+        if !self.hold(id, reason, desk) {
+            self.end_stream(id, End::Lost, reason, desk);
         }
     }
+}
 
+impl Relay {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {

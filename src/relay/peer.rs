@@ -137,7 +137,7 @@ impl Relay {
                 };
                 self.clients.note_unread_request(id, &mut self.desk);
                 let refusal = Refusal::framing(Status::BadRequest, detail);
-                self.refuse(id, &refusal, reply);
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
                 true
             }
         }

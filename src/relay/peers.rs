@@ -195,7 +195,7 @@ impl Relay {
                 "too many lists are being put together",
                 RETRY_AFTER_SECONDS,
             );
-            return self.refuse(id, &refusal, reply);
+            return self.clients.refuse(id, &refusal, reply, &mut self.desk);
         }
         let ticket = self.desk.draw_ticket();
         let peers = self.desk.settings.peers.clone();

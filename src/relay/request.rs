@@ -3,6 +3,7 @@
 
 use super::clients::Clients;
 use super::desk::Desk;
+use super::grants::Grants;
 use std::collections::VecDeque;
 
 use super::api::{Answer, Call, Name};
@@ -93,6 +94,84 @@ impl Clients {
     }
 }
 
+impl Grants {
+    /// What every answer to a request carries because of its path.
+    fn fields_for(&self, head: &Head, desk: &Desk) -> Fields {
+        if is_deprecated(head) {
+            return &[DEPRECATION];
+        }
+        let is_stream = head
+            .target
+            .segments
+            .first()
+            .is_some_and(|first| first == b"stream");
+        let watches = matches!(head.method, Method::Get | Method::Head);
+        match head.origin.as_deref() {
+            Some(origin) if is_stream && watches => self.gate(desk).cors(origin),
+            _ => &[],
+        }
+    }
+}
+
+impl Clients {
+    /// The payload of a call means nothing, and must not be taken for a request.
+    fn await_payload(
+        &mut self,
+        id: ConnectionId,
+        call: Call,
+        head: &Head,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        if let Framing::Length(length) = head.framing
+            && length > PAYLOAD_BYTES_MAX as u64
+        {
+            return self.refuse(
+                id,
+                &payload_too_large(),
+                Reply {
+                    keep_alive: false,
+                    ..reply
+                },
+                desk,
+            );
+        }
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if head.expects_continue {
+            connection.output.push(CONTINUE);
+        }
+        connection.phase = Phase::Payload(Payload {
+            call: Box::new(call),
+            reply,
+            body: Body::new(head.framing),
+            bytes: 0,
+        });
+        self.queue(id);
+    }
+
+    /// An error reaches the client; the connection can be used on only where `reply` says so.
+    pub(super) fn refuse(
+        &mut self,
+        id: ConnectionId,
+        refusal: &Refusal,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        *desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+        let keep_alive = reply.keep_alive && !refusal.ends_connection;
+        let bytes = http::refused(
+            refusal,
+            &Reply {
+                keep_alive,
+                ..reply
+            },
+        );
+        self.respond(id, Some(refusal.status), bytes, keep_alive, desk);
+    }
+}
+
 impl Relay {
     /// Reads on in a head. Says whether the connection can be read on.
     pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
@@ -121,7 +200,7 @@ impl Relay {
                     fields: &[],
                 };
                 self.clients.note_unread_request(id, &mut self.desk);
-                self.refuse(id, &refusal, reply);
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
                 true
             }
         }
@@ -140,7 +219,7 @@ impl Relay {
             keep_alive: head.keep_alive && !self.desk.is_closing && !is_beyond_limit,
             head_only: head.method == Method::Head,
             date: self.desk.date(),
-            fields: self.fields_for(&head),
+            fields: self.grants.fields_for(&head, &self.desk),
         };
         let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
         match introduced.and_then(|()| self.route(id, &head)) {
@@ -149,7 +228,7 @@ impl Relay {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,
                     ..reply
                 };
-                self.refuse(id, &refusal, reply);
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
                 session,
@@ -164,64 +243,22 @@ impl Relay {
                     Status::BadRequest,
                     "a GET with a body; the body has no meaning here and must go",
                 );
-                self.refuse(
+                self.clients.refuse(
                     id,
                     &refusal,
                     Reply {
                         keep_alive: false,
                         ..reply
                     },
+                    &mut self.desk,
                 );
             }
-            Ok(Wish::Call(call)) if has_payload => self.await_payload(id, call, &head, reply),
+            Ok(Wish::Call(call)) if has_payload => {
+                self.clients
+                    .await_payload(id, call, &head, reply, &mut self.desk)
+            }
             Ok(Wish::Call(call)) => self.answer(id, call, reply),
         }
-    }
-
-    /// What every answer to a request carries because of its path.
-    fn fields_for(&self, head: &Head) -> Fields {
-        if is_deprecated(head) {
-            return &[DEPRECATION];
-        }
-        let is_stream = head
-            .target
-            .segments
-            .first()
-            .is_some_and(|first| first == b"stream");
-        let watches = matches!(head.method, Method::Get | Method::Head);
-        match head.origin.as_deref() {
-            Some(origin) if is_stream && watches => self.grants.gate(&self.desk).cors(origin),
-            _ => &[],
-        }
-    }
-
-    /// The payload of a call means nothing, and must not be taken for a request.
-    fn await_payload(&mut self, id: ConnectionId, call: Call, head: &Head, reply: Reply) {
-        if let Framing::Length(length) = head.framing
-            && length > PAYLOAD_BYTES_MAX as u64
-        {
-            return self.refuse(
-                id,
-                &payload_too_large(),
-                Reply {
-                    keep_alive: false,
-                    ..reply
-                },
-            );
-        }
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        if head.expects_continue {
-            connection.output.push(CONTINUE);
-        }
-        connection.phase = Phase::Payload(Payload {
-            call: Box::new(call),
-            reply,
-            body: Body::new(head.framing),
-            bytes: 0,
-        });
-        self.clients.queue(id);
     }
 
     /// Reads on in a call's payload. Says whether the connection can be read on.
@@ -238,13 +275,14 @@ impl Relay {
             Ok(Part::Content(content)) => {
                 payload.bytes += content.len();
                 if payload.bytes > PAYLOAD_BYTES_MAX {
-                    self.refuse(
+                    self.clients.refuse(
                         id,
                         &payload_too_large(),
                         Reply {
                             keep_alive: false,
                             ..reply
                         },
+                        &mut self.desk,
                     );
                 }
                 true
@@ -258,13 +296,14 @@ impl Relay {
                 true
             }
             Err(refusal) => {
-                self.refuse(
+                self.clients.refuse(
                     id,
                     &refusal,
                     Reply {
                         keep_alive: false,
                         ..reply
                     },
+                    &mut self.desk,
                 );
                 true
             }
@@ -279,7 +318,7 @@ impl Relay {
     /// What came of a call reaches its client.
     pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
         match result {
-            Err(refusal) => self.refuse(id, &refusal, reply),
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
             Ok(Answer::Json(status, body)) => {
                 let bytes = http::whole(
                     status,
@@ -346,21 +385,6 @@ impl Relay {
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
             Ok(Answer::Record(change)) => self.record(id, change, reply),
         }
-    }
-
-    /// An error reaches the client; the connection can be used on only where `reply` says so.
-    pub(super) fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply) {
-        *self.desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
-        let keep_alive = reply.keep_alive && !refusal.ends_connection;
-        let bytes = http::refused(
-            refusal,
-            &Reply {
-                keep_alive,
-                ..reply
-            },
-        );
-        self.clients
-            .respond(id, Some(refusal.status), bytes, keep_alive, &mut self.desk);
     }
 
     /// The next piece of a listing goes into the output, once that is empty.

@@ -7,6 +7,8 @@
 use super::admission::{Claim, Way, not_found};
 use super::api::{self, Call, Name};
 use super::connection::Connection;
+use super::desk::Desk;
+use super::grants::Grants;
 use super::icecast;
 use super::peers;
 use super::{ConnectionId, Relay};
@@ -43,6 +45,63 @@ impl<'a> Asked<'a> {
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
+impl Grants {
+    fn route_options(
+        &self,
+        asked: Asked<'_>,
+        allow: &'static str,
+        desk: &Desk,
+    ) -> Result<Wish, Refusal> {
+        self.gate(desk).enter(&asked.claim(Way::Options))?;
+        Ok(Wish::Call(Call::Options { allow }))
+    }
+
+    fn route_call(&self, asked: Asked<'_>, name: Name, desk: &Desk) -> Result<Wish, Refusal> {
+        let head = asked.head;
+        if head.method == Method::Options {
+            return self.route_options(asked, name.allow(), desk);
+        }
+        if !name.knows(head.method) {
+            return Err(Refusal::method(name.allow()));
+        }
+        self.gate(desk).enter(&asked.claim(Way::Call))?;
+        let call = Call::parse(
+            name,
+            &head.target,
+            desk.settings.limits.tokens.udp_clients_per_session_max,
+        )?;
+        let is_of_all = !desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        Ok(Wish::Call(match call {
+            Call::List(rows) if is_of_all => Call::Gather(rows),
+            call => call,
+        }))
+    }
+
+    /// What is only looked at.
+    fn route_look(
+        &self,
+        asked: Asked<'_>,
+        way: Way,
+        call: Call,
+        desk: &Desk,
+    ) -> Result<Wish, Refusal> {
+        // Whether there is a page at all depends on who asks.
+        if way == Way::Page {
+            self.gate(desk).enter(&asked.claim(way))?;
+        }
+        match asked.head.method {
+            Method::Options => return self.route_options(asked, LOOK_METHODS, desk),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate(desk).enter(&asked.claim(way))?;
+        api::no_parameters(&asked.head.target)?;
+        Ok(Wish::Call(call))
+    }
+}
+
 impl Relay {
     /// Checks a request and says what it asks for.
     pub(super) fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
@@ -69,72 +128,34 @@ impl Relay {
             _ if self.desk.settings.admits_icecast && icecast::is_source(head) => {
                 self.route_icecast(asked)
             }
-            [] if head.method == Method::Options => self.route_options(asked, STREAM_METHODS),
+            [] if head.method == Method::Options => {
+                self.grants.route_options(asked, STREAM_METHODS, &self.desk)
+            }
             [] => Err(Refusal::framing(
                 Status::BadRequest,
                 "the target '*' is for OPTIONS only",
             )),
             [b"stream"] => self.route_stream(asked, None),
             [b"stream", session] => self.route_stream(asked, Some(session)),
-            [b""] => self.route_look(asked, Way::Page, Call::Page),
-            [b"metrics"] => self.route_look(asked, Way::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.route_look(asked, Way::Figures, Call::Description),
-            [b"healthz"] => self.route_look(asked, Way::Health, Call::Health),
+            [b""] => self
+                .grants
+                .route_look(asked, Way::Page, Call::Page, &self.desk),
+            [b"metrics"] => self
+                .grants
+                .route_look(asked, Way::Figures, Call::Metrics, &self.desk),
+            [b"api", b"openapi.json"] => {
+                self.grants
+                    .route_look(asked, Way::Figures, Call::Description, &self.desk)
+            }
+            [b"healthz"] => self
+                .grants
+                .route_look(asked, Way::Health, Call::Health, &self.desk),
             [b"api", name] | [name] => match Name::parse(name) {
-                Some(name) => self.route_call(asked, name),
+                Some(name) => self.grants.route_call(asked, name, &self.desk),
                 None => Err(not_found()),
             },
             _ => Err(not_found()),
         }
-    }
-
-    fn route_options(&self, asked: Asked<'_>, allow: &'static str) -> Result<Wish, Refusal> {
-        self.grants
-            .gate(&self.desk)
-            .enter(&asked.claim(Way::Options))?;
-        Ok(Wish::Call(Call::Options { allow }))
-    }
-
-    fn route_call(&self, asked: Asked<'_>, name: Name) -> Result<Wish, Refusal> {
-        let head = asked.head;
-        if head.method == Method::Options {
-            return self.route_options(asked, name.allow());
-        }
-        if !name.knows(head.method) {
-            return Err(Refusal::method(name.allow()));
-        }
-        self.grants
-            .gate(&self.desk)
-            .enter(&asked.claim(Way::Call))?;
-        let call = Call::parse(
-            name,
-            &head.target,
-            self.desk.settings.limits.tokens.udp_clients_per_session_max,
-        )?;
-        let is_of_all =
-            !self.desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
-        Ok(Wish::Call(match call {
-            Call::List(rows) if is_of_all => Call::Gather(rows),
-            call => call,
-        }))
-    }
-
-    /// What is only looked at.
-    fn route_look(&self, asked: Asked<'_>, way: Way, call: Call) -> Result<Wish, Refusal> {
-        // Whether there is a page at all depends on who asks.
-        if way == Way::Page {
-            self.grants.gate(&self.desk).enter(&asked.claim(way))?;
-        }
-        match asked.head.method {
-            Method::Options => return self.route_options(asked, LOOK_METHODS),
-            Method::Get | Method::Head => {}
-            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                return Err(Refusal::method(LOOK_METHODS));
-            }
-        }
-        self.grants.gate(&self.desk).enter(&asked.claim(way))?;
-        api::no_parameters(&asked.head.target)?;
-        Ok(Wish::Call(call))
     }
 
     fn route_stream(&self, asked: Asked<'_>, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
@@ -143,7 +164,7 @@ impl Relay {
             Method::Put => Way::Put,
             Method::Post => Way::Post,
             Method::Get | Method::Head => Way::Viewer,
-            Method::Options => return self.route_options(asked, STREAM_METHODS),
+            Method::Options => return self.grants.route_options(asked, STREAM_METHODS, &self.desk),
             Method::Delete | Method::Source | Method::Other => {
                 return Err(Refusal::method(STREAM_METHODS));
             }

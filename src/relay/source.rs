@@ -47,6 +47,22 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// A source whose stream has ended learns why, and is let go.
+    pub(super) fn dismiss_source(
+        &mut self,
+        id: ConnectionId,
+        refusal: &Refusal,
+        reply: Option<Reply>,
+        desk: &mut Desk,
+    ) {
+        match reply {
+            Some(reply) => self.refuse(id, refusal, reply.closing(), desk),
+            None => self.close(id, desk),
+        }
+    }
+}
+
 impl Relay {
     /// The request is admitted: its stream runs from now on.
     pub(super) fn publish(
@@ -150,7 +166,7 @@ impl Relay {
         }
         self.finish_reorder(id);
         if self.streams.has_as_source(id, source) {
-            self.lose_source(id, reason);
+            self.streams.lose_source(id, reason, &mut self.desk);
         }
     }
 
@@ -201,7 +217,8 @@ impl Relay {
             Err(refusal) => {
                 connection.phase = Phase::Head(HeadReader::default());
                 self.source_lost(live, Origin::Http(id), "its chunks are malformed");
-                self.dismiss_source(id, &refusal, reply);
+                self.clients
+                    .dismiss_source(id, &refusal, reply, &mut self.desk);
                 true
             }
         }
@@ -240,19 +257,6 @@ impl Relay {
             reply.keep_alive,
             &mut self.desk,
         );
-    }
-
-    /// A source whose stream has ended learns why, and is let go.
-    pub(super) fn dismiss_source(
-        &mut self,
-        id: ConnectionId,
-        refusal: &Refusal,
-        reply: Option<Reply>,
-    ) {
-        match reply {
-            Some(reply) => self.refuse(id, refusal, reply.closing()),
-            None => self.clients.close(id, &mut self.desk),
-        }
     }
 
     /// The client of a source sends no more.
@@ -295,7 +299,8 @@ impl Relay {
             RETRY_AFTER_SECONDS,
         );
         self.end_live(live, End::Complete, SHUT_DOWN);
-        self.dismiss_source(id, &refusal, reply);
+        self.clients
+            .dismiss_source(id, &refusal, reply, &mut self.desk);
     }
 
     /// A source's deadline has come: says whether it is at fault.

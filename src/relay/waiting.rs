@@ -5,6 +5,7 @@
 //! one.
 
 use super::clients::Clients;
+use super::desk::Desk;
 use std::collections::{HashMap, HashSet};
 
 use super::connection::Phase;
@@ -84,6 +85,18 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// The session will not run: all who wait for it are told why.
+    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, desk: &mut Desk) {
+        let ids = self.waiting.take(session);
+        for id in ids {
+            if let Some((_, reply)) = self.take_waiting(id) {
+                self.refuse(id, refusal, reply, desk);
+            }
+        }
+    }
+}
+
 impl Relay {
     /// The request is answered when the session begins, or when it has not for too long.
     pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
@@ -130,19 +143,9 @@ impl Relay {
         self.clients.waiting.leave(&session, id);
         match verdict {
             Ok(()) => self.watch(id, session.clone(), None, reply),
-            Err(refusal) => self.refuse(id, &refusal, reply),
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
         self.tend_pull(&session);
-    }
-
-    /// The session will not run: all who wait for it are told why.
-    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal) {
-        let ids = self.clients.waiting.take(session);
-        for id in ids {
-            if let Some((_, reply)) = self.clients.take_waiting(id) {
-                self.refuse(id, refusal, reply);
-            }
-        }
     }
 
     /// A viewer who waited is gone.
