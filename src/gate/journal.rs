@@ -54,6 +54,19 @@ pub enum Record {
 }
 
 impl Record {
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let clients = match self {
+            Record::Add { rtp, .. } => rtp.as_slice(),
+            Record::Revoke { .. } => &[],
+        };
+        let addresses = |rtp: &RtpTuple| rtp.addresses.capacity() * size_of::<SocketAddr>();
+        let each = clients
+            .iter()
+            .map(|rtp| size_of::<RtpTuple>() + rtp.client.held_bytes() + addresses(rtp));
+        self.session().held_bytes() + each.sum::<usize>()
+    }
+
     /// Whose tuples it changes.
     pub fn session(&self) -> &SessionId {
         match self {

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use super::session_id::SessionId;
 use super::tuple::{ADDRESSES_MAX, Direction, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
+use crate::held::{hash_map_bytes, tree_map_bytes};
 
 /// How many tuples there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +143,8 @@ pub struct Tokens {
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
     /// Above every serial in the table.
     serial_next: u64,
+    /// Bytes that the tuples take.
+    tuples_bytes: usize,
 }
 
 impl Tokens {
@@ -152,7 +155,16 @@ impl Tokens {
             in_order: BTreeMap::new(),
             inbound: HashMap::new(),
             serial_next: 1,
+            tuples_bytes: 0,
         }
+    }
+
+    /// Bytes that its allocations take at the most: the tuples, and the three views of them.
+    pub fn held_bytes(&self) -> usize {
+        self.tuples_bytes
+            + hash_map_bytes(&self.sessions)
+            + tree_map_bytes(&self.in_order)
+            + hash_map_bytes(&self.inbound)
     }
 
     /// The same table, which is to keep to other limits from now on, if it does already.
@@ -237,6 +249,7 @@ impl Tokens {
         let tuples: Vec<Rc<Tuple>> = removed.in_order().cloned().collect();
         for tuple in &tuples {
             self.in_order.remove(&tuple.serial);
+            self.tuples_bytes -= tuple.held_bytes();
             self.remove_inbound(tuple);
         }
         tuples
@@ -388,7 +401,9 @@ impl Tokens {
             kind,
         });
         self.serial_next = self.serial_next.max(serial.saturating_add(1));
+        self.tuples_bytes += tuple.held_bytes();
         if let Some(replaced) = self.in_order.insert(serial, tuple.clone()) {
+            self.tuples_bytes -= replaced.held_bytes();
             self.remove_inbound(&replaced);
         }
         for address in tuple.inbound() {
@@ -420,6 +435,8 @@ impl Tokens {
     pub fn check(&self) {
         self.check_sessions();
         self.check_inbound();
+        let tuples = self.in_order.values().map(|tuple| tuple.held_bytes());
+        assert_eq!(tuples.sum::<usize>(), self.tuples_bytes, "tuples' bytes");
         assert!(self.len() <= self.limits.tokens_max, "too many tuples");
         for (serial, tuple) in &self.in_order {
             assert_eq!(*serial, tuple.serial, "a tuple in the wrong place");

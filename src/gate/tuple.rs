@@ -83,6 +83,21 @@ impl Tuple {
         &self.kind
     }
 
+    /// Bytes that it takes, its places in the views by session and by address included: of their
+    /// lists half may be unused.
+    pub fn held_bytes(&self) -> usize {
+        let view = 2 * size_of::<usize>();
+        let kind = match &self.kind {
+            Kind::Http(_) => 0,
+            Kind::Rtp(rtp) => {
+                let addresses = rtp.addresses.capacity() * size_of::<SocketAddr>();
+                // A list has four places at least.
+                addresses + rtp.client.held_bytes() + (1 + rtp.addresses.len()) * 2 * view
+            }
+        };
+        size_of::<Tuple>() + view + self.session.held_bytes() + kind
+    }
+
     /// The UDP client and its addresses, if that is what the tuple is about.
     pub fn rtp(&self) -> Option<&RtpTuple> {
         match &self.kind {

@@ -9,6 +9,7 @@ use super::connection::Connection;
 use super::reading::Reading;
 use super::settle::Said;
 use super::waiting::WaitingRoom;
+use crate::held::hash_map_bytes;
 use crate::slots::Slots;
 
 pub(super) struct Clients {
@@ -46,5 +47,21 @@ impl Clients {
             waiting: WaitingRoom::default(),
             said: VecDeque::new(),
         }
+    }
+
+    /// Bytes that its allocations take: 2 KiB for each connection, and what each has to read and to
+    /// be told.
+    pub fn held_bytes(&self) -> usize {
+        let each = self.connections.iter().map(|(_, each)| each.held_bytes());
+        let queues = [&self.unplaced, &self.queue, &self.listing];
+        let queued: usize = queues.iter().map(|queue| queue.capacity()).sum();
+        self.connections.held_bytes()
+            + each.sum::<usize>()
+            + queued * size_of::<ConnectionId>()
+            + hash_map_bytes(&self.hosts)
+            + self.reading.held_bytes()
+            + self.waiting.held_bytes()
+            + self.pieces.capacity()
+            + self.said.capacity() * size_of::<Said>()
     }
 }

@@ -48,6 +48,11 @@ impl Desk {
         }
     }
 
+    /// Bytes that its allocations take. (Lines of the log are the shell's at the end of a turn.)
+    pub fn held_bytes(&self) -> usize {
+        self.timers.held_bytes() + self.actions.capacity() * size_of::<Action>()
+    }
+
     /// A ticket that nobody has had.
     pub fn draw_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.ticket_next);

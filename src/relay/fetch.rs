@@ -48,6 +48,11 @@ impl Fetch {
             pulls: Pulls::default(),
         }
     }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.origins.held_bytes() + self.pulls.held_bytes()
+    }
 }
 
 impl Fetch {

@@ -31,6 +31,11 @@ const VIEWERS_MIN: usize = 8;
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
 impl Frame {
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Lays a chunk together that has just been opened, for a viewer at `cursor`.
     pub fn lay(
         &mut self,

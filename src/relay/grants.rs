@@ -21,4 +21,11 @@ impl Grants {
             ledger: None,
         }
     }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
+        let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
+        tokens + self.blocks.held_bytes() + ledger
+    }
 }

@@ -50,6 +50,21 @@ pub(super) struct Ledger {
     writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
 }
 
+impl Ledger {
+    /// Bytes that it takes: what waits, and what is being written.
+    pub fn held_bytes(&self) -> usize {
+        let writing = self.writing.iter().flat_map(|(_, batch)| batch);
+        let asked = self.queue.iter().chain(writing.map(|(asked, _)| asked));
+        let records: usize = asked.map(|asked| asked.change.record.held_bytes()).sum();
+        let batch = self
+            .writing
+            .as_ref()
+            .map_or(0, |(_, batch)| batch.capacity());
+        // What is decided holds as much again as what is asked.
+        2 * records + (self.queue.capacity() + batch) * size_of::<(Asked, Decided)>()
+    }
+}
+
 /// Changes that may wait for the disk.
 const QUEUE_MAX: usize = 1024;
 /// A write takes no more changes when it has so many tuples.

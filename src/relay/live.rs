@@ -18,6 +18,7 @@ use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
+use crate::held::string_bytes;
 use crate::http;
 use crate::moment::Moment;
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
@@ -118,6 +119,8 @@ pub(super) struct Row<'a> {
     skips: u64,
     cuts: Cuts,
     rtp: Option<&'static str>,
+    /// What it takes of the server's memory.
+    held_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -130,6 +133,20 @@ struct RowSource {
 }
 
 impl Live {
+    /// Bytes that its allocations take, its name's included.
+    pub(super) fn held_bytes(&self) -> usize {
+        let splicer = self.splicer.as_deref();
+        let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
+        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes);
+        self.session.held_bytes()
+            + self.stream.held_bytes()
+            + splicer
+            + input
+            + self.outlet.held_bytes()
+            + string_bytes(self.via.as_ref())
+            + string_bytes(self.source_type.as_ref())
+    }
+
     /// Whether it waits for a source.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.source, Origin::Awaited { .. })
@@ -193,6 +210,7 @@ impl Live {
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),
+            held_bytes: self.held_bytes(),
         }
     }
 }

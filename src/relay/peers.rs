@@ -171,7 +171,7 @@ impl Lists {
 
     /// What lists that are being put together hold in memory, in bytes: rows that have come, and
     /// those that are coming.
-    pub(super) fn held_by_lists(&self) -> usize {
+    pub(super) fn held_by_gatherings(&self) -> usize {
         let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
         let gatherings = self.gatherings.values();
         let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);

@@ -182,10 +182,9 @@ impl Stage {
         assert_eq!(self.calls, [], "somebody is called still");
         assert!(self.relay.streams.running.is_empty());
         assert!(self.relay.clients.waiting.len() == 0);
-        for (part, bytes) in self.relay.held_bytes() {
-            let is_kept = matches!(part, "connections" | "origins" | "blocks");
-            assert!(bytes == 0 || is_kept, "{part} holds {bytes} bytes");
-        }
+        assert_eq!(self.relay.clients.waiting.held_bytes(), 0);
+        assert_eq!(self.relay.fetch.pulls.held_bytes(), 0);
+        assert_eq!(self.relay.lists.held_bytes(), 0);
         let origins = self.relay.clients.connections.iter();
         assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
     }

@@ -8,6 +8,7 @@ use super::frame::Frame;
 use super::live::{Cut, Live, Origin};
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
+use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::slots::Slots;
 use crate::stream::{End, Pool};
 
@@ -69,6 +70,21 @@ impl Streams {
             posting: VecDeque::new(),
             said: VecDeque::new(),
         }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let each = self.lives.iter().map(|(_, live)| live.held_bytes());
+        let queued = self.flowing.capacity() + self.posting.capacity();
+        self.lives.held_bytes()
+            + each.sum::<usize>()
+            + hash_map_bytes(&self.running)
+            + self.draining.held_bytes()
+            + tree_map_bytes(&self.order)
+            + queued * size_of::<LiveId>()
+            + self.frame.held_bytes()
+            + self.spliced.capacity()
+            + self.said.capacity() * size_of::<Said>()
     }
 
     /// What they have said and nobody has heard.

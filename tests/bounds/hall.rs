@@ -130,6 +130,12 @@ impl Hall {
         }
     }
 
+    pub fn turns(&mut self, turns: usize, time: Duration) {
+        for _ in 0..turns {
+            self.turn(time);
+        }
+    }
+
     fn read(&mut self) {
         let (relay, now) = (&mut self.relay, self.now);
         for (id, client) in &mut self.clients {

@@ -4,6 +4,7 @@
 //! same in every run.
 
 mod calls;
+mod counted;
 mod datagrams;
 mod hall;
 mod meter;
