@@ -13,7 +13,7 @@ use super::source::SILENT;
 use super::streams::Streams;
 use super::timers::Owner;
 use super::{ConnectionId, ERRAND_TIME, LiveId, Relay};
-use crate::http::{Refusal, Reply, Status, Version};
+use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::stream::End;
 
@@ -134,17 +134,11 @@ impl Relay {
 
     /// A deadline that was not put off has come.
     fn time_out(&mut self, id: ConnectionId, reason: &'static str) {
-        let date = self.desk.date();
+        let _date = self.desk.date();
         let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
-        let reply = Reply {
-            version: Version::Http11,
-            keep_alive: false,
-            head_only: false,
-            date,
-            fields: &[],
-        };
+        let reply = self.desk.unread_reply();
         match &connection.phase {
             Phase::Head(reader) if reader.has_begun() => self.clients.refuse(
                 id,

@@ -12,7 +12,7 @@ use super::report::Report;
 use super::settings::Settings;
 use super::timers::Timers;
 use super::{Action, Level};
-use crate::http::HttpDate;
+use crate::http::{HttpDate, Reply, Version};
 use crate::moment::Moment;
 use crate::random::Random;
 
@@ -64,6 +64,17 @@ impl Desk {
     pub fn log(&mut self, level: Level, event: fmt::Arguments<'_>) {
         for line in self.report.lines(level, self.now, event) {
             self.actions.push_back(Action::Log(line));
+        }
+    }
+
+    /// How a request is answered that could not be read, or has not come: it is the last one.
+    pub fn unread_reply(&self) -> Reply {
+        Reply {
+            version: Version::Http11,
+            keep_alive: false,
+            head_only: false,
+            date: self.date(),
+            fields: &[],
         }
     }
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::admission::Door;
 use super::connection::{Beyond, Connection, Phase};
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay};
-use crate::http::{Forwarded, HeadReader, Refusal, Reply, Status, Version};
+use crate::http::{Forwarded, HeadReader, Refusal, Status};
 use crate::moment::Moment;
 use crate::proxy_header;
 
@@ -91,7 +91,7 @@ impl Relay {
     /// Reads a PROXY protocol header. Says whether the connection can be read on.
     pub(super) fn read_introduction(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let now = self.desk.now;
-        let date = self.desk.date();
+        let _date = self.desk.date();
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
@@ -128,13 +128,7 @@ impl Relay {
                 has_place
             }
             Err(detail) => {
-                let reply = Reply {
-                    version: Version::Http11,
-                    keep_alive: false,
-                    head_only: false,
-                    date,
-                    fields: &[],
-                };
+                let reply = self.desk.unread_reply();
                 self.clients.note_unread_request(id, &mut self.desk);
                 let refusal = Refusal::framing(Status::BadRequest, detail);
                 self.clients.refuse(id, &refusal, reply, &mut self.desk);

@@ -126,15 +126,7 @@ impl Clients {
         if let Framing::Length(length) = head.framing
             && length > PAYLOAD_BYTES_MAX as u64
         {
-            return self.refuse(
-                id,
-                &payload_too_large(),
-                Reply {
-                    keep_alive: false,
-                    ..reply
-                },
-                desk,
-            );
+            return self.refuse(id, &payload_too_large(), reply.closing(), desk);
         }
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -176,7 +168,7 @@ impl Relay {
     /// Reads on in a head. Says whether the connection can be read on.
     pub(super) fn read_head(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
         let limits = self.desk.settings.limits.http;
-        let date = self.desk.date();
+        let _date = self.desk.date();
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return false;
         };
@@ -192,13 +184,7 @@ impl Relay {
                 true
             }
             Err(refusal) => {
-                let reply = Reply {
-                    version: Version::Http11,
-                    keep_alive: false,
-                    head_only: false,
-                    date,
-                    fields: &[],
-                };
+                let reply = self.desk.unread_reply();
                 self.clients.note_unread_request(id, &mut self.desk);
                 self.clients.refuse(id, &refusal, reply, &mut self.desk);
                 true
@@ -243,15 +229,8 @@ impl Relay {
                     Status::BadRequest,
                     "a GET with a body; the body has no meaning here and must go",
                 );
-                self.clients.refuse(
-                    id,
-                    &refusal,
-                    Reply {
-                        keep_alive: false,
-                        ..reply
-                    },
-                    &mut self.desk,
-                );
+                self.clients
+                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
             }
             Ok(Wish::Call(call)) if has_payload => {
                 self.clients
@@ -275,15 +254,8 @@ impl Relay {
             Ok(Part::Content(content)) => {
                 payload.bytes += content.len();
                 if payload.bytes > PAYLOAD_BYTES_MAX {
-                    self.clients.refuse(
-                        id,
-                        &payload_too_large(),
-                        Reply {
-                            keep_alive: false,
-                            ..reply
-                        },
-                        &mut self.desk,
-                    );
+                    self.clients
+                        .refuse(id, &payload_too_large(), reply.closing(), &mut self.desk);
                 }
                 true
             }
@@ -296,15 +268,8 @@ impl Relay {
                 true
             }
             Err(refusal) => {
-                self.clients.refuse(
-                    id,
-                    &refusal,
-                    Reply {
-                        keep_alive: false,
-                        ..reply
-                    },
-                    &mut self.desk,
-                );
+                self.clients
+                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
                 true
             }
         }
