@@ -23,5 +23,5 @@ pub use journal::Record;
 pub use session_id::SessionId;
 pub use subnet::Subnet;
 pub use tokens::{Addition, Limits, Tokens};
-pub use tuple::{Direction, RtpTuple, Tuple};
+pub use tuple::{ADDRESSES_MAX, Direction, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

@@ -57,6 +57,20 @@ pub(super) struct AddToken {
     pub clients: Vec<UdpClient>,
 }
 
+impl Call {
+    /// Bytes that it takes, itself included.
+    pub fn held_bytes(&self) -> usize {
+        let clients = match self {
+            Call::AddToken(add) => add.clients.as_slice(),
+            _ => &[],
+        };
+        let each = clients
+            .iter()
+            .map(|client| size_of::<UdpClient>() + client.held_bytes());
+        size_of::<Call>() + each.sum::<usize>()
+    }
+}
+
 impl AddToken {
     /// With the addresses of its clients.
     pub fn into_change(self, rtp: Vec<gate::RtpTuple>) -> Change {

@@ -108,6 +108,10 @@ impl Relay {
                 "a stream's RTP holds too much"
             );
             held_bytes += live.stream.pool_bytes() as isize;
+            assert!(
+                live.armed.is_armed() || self.streams.live_deadline(live, &self.desk).is_none(),
+                "nobody will look after a stream"
+            );
         }
         let bytes_max = self.desk.settings.limits.buffers_bytes_max as isize;
         assert_eq!(

@@ -226,7 +226,7 @@ impl Connection {
         let phase = match &self.phase {
             Phase::Listing(listing) => listing.held_bytes(),
             Phase::Telling(telling) => telling.held_bytes(),
-            Phase::Payload(_) => size_of::<Call>(),
+            Phase::Payload(payload) => payload.call.held_bytes(),
             Phase::Waiting(waiting) => waiting.session.as_str().len(),
             Phase::Introduction
             | Phase::Head(_)
@@ -371,6 +371,7 @@ impl Relay {
         let mut input = std::mem::take(&mut connection.input);
         let rest_bytes = self.read_on(id, &input).len();
         input.drain(..input.len() - rest_bytes);
+        input.shrink_to(2 * rest_bytes);
         if let Some(connection) = self.clients.connections.get_mut(id)
             && !input.is_empty()
         {

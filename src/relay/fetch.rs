@@ -143,8 +143,6 @@ impl Clients {
 impl Relay {
     // ---- A viewer comes
 
-    // ---------------------------------------------------------------------------------------------------
-
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
         self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
@@ -204,8 +202,6 @@ impl Relay {
     }
 
     // ---- An origin is asked
-
-    // -----------------------------------------------------------------------------------------------
 
     /// The next origin of a round; with none left the round is over.
     fn ask_origin(&mut self, id: PullId, origin: usize) {
@@ -429,8 +425,6 @@ impl Relay {
     }
 
     // ---- It does not come, or breaks, or is not wanted any more
-
-    // -----------------------------------------------------------
 
     /// No origin has the stream.
     fn round_failed(&mut self, id: PullId) {

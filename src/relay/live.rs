@@ -271,15 +271,15 @@ impl Streams {
         live
     }
 
-    /// Media has arrived from a stream's source. It may be unlike what came before: then there is
-    /// another stream of it now, and these bytes are its first.
+    /// Media has arrived from a stream's source. It may be unlike what came before: then these
+    /// bytes are the first of another stream.
     #[must_use]
     pub(super) fn take_media(
         &mut self,
         id: LiveId,
         bytes: &[u8],
         desk: &mut Desk,
-    ) -> Option<(LiveId, Unlike)> {
+    ) -> Option<Unlike> {
         let now = desk.now;
         let live = self.lives.get_mut(id)?;
         live.stream.count(bytes.len(), now);
@@ -294,8 +294,7 @@ impl Streams {
         // A large unit was one stream's: its room is not kept for all.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
         self.spliced = spliced;
-        let unlike = fed.err()?;
-        Some((self.begin_anew(id, desk)?, unlike))
+        fed.err()
     }
 
     /// What has become of it goes on to all who want it.

@@ -173,6 +173,17 @@ impl Clients {
     }
 }
 
+/// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
+/// than `bytes_max` if it fits into that.
+fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
+    let needed = bytes.len() + more.len();
+    if needed > bytes.capacity() {
+        let room = needed.saturating_mul(2).min(bytes_max).max(needed);
+        bytes.reserve_exact(room - bytes.len());
+    }
+    bytes.extend_from_slice(more);
+}
+
 impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
@@ -189,8 +200,6 @@ impl Relay {
     }
 
     // ---- What happened
-
-    // ----------------------------------------------------------------------------------------------------
 
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
     /// [`Action::ReadOn`].
@@ -239,7 +248,8 @@ impl Relay {
                 connection.input = rest;
             }
         } else {
-            connection.input.extend_from_slice(bytes);
+            let bytes_max = READ_BYTES_MAX.max(self.desk.settings.limits.http.head_bytes_max + 1);
+            extend_within(&mut connection.input, bytes, bytes_max);
             self.read_input(id);
         }
         self.clients.rearm(id, &mut self.desk);
@@ -344,8 +354,6 @@ impl Relay {
     }
 
     // ---- What is to be done
-
-    // -----------------------------------------------------------------------------------------------
 
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].

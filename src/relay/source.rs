@@ -13,7 +13,7 @@ use super::icecast;
 use super::live::{Origin, SHUT_DOWN};
 use super::pull::Stage;
 use super::request::CONTINUE;
-use super::{ConnectionId, LiveId, Relay};
+use super::{ConnectionId, LiveId, READ_BYTES_MAX, Relay};
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status};
@@ -124,7 +124,10 @@ impl Relay {
 
     /// Media has arrived from a stream's source.
     pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
-        if let Some((anew, Unlike(bytes))) = self.streams.take_media(id, bytes, &mut self.desk) {
+        let Some(Unlike(bytes)) = self.streams.take_media(id, bytes, &mut self.desk) else {
+            return;
+        };
+        if let Some(anew) = self.streams.begin_anew(id, &mut self.desk) {
             self.follow(anew);
             self.append(anew, &bytes);
         }
@@ -144,9 +147,7 @@ impl Relay {
                     source.live = id;
                 }
             }
-            Origin::Rtp(address) => {
-                self.rtp_in.sources.insert(address, id);
-            }
+            Origin::Rtp(address) => self.begin_input(id, address),
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
@@ -211,6 +212,9 @@ impl Relay {
                 true
             }
             Ok(Part::End) => {
+                // More behind it than is read ahead of other answers is not kept: it is the last.
+                let is_much = input.len() > READ_BYTES_MAX;
+                let reply = reply.map(|reply| if is_much { reply.closing() } else { reply });
                 self.source_complete(id, live, bytes, reply);
                 true
             }

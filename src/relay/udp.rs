@@ -291,6 +291,7 @@ impl Relay {
         }
         self.rtp_in.sources.insert(from, id);
         self.refresh_clients(id);
+        self.streams.rearm_live(id, &mut self.desk);
     }
 
     /// A packet of a stream's source.
@@ -346,7 +347,9 @@ impl Relay {
     }
 
     /// A stream's source is gone: what came early goes on, though something is missing before it.
+    /// But nothing begins with it: what is unlike the stream is dropped.
     pub(super) fn finish_reorder(&mut self, id: LiveId) {
+        let mut is_unlike = false;
         while let Some(payload) = self
             .streams
             .lives
@@ -354,7 +357,11 @@ impl Relay {
             .and_then(|live| live.input.as_mut())
             .and_then(|input| input.reorder.finish())
         {
-            self.append(id, &payload);
+            is_unlike = is_unlike
+                || self
+                    .streams
+                    .take_media(id, &payload, &mut self.desk)
+                    .is_some();
         }
         self.drain_reorder(id);
     }

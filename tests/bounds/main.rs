@@ -3,6 +3,8 @@
 //! The core runs without sockets, under an allocator that counts, so all of this is exact and the
 //! same in every run.
 
+mod ahead;
+mod anew;
 mod calls;
 mod counted;
 mod datagrams;
