@@ -9,10 +9,6 @@ use super::udp::RtpInput;
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
 const RTP_BYTES_MAX: usize = 1280 * 1024;
-/// What first packets hold at the most.
-const CANDIDATES_BYTES_MAX: usize = 768 * 1024;
-/// What an entry in the tables of sources and of streams that drain takes at the most.
-const ENTRY_BYTES_MAX: usize = 512;
 
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
@@ -89,15 +85,9 @@ impl Relay {
             self.streams.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
-        let streams_max = self.desk.settings.limits.streams_max;
-        assert!(
-            self.rtp_in.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
-            "RTP that belongs to no stream holds too much"
-        );
-        assert!(
-            self.streams.draining.held_bytes() <= (streams_max + 1) * ENTRY_BYTES_MAX,
-            "the table of streams that drain holds too much"
-        );
+        for (held, most) in self.held_bytes().iter().zip(self.held_bytes_max()) {
+            assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
+        }
         let mut held_bytes = 0;
         for (_, live) in self.streams.lives.iter() {
             live.stream.check();
