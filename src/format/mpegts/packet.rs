@@ -23,6 +23,11 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
+    /// A receiver has found an error in it that it could not correct: any bit may be wrong.
+    pub fn is_damaged(&self) -> bool {
+        self.bytes[1] & 0x80 != 0
+    }
+
     /// The packet identifier: 0 to 0x1fff.
     pub fn pid(&self) -> u16 {
         u16::from(self.bytes[1] & 0x1f) << 8 | u16::from(self.bytes[2])

@@ -113,6 +113,34 @@ impl Assembler {
     }
 }
 
+/// Whether the checksum at the end of a section is its own: a damaged table counts for nothing.
+pub(super) fn is_undamaged(section: &[u8]) -> bool {
+    checksum(section) == 0
+}
+
+/// Zero of bytes behind which their own stands (ISO/IEC 13818-1 annex A).
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
+    bytes.iter().fold(u32::MAX, add)
+}
+
+/// Of each byte.
+const CHECKSUMS: [u32; 256] = {
+    let mut sums = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut sum = (byte as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            sum = sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 };
+            bit += 1;
+        }
+        sums[byte] = sum;
+        byte += 1;
+    }
+    sums
+};
+
 /// The part of a section between its head and its checksum, if it is of this table and in force
 /// now.
 pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
@@ -143,16 +171,30 @@ fn number(high: u8, low: u8) -> u16 {
     u16::from(high) << 8 | u16::from(low)
 }
 
-/// The stream types and PIDs that a PMT names.
-pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16)> {
+/// The stream types and PIDs that a PMT names, each with its descriptors.
+pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &[u8])> {
     let mut rest = match pmt {
         [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
         _ => &[],
     };
     std::iter::from_fn(move || {
         let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
-        rest = behind.get(length(*l0, *l1)..).unwrap_or(&[]);
-        Some((*kind, pid(*p0, *p1)))
+        let (descriptors, others) = behind
+            .split_at_checked(length(*l0, *l1))
+            .unwrap_or((behind, &[]));
+        rest = others;
+        Some((*kind, pid(*p0, *p1), descriptors))
+    })
+}
+
+/// The tag and the body of each descriptor, as far as they are whole.
+pub(super) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let ([tag, length], behind) = rest.split_first_chunk::<2>()?;
+        let (body, others) = behind.split_at_checked(usize::from(*length))?;
+        rest = others;
+        Some((*tag, body))
     })
 }
 

@@ -1,0 +1,135 @@
+//! Media as they are found, not as one program writes them: where the field's own encoders and
+//! segmenters put what a late viewer needs.
+
+use tollgate::format::Finding;
+
+#[path = "support/corpus.rs"]
+#[allow(dead_code, reason = "it is used for bytes that are made here")]
+mod corpus;
+#[path = "support/transport.rs"]
+mod transport;
+
+use transport::{packet, pes, tables};
+
+const VIDEO: u16 = 0x101;
+const SOUND: u16 = 0x102;
+
+const DELIMITER: &[u8] = &[0, 0, 0, 1, 9, 0xf0];
+const PICTURE: &[u8] = &[0, 0, 1, 0x41, 0x9a, 1, 2, 3, 4, 5, 6, 7];
+const PARAMETERS: &[u8] = &[0, 0, 1, 0x67, 0x42, 0, 0x1e, 0, 0, 1, 0x68, 0xce];
+const KEY_PICTURE: &[u8] = &[0, 0, 1, 0x65, 0x88, 0x84, 7, 8, 9];
+
+/// Where decoding can begin.
+fn joins(bytes: &[u8]) -> Vec<u64> {
+    let joins = corpus::findings(bytes).into_iter();
+    joins
+        .filter_map(|finding| match finding {
+            Finding::Join(start) => Some(start.offset),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The parts one behind the other, and where each begins.
+fn row(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
+    let mut bytes = Vec::new();
+    let mut places = Vec::new();
+    for part in parts {
+        places.push(bytes.len() as u64);
+        bytes.extend_from_slice(part);
+    }
+    (bytes, places)
+}
+
+#[test]
+fn the_stream_that_decides_is_chosen_by_its_type() {
+    let opus: &[u8] = &[5, 4, b'O', b'p', b'u', b's'];
+    let ac3: &[u8] = &[0x6a, 1, 0];
+    // Timed ID3, DVB's subtitles and SCTE-35 stand in front of sound.
+    for (kind, descriptors) in [(0x03, &[][..]), (0x0f, &[]), (0x06, opus), (0x06, ac3)] {
+        let map = [
+            (0x15, 0x200, &[][..]),
+            (0x06, 0x201, &[0x59, 1, 0]),
+            (0x86, 0x202, &[5, 4, b'C', b'U', b'E', b'I']),
+            (kind, SOUND, descriptors),
+        ];
+        let mut parts = vec![tables(&map)];
+        parts.extend((0..20).map(|number| pes(SOUND, f64::from(number), &[0; 2000])));
+        let (bytes, places) = row(&parts);
+        assert_eq!(joins(&bytes), places[1..], "sound of type {kind:#x}");
+    }
+}
+
+#[test]
+fn sound_decides_where_video_is_named_and_never_comes() {
+    let tables = tables(&[(0x1b, VIDEO, &[]), (0x0f, 0x200, &[]), (0x0f, SOUND, &[])]);
+    let sound = |number: u32| pes(SOUND, f64::from(number) / 2.0, &[0; 2000]);
+    let picture = [DELIMITER, PARAMETERS, KEY_PICTURE].concat();
+    let mut parts = vec![tables];
+    parts.extend((0..20).map(sound));
+    parts.push(pes(VIDEO, 10.0, &picture));
+    parts.extend((20..40).map(sound));
+    let (bytes, places) = row(&parts);
+    // From four seconds on; and once there is video, it is video that decides.
+    assert_eq!(joins(&bytes), places[9..=21]);
+}
+
+#[test]
+fn what_is_damaged_on_its_way_counts_for_nothing() {
+    let tables = tables(&[(0x1b, VIDEO, &[]), (0x0f, SOUND, &[])]);
+    let picture = [DELIMITER, PARAMETERS, KEY_PICTURE].concat();
+    let group = [
+        pes(VIDEO, 1.0, &picture),
+        pes(VIDEO, 1.04, &[DELIMITER, PICTURE, &[0; 5000]].concat()),
+    ]
+    .concat();
+    let whole = [
+        &tables[..],
+        &group,
+        &tables,
+        &group,
+        &packet(0x1fff, false, &[]),
+    ]
+    .concat();
+    let expected = joins(&whole);
+    assert_eq!(expected.len(), 2);
+    let repeated = tables.len() + group.len();
+    let bits = (repeated * 8..(repeated + tables.len()) * 8).filter(|bit| {
+        // Out of step there is one packet less, and a table's packet may be lost as a whole.
+        let byte = (bit / 8 - repeated) % 188;
+        byte >= 4
+    });
+    for bit in bits {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 0x80 >> (bit % 8);
+        assert_eq!(joins(&bytes), expected, "bit {bit} is wrong");
+    }
+    // A packet that a receiver knows to be damaged says that a key picture begins.
+    let mut damaged = pes(VIDEO, 2.0, &picture);
+    damaged[1] |= 0x80;
+    assert_eq!(joins(&[&whole[..], &damaged, &group].concat()).len(), 3);
+}
+
+#[test]
+fn a_key_picture_is_found_behind_the_rest_of_another_and_behind_long_messages() {
+    let tables = tables(&[(0x1b, VIDEO, &[]), (0x0f, SOUND, &[])]);
+    let key = [DELIMITER, PARAMETERS, KEY_PICTURE].concat();
+    let other = [DELIMITER, PICTURE].concat();
+    let message = [&[0, 0, 1, 6, 5][..], &[0x55; 400]].concat();
+    let rest = |length: usize| [&vec![0x77; length][..], PICTURE, &[0x33; 30]].concat();
+    let picture = |media: &[&[u8]]| pes(VIDEO, 1.0, &[media.concat(), vec![0x44; 3000]].concat());
+    let parts = vec![
+        tables,
+        picture(&[&key]),
+        picture(&[&rest(40), &other]),
+        picture(&[&rest(100), &key]),
+        // The delimiter is in another packet than the PES packet's head.
+        picture(&[&rest(600), &key]),
+        picture(&[DELIMITER, &message, PARAMETERS, KEY_PICTURE]),
+        picture(&[DELIMITER, &message, PICTURE, PARAMETERS]),
+        picture(&[&key]),
+    ];
+    let (bytes, places) = row(&parts);
+    let keys = [1, 3, 4, 5, 7].map(|index| places[index]);
+    assert_eq!(joins(&bytes), keys);
+}
