@@ -1,7 +1,7 @@
 //! Media as they are found, not as one program writes them: where the field's own encoders and
 //! segmenters put what a late viewer needs.
 
-use tollgate::format::Finding;
+use tollgate::format::{Finding, Format};
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it is used for bytes that are made here")]
@@ -132,4 +132,73 @@ fn a_key_picture_is_found_behind_the_rest_of_another_and_behind_long_messages() 
     let (bytes, places) = row(&parts);
     let keys = [1, 3, 4, 5, 7].map(|index| places[index]);
     assert_eq!(joins(&bytes), keys);
+}
+
+/// What the bytes are told to be.
+fn told(bytes: &[u8]) -> Vec<Finding> {
+    let told = corpus::findings(bytes).into_iter();
+    told.filter(|finding| matches!(finding, Finding::Format(_) | Finding::Unknown))
+        .collect()
+}
+
+/// Frames of 128 kbit/s, at 44.1 kHz: 417 and 418 bytes.
+fn sound(frames: usize) -> Vec<u8> {
+    let frame = |number: usize| {
+        let padding = number % 2;
+        let mut frame = vec![0xff, 0xfb, 0x90 | (padding as u8) << 1, 0x44];
+        // As of an encoder that has nothing to say.
+        frame.resize(417 + padding, b'U');
+        frame
+    };
+    (0..frames).flat_map(frame).collect()
+}
+
+#[test]
+fn sound_that_begins_within_a_frame_is_told_and_joined_at_its_frames() {
+    let mpeg = sound(40);
+    let adts = corpus::file("sound.aac");
+    for (whole, format) in [(&mpeg[..], Format::Mp3), (&adts, Format::Aac)] {
+        let from_the_start = joins(whole);
+        for cut in (1..1_500).step_by(7) {
+            let bytes = &whole[cut..];
+            assert_eq!(told(bytes), [Finding::Format(format)], "from {cut} on");
+            let cut = cut as u64;
+            let first = joins(bytes)[0] + cut;
+            // One head in 1,024 bytes is a point: any may be the first.
+            assert!(first < cut + 1_000, "from {cut} on: {first}");
+            if format == Format::Mp3 {
+                assert!([0, 417].contains(&(first % 835)), "from {cut} on: {first}");
+            }
+        }
+        for zeros in [1, 136, 1_000, 4_000] {
+            let bytes = [&vec![0; zeros][..], whole].concat();
+            assert_eq!(told(&bytes), [Finding::Format(format)]);
+            let behind = from_the_start.iter().map(|join| join + zeros as u64);
+            assert_eq!(joins(&bytes), behind.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn other_containers_with_frames_of_sound_in_them_are_not_told_to_be_sound() {
+    let head = |name: &[u8]| [name, &[0x80; 60]].concat();
+    for name in [
+        &b"RIFF"[..],
+        b"fLaC",
+        &[0, 0, 1, 0xba],
+        &[0x30, 0x26, 0xb2, 0x75],
+    ] {
+        let bytes = [head(name), sound(60)].concat();
+        assert_eq!(told(&bytes), [Finding::Unknown], "{name:x?}");
+    }
+    // Of many bytes in a row none is a frame's head by chance.
+    let mut last = 1_u64;
+    let mut random = || {
+        last = last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (last >> 56) as u8
+    };
+    for _ in 0..40 {
+        let bytes: Vec<u8> = (0..30_000).map(|_| random()).collect();
+        assert_eq!(told(&bytes), [Finding::Unknown]);
+    }
 }
