@@ -202,3 +202,37 @@ fn other_containers_with_frames_of_sound_in_them_are_not_told_to_be_sound() {
         assert_eq!(told(&bytes), [Finding::Unknown]);
     }
 }
+
+/// A tag of FLV, with the size that follows it.
+fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
+    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+    let [high, time @ ..] = milliseconds.to_be_bytes();
+    let whole = (body.len() as u32 + 11).to_be_bytes();
+    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
+}
+
+#[test]
+fn only_metadata_replaces_metadata() {
+    let head = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+    let script = |name: &str, value: &[u8]| {
+        let name = [&[2, 0, name.len() as u8][..], name.as_bytes()].concat();
+        tag(18, 0, &[&name[..], value].concat())
+    };
+    let key = tag(9, 0, &[0x17, 1, 0, 0, 0, 1, 2, 3]);
+    let metadata = script("onMetaData", &[8, 0, 0, 0, 0, 0, 0, 9]);
+    let others = [
+        "onCuePoint",
+        "onTextData",
+        "onCaptionInfo",
+        "|RtmpSampleAccess",
+    ];
+    let others = others.map(|name| script(name, &[5])).concat();
+    let newer = script("onMetaData", &[8, 0, 0, 0, 1, 0, 0, 9]);
+    let bytes = [&head[..], &metadata, &key, &others, &key, &newer, &key].concat();
+    let mut headers = Vec::new();
+    corpus::scan(&bytes, |finding, header| {
+        headers.extend((finding == Finding::Header).then(|| header.to_vec()));
+    });
+    let expected = [metadata, newer].map(|metadata| [&head[..], &metadata].concat());
+    assert_eq!(headers, expected);
+}
