@@ -1,6 +1,7 @@
 //! Media as they are found, not as one program writes them: where the field's own encoders and
 //! segmenters put what a late viewer needs.
 
+use tollgate::format::splice::Splicer;
 use tollgate::format::{Finding, Format};
 
 #[path = "support/corpus.rs"]
@@ -235,4 +236,56 @@ fn only_metadata_replaces_metadata() {
     });
     let expected = [metadata, newer].map(|metadata| [&head[..], &metadata].concat());
     assert_eq!(headers, expected);
+}
+
+/// The packets of a stream, each with so many bytes around it.
+fn around(stream: &[u8], before: usize, behind: usize) -> Vec<u8> {
+    let whole = |(number, packet): (usize, &[u8])| {
+        let stamp = (number as u32 * 4_000).to_be_bytes();
+        [&stamp[..before], packet, &vec![0xa5; behind]].concat()
+    };
+    stream.chunks(188).enumerate().flat_map(whole).collect()
+}
+
+#[test]
+fn packets_of_receivers_and_recorders_are_joined_as_bare_ones() {
+    let bare = corpus::file("h264.ts");
+    let header = corpus::had(&bare).1;
+    for (before, behind) in [(4, 0), (0, 16)] {
+        let length = (188 + before + behind) as u64;
+        let bytes = around(&bare, before, behind);
+        assert_eq!(told(&bytes), [Finding::Format(Format::MpegTs)]);
+        let places: Vec<_> = joins(&bare)
+            .iter()
+            .map(|join| join / 188 * length)
+            .collect();
+        assert_eq!(joins(&bytes), places);
+        let (_, kept) = corpus::had(&bytes);
+        assert_eq!(kept.len() as u64, header.len() as u64 / 188 * length);
+        // Tapped within a packet.
+        assert_eq!(told(&bytes[300..]), [Finding::Format(Format::MpegTs)]);
+        assert_eq!(joins(&bytes[300..]).len(), joins(&bare).len() - 1);
+    }
+}
+
+#[test]
+fn a_source_goes_on_only_with_packets_of_the_same_length() {
+    let bare = corpus::file("h264.ts");
+    let with_stamps = around(&bare, 4, 0);
+    for (first, second, goes_on) in [
+        (&with_stamps, &with_stamps, true),
+        (&bare, &with_stamps, false),
+        (&with_stamps, &bare, false),
+    ] {
+        let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+        splicer
+            .feed(&first[..20_000], &mut out)
+            .expect("like itself");
+        let (format, header) = corpus::had(&out);
+        assert!(splicer.break_off(format.expect("it is told"), header));
+        let before = out.len();
+        assert_eq!(splicer.feed(second, &mut out).is_ok(), goes_on);
+        assert_eq!(out.len() > before, goes_on);
+        assert!(!goes_on || out[before + 4] == 0x47 && out.len() % 192 == 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Telling a container by its first bytes.
 
 use super::frames::{self, Chain};
-use super::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
 use super::window::grow;
 use super::{Format, matroska};
 
@@ -176,22 +176,13 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
             .any(|known| known.starts_with(kind))
 }
 
-/// Three sync bytes a packet apart, wherever the first lies within the first packet's length.
+/// Sync bytes a packet apart, wherever the first lies within the first packet's length.
 fn transport(bytes: &[u8]) -> Detection {
-    let is_sync = |at: usize| bytes.get(at) == Some(&SYNC_BYTE);
-    let Some(last) = bytes.len().checked_sub(1) else {
-        return Detection::More;
-    };
-    // Only the newest byte can be the third.
-    if let Some(first) = last.checked_sub(2 * PACKET_BYTES)
-        && is_sync(first)
-        && is_sync(first + PACKET_BYTES)
-        && is_sync(last)
-    {
-        return Detection::Known(Format::MpegTs);
-    }
-    let is_over = bytes.len() >= 3 * PACKET_BYTES;
-    if is_over || begins_as_text(bytes) {
+    // Only the newest byte can be the last of them.
+    let is_proved = |shape: Shape| shape.is_proved_by_last(bytes);
+    if Shape::ALL.into_iter().any(is_proved) {
+        Detection::Known(Format::MpegTs)
+    } else if bytes.len() >= PROOF_BYTES_MAX || begins_as_text(bytes) {
         Detection::Unknown
     } else {
         Detection::More

@@ -187,7 +187,7 @@ fn flv() -> Vec<(&'static str, Vec<u8>)> {
         let mut body = vec![0; bytes];
         let length = body.len().min(8);
         body[..length].copy_from_slice(&round.to_be_bytes()[8 - length..]);
-        flv_tag(18, &body)
+        flv_tag(18, &[b"\x02\0\x0aonMetaData", &body[..]].concat())
     };
     let large = [
         FLV_HEAD,

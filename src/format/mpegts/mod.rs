@@ -7,13 +7,16 @@
 //! ([`Search`]); a table is read once, when it changes. What was damaged on its way counts for
 //! nothing.
 
+mod aligner;
 mod packet;
 mod picture;
 mod psi;
 mod streams;
 mod tables;
 
-pub use packet::{Aligner, PACKET_BYTES, Packet, SYNC_BYTE};
+pub use aligner::Aligner;
+pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
+pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
@@ -102,7 +105,7 @@ impl MpegTs {
         packet: Packet<'_>,
         findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
-        self.in_step_until = at + PACKET_BYTES as u64;
+        self.in_step_until = at + packet.whole().len() as u64;
         if packet.is_damaged() {
             return Ok(());
         }

@@ -41,28 +41,28 @@ impl Assembler {
         }
         if !packet.unit_starts() {
             if self.is_within {
-                if self.packets.len() == SECTION_PACKETS_MAX * PACKET_BYTES {
+                if self.packets.len() >= SECTION_PACKETS_MAX * packet.whole().len() {
                     return Err(LetGo);
                 }
-                self.packets.extend_from_slice(packet.bytes());
+                self.packets.extend_from_slice(packet.whole());
                 self.section.extend_from_slice(payload);
-                self.take_whole(&mut whole);
+                self.take_whole(packet.whole().len(), &mut whole);
             }
             return Ok(());
         }
         let pointer = usize::from(payload[0]);
         let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
         if self.is_within && !end_of_last.is_empty() {
-            self.packets.extend_from_slice(packet.bytes());
+            self.packets.extend_from_slice(packet.whole());
             self.section.extend_from_slice(end_of_last);
-            self.take_whole(&mut whole);
+            self.take_whole(packet.whole().len(), &mut whole);
         }
         self.packets.clear();
-        self.packets.extend_from_slice(packet.bytes());
+        self.packets.extend_from_slice(packet.whole());
         self.section.clear();
         self.section.extend_from_slice(start);
         self.is_within = true;
-        self.take_whole(&mut whole);
+        self.take_whole(packet.whole().len(), &mut whole);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl Assembler {
         self.packets.capacity() + self.section.capacity()
     }
 
-    fn take_whole(&mut self, whole: &mut impl FnMut(Section<'_>)) {
+    fn take_whole(&mut self, packet_bytes: usize, whole: &mut impl FnMut(Section<'_>)) {
         let mut taken = 0;
         while let [table, high, low, ..] = self.section[taken..] {
             if table == 0xff {
@@ -94,7 +94,7 @@ impl Assembler {
             let from = if taken == 0 {
                 0
             } else {
-                self.packets.len() - PACKET_BYTES
+                self.packets.len() - packet_bytes
             };
             whole(Section {
                 bytes,
@@ -105,7 +105,7 @@ impl Assembler {
         if taken > 0 {
             // What follows in the same packet needs that packet again.
             self.section.drain(..taken);
-            self.packets.drain(..self.packets.len() - PACKET_BYTES);
+            self.packets.drain(..self.packets.len() - packet_bytes);
         }
         if self.section.len() > SECTION_BYTES_MAX {
             self.is_within = false;
