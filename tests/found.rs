@@ -289,3 +289,51 @@ fn a_source_goes_on_only_with_packets_of_the_same_length() {
         assert!(!goes_on || out[before + 4] == 0x47 && out.len() % 192 == 0);
     }
 }
+
+/// An element of EBML.
+fn element(id: &[u8], body: &[u8]) -> Vec<u8> {
+    let size = (body.len() as u32 | 0x1000_0000).to_be_bytes();
+    [id, &size, body].concat()
+}
+
+/// Sound of Matroska in Clusters of one block, each of which laces so many frames of 20 ms.
+fn laced(blocks: usize, frames: usize) -> Vec<u8> {
+    let head = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
+    let track = [
+        element(&[0xd7], &[1]),
+        element(&[0x83], &[2]),
+        element(&[0x86], b"A_OPUS"),
+    ];
+    let tracks = element(
+        &[0x16, 0x54, 0xae, 0x6b],
+        &element(&[0xae], &track.concat()),
+    );
+    let clusters = (0..blocks).flat_map(|number| {
+        let time = ((number * frames * 20) as u16).to_be_bytes();
+        // All of one size.
+        let block = [&[0x81, 0, 0, 0x84, frames as u8 - 1][..], &[7; 160]].concat();
+        let cluster = [element(&[0xe7], &time), element(&[0xa3], &block)].concat();
+        element(&[0x1f, 0x43, 0xb6, 0x75], &cluster)
+    });
+    let clusters = clusters.collect::<Vec<_>>();
+    let open = [0x18, 0x53, 0x80, 0x67, 1, 255, 255, 255, 255, 255, 255, 255];
+    [&head[..], &open, &tracks, &clusters].concat()
+}
+
+#[test]
+fn laced_sound_goes_on_where_its_last_frame_has_ended() {
+    let file = laced(6, 8);
+    let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+    splicer.feed(&file, &mut out).expect("like itself");
+    let (format, header) = corpus::had(&out);
+    assert!(splicer.break_off(format.expect("it is told"), header));
+    let seam = out.len();
+    splicer.feed(&file, &mut out).expect("the same");
+    // The first Cluster behind the seam, and its time.
+    let cluster = [
+        0x1f, 0x43, 0xb6, 0x75, 1, 255, 255, 255, 255, 255, 255, 255, 0xe7, 0x88,
+    ];
+    assert_eq!(out[seam..][..14], cluster);
+    let time = u64::from_be_bytes(*out[seam + 14..].first_chunk().expect("a time"));
+    assert_eq!(time, 6 * 8 * 20);
+}
