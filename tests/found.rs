@@ -337,3 +337,78 @@ fn laced_sound_goes_on_where_its_last_frame_has_ended() {
     let time = u64::from_be_bytes(*out[seam + 14..].first_chunk().expect("a time"));
     assert_eq!(time, 6 * 8 * 20);
 }
+
+#[test]
+fn another_header_in_the_middle_of_a_later_source_goes_out_as_it_does_of_the_first() {
+    let file = corpus::file("h264.mp4");
+    let header = corpus::had(&file).1;
+    let fragments = &file[header.len()..];
+    // An advertisement of another profile.
+    let configuration = header.windows(4).position(|bytes| bytes == b"avcC");
+    let mut other = header.clone();
+    other[configuration.expect("it is H.264") + 6] ^= 0x40;
+    let source = [&file[..], &other, fragments, &file].concat();
+    let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+    splicer.feed(&source, &mut out).expect("the first");
+    assert!(out == source, "before a seam it goes out as it is");
+    let (format, had) = corpus::had(&out);
+    assert!(splicer.break_off(format.expect("it is told"), had));
+    let seam = out.len();
+    splicer.feed(&source, &mut out).expect("it goes on");
+    splicer.finish(&mut out);
+    let behind = &out[seam..];
+    let headers = behind.windows(4).filter(|bytes| bytes == b"moov").count();
+    assert_eq!(headers, 2, "all but the first");
+    let moofs = |bytes: &[u8]| bytes.windows(4).filter(|bytes| bytes == b"moof").count();
+    assert_eq!(moofs(behind), moofs(&source));
+}
+
+/// A box of MP4.
+fn mp4_box(kind: &[u8], content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u32 + 8).to_be_bytes(), kind, content].concat()
+}
+
+#[test]
+fn fragments_that_cannot_be_moved_are_not_waited_for() {
+    let file = corpus::file("h264.mp4");
+    let (format, header) = corpus::had(&file);
+    let traf = |flags: u8, has_time: bool| {
+        let place: &[u8] = if flags & 1 != 0 { &[0; 8] } else { &[] };
+        let tfhd = mp4_box(b"tfhd", &[&[0, 2, 0, flags, 0, 0, 0, 1], place].concat());
+        let time = mp4_box(b"tfdt", &[0; 8]);
+        let run = mp4_box(b"trun", &[0, 0, 0, 0, 0, 0, 0, 1]);
+        let parts = [&tfhd[..], if has_time { &time } else { &[] }, &run].concat();
+        mp4_box(b"moof", &mp4_box(b"traf", &parts))
+    };
+    for (moof, can_be_moved) in [
+        (traf(0, true), true),
+        (traf(0, false), false),
+        (traf(1, true), false),
+    ] {
+        // It breaks within the fragment's data.
+        let source = [&header[..], &moof, &[0, 0, 4, 0], b"mdat", &[1; 100]].concat();
+        let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+        splicer.feed(&source, &mut out).expect("the first");
+        let is_held = splicer.break_off(format.expect("it is told"), header.clone());
+        assert_eq!(is_held, can_be_moved);
+    }
+}
+
+#[test]
+fn what_says_where_things_stand_in_a_file_is_left_out_where_they_are_moved() {
+    let file = corpus::file("h264.mkv");
+    let segment = file
+        .windows(4)
+        .position(|bytes| bytes == [0x18, 0x53, 0x80, 0x67]);
+    let (before, behind) = file.split_at(segment.expect("a Segment") + 12);
+    let seek_head = element(&[0x11, 0x4d, 0x9b, 0x74], &[0x55; 30]);
+    let cues = element(&[0x1c, 0x53, 0xbb, 0x6b], &[0x66; 30]);
+    let splice = |bytes: &[u8]| {
+        let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+        splicer.feed(bytes, &mut out).expect("like itself");
+        splicer.finish(&mut out);
+        out
+    };
+    let with_places = [before, &seek_head, &cues, behind].concat();
+    assert!(splice(&with_places) == splice(&file));
+}

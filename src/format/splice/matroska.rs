@@ -2,13 +2,13 @@
 //!
 //! Clusters go out as ones of unknown size, each before its first block: so the stream may stop
 //! behind any block, and another Cluster may follow. What else stands in a Cluster (checksums,
-//! positions) is wrong then, and left out.
+//! positions) is wrong then, and left out; so are SeekHead and Cues.
 
 use super::super::LetGo;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, EBML, SEGMENT, SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY,
-    TRACKS, length,
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, SEEK_HEAD, SEGMENT, SIMPLE_BLOCK,
+    TIMESTAMP, TRACK_ENTRY, TRACKS, length,
 };
 use super::super::window::{Step, Walker};
 use super::copy;
@@ -205,6 +205,8 @@ impl Walker<Vec<u8>> for Blocks {
             },
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
             (Level::Cluster, _) => length(head).map(Step::Pass),
+            // They say where things stand in the source's file.
+            (Level::Segment, SEEK_HEAD | CUES) => length(head).map(Step::Pass),
             // Another stream begins behind this one: what viewers have of it does not go on.
             (_, EBML | SEGMENT) if self.is_later => Err(LetGo),
             (_, _) if self.is_later => length(head).map(Step::Pass),
