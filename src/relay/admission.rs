@@ -158,6 +158,12 @@ impl Gate<'_> {
         is_in(&self.settings.forwarders, host)
     }
 
+    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
+    /// comes by one: a client is never named by a proxy's address.
+    pub fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.settings.proxies, host) || self.is_forwarder(host)
+    }
+
     /// Whether a host is of those that may call the API.
     pub fn is_operators(&self, host: IpAddr) -> bool {
         is_in(&self.settings.token_servers, host)
