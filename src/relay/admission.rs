@@ -351,7 +351,7 @@ impl Gate<'_> {
         }
         self.check_block(session)?;
         if is_request && framing == Framing::None {
-            return Err(Refusal::new(
+            return Err(Refusal::framing(
                 Status::LengthRequired,
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
