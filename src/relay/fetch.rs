@@ -144,7 +144,6 @@ impl Relay {
     pub(super) fn has_room_for_pull(&self) -> bool {
         self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
             && self.clients.connections.len() < self.desk.settings.limits.connections_max
-            && !self.desk.is_closing
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their

@@ -234,7 +234,7 @@ impl Relay {
             self.grants
                 .gate(&self.desk)
                 .publish(&claim, &session, Framing::UntilClose, &standing);
-        if self.desk.is_closing || verdict.is_err() {
+        if verdict.is_err() {
             self.rtp_in.figures.dropped_refused += 1;
             return;
         }
