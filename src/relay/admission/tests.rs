@@ -296,11 +296,8 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         }
         Some(Rule::Block) => {
             let until = stage.now + Duration::from_secs(60);
-            stage
-                .relay
-                .grants
-                .blocks
-                .add(&session("a"), until, stage.now);
+            let blocks = &mut stage.relay.grants.blocks;
+            assert!(blocks.add(&session("a"), until, stage.now));
         }
         Some(Rule::Source) if way != Viewer => other_source(stage, "a"),
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
