@@ -490,3 +490,26 @@ fn chunks_that_come_late_and_together_stop_nothing() {
     assert_eq!(server.request("GET", "/healthz").status(), 200);
     let _ = receive(&socket);
 }
+
+/// What the server sent there would come back to it, and be taken for a source's.
+#[test]
+fn the_servers_own_address_is_no_client_whichever_of_the_machines_it_is() {
+    // Nothing is sent: the kernel only says by which address it would go.
+    let own = UdpSocket::bind("0.0.0.0:0").expect("a free port");
+    let outside = own.connect("198.51.100.1:9").and(own.local_addr()).ok();
+    let server = Server::gated(&["--rtp=0.0.0.0:0"]);
+    let port = server.rtp.expect("it says where RTP is").port();
+    let add = |host: &str, port: u16| {
+        let client = format!("udp-clients={host}:{port}");
+        server.request(
+            "POST",
+            &format!("/api/add-token?type=rtp-udp&sessionid=s&{client}"),
+        )
+    };
+    let hosts = outside.map(|outside| outside.ip().to_string());
+    for host in hosts.into_iter().chain(["127.0.0.1".to_owned()]) {
+        add(&host, port).assert_problem(400, &["this server's own RTP address"]);
+        assert!(add(&host, port ^ 1).status() < 300);
+    }
+    assert_eq!(add("198.51.100.1", port).status(), 201);
+}

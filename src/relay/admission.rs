@@ -3,7 +3,8 @@
 //!
 //! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
 //! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
-//! [`Gate::publish`] or [`Gate::watch`] (token, block, length, conflict, room).
+//! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length, conflict,
+//! room).
 //!
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
@@ -98,6 +99,8 @@ pub(super) struct Gate<'a> {
     settings: &'a Settings,
     tokens: Option<&'a Tokens>,
     blocks: &'a Blocks,
+    /// The server has been told to end.
+    is_closing: bool,
     now: Moment,
 }
 
@@ -156,6 +159,12 @@ impl Gate<'_> {
     /// Whether what requests from there say of their client is believed.
     pub fn is_forwarder(&self, host: IpAddr) -> bool {
         is_in(&self.settings.forwarders, host)
+    }
+
+    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
+    /// comes by one: a client is never named by a proxy's address.
+    pub fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.settings.proxies, host) || self.is_forwarder(host)
     }
 
     /// Whether a host is of those that may call the API.
@@ -344,8 +353,9 @@ impl Gate<'_> {
             return Err(no_token());
         }
         self.check_block(session)?;
+        self.check_open()?;
         if is_request && framing == Framing::None {
-            return Err(Refusal::new(
+            return Err(Refusal::framing(
                 Status::LengthRequired,
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
@@ -394,6 +404,7 @@ impl Gate<'_> {
             return Err(no_token());
         }
         self.check_block(session)?;
+        self.check_open()?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),
@@ -452,6 +463,19 @@ impl Gate<'_> {
         ))
     }
 
+    /// Whether nothing new begins any more. Who has asked before may look until the end.
+    fn check_open(&self) -> Result<(), Refusal> {
+        match self.is_closing {
+            false => Ok(()),
+            true => Err(busy("the server is ending; it takes nobody new")),
+        }
+    }
+
+    /// Whether the table of tokens may be changed, by a call that may be made.
+    pub fn change(&self) -> Result<(), Refusal> {
+        self.check_open()
+    }
+
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
         let subnets = &self.settings.rtp_to;
@@ -466,6 +490,7 @@ impl Grants {
             settings: &desk.settings,
             tokens: self.tokens.as_ref(),
             blocks: &self.blocks,
+            is_closing: desk.is_closing,
             now: desk.now,
         }
     }

@@ -485,11 +485,9 @@ impl Relay {
         Some(viewers.sum())
     }
 
-    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is
-    /// told so.
-    pub(super) fn block_session(&mut self, session: &SessionId, until: Moment) {
-        let now = self.desk.now;
-        self.grants.blocks.add(session, until, now);
+    /// Nobody is admitted to the session any more, whether it ran or not; who waits for it is told
+    /// so.
+    pub(super) fn block_session(&mut self, session: &SessionId) {
         self.drop_pull(session);
         self.admit_waiting(session);
     }

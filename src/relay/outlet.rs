@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::draining::rest_time;
 use super::live::Origin;
-use super::{Level, LiveId, Relay, udp};
+use super::{Level, LiveId, Relay};
 use crate::format::Format;
 use crate::moment::Moment;
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
@@ -436,7 +436,7 @@ impl Streams {
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let (Some(tokens), Some(bound)) = (&self.grants.tokens, self.rtp_in.bound) else {
+        let (Some(tokens), Some(_)) = (&self.grants.tokens, self.rtp_in.bound) else {
             return;
         };
         let Some(live) = self.streams.lives.get(id) else {
@@ -445,7 +445,7 @@ impl Relay {
         let destinations = tokens.udp_destinations(&live.session);
         let destinations = destinations.filter_map(|(_, _, addresses)| {
             let mut addresses = addresses.iter();
-            addresses.find(|address| udp::destination_fault(bound, **address).is_none())
+            addresses.find(|address| self.rtp_in.destination_fault(**address).is_none())
         });
         let destinations = destinations.copied().collect();
         self.streams.set_clients(id, destinations, &mut self.desk);

@@ -30,9 +30,7 @@ use crate::slots::Slots;
 /// A session that is fetched.
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What all came through who have asked for it: none of them alone decides what an origin sees.
-    pub(super) via: Option<String>,
-    /// The same, when an origin was asked last.
+    /// What an origin was told last that the request came through: see `Relay::came_through`.
     pub(super) asked_via: Option<String>,
     /// An origin has said that it may not be watched, and none has sent it since.
     pub(super) is_forbidden: bool,
@@ -149,10 +147,10 @@ impl Pulls {
 
     /// What they hold in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let pulls = self.entries.iter().map(|(_, pull)| {
-            let via = string_bytes(pull.via.as_ref()) + string_bytes(pull.asked_via.as_ref());
-            pull.session.held_bytes() + via
-        });
+        let pulls = self
+            .entries
+            .iter()
+            .map(|(_, pull)| pull.session.held_bytes() + string_bytes(pull.asked_via.as_ref()));
         let by_session = table_bytes::<(SessionId, PullId)>(self.by_session.capacity());
         self.entries.held_bytes() + by_session + pulls.sum::<usize>()
     }

@@ -120,8 +120,8 @@ impl Relay {
     ) {
         let now = self.desk.now;
         let Some(&live_id) = self.streams.running.get(&session) else {
-            self.wait_for(id, session.clone(), reply);
-            return self.pull(&session, via);
+            self.wait_for(id, session.clone(), via, reply);
+            return self.pull(&session);
         };
         let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;

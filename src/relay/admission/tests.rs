@@ -39,6 +39,8 @@ enum Rule {
     Connections,
     /// `--connections-per-host`
     PerHost,
+    /// Not once the server has been told to end.
+    Shutdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +154,12 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
+        Rule::Shutdown => match way {
+            // The call changes the table.
+            Put | Post | Icecast | Viewer | Call => Refused(503),
+            Rtp | Pull => Dropped,
+            Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
+        },
     }
 }
 
@@ -186,7 +194,8 @@ fn rules() -> Vec<Rule> {
         Rule::Source => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
-        Rule::PerHost => None,
+        Rule::PerHost => Some(Rule::Shutdown),
+        Rule::Shutdown => None,
     };
     std::iter::successors(Some(Rule::Subnet), next).collect()
 }
@@ -205,6 +214,15 @@ fn connect(stage: &mut Stage, peer: &str, text: &str) -> Option<ConnectionId> {
     let id = stage.relay.accepted(peer, stage.now)?;
     stage.send(id, text);
     Some(id)
+}
+
+/// Somebody whose answer is not written yet.
+fn unanswered(stage: &mut Stage) -> ConnectionId {
+    let peer = CLIENT.parse().expect("an address");
+    let id = stage.relay.accepted(peer, stage.now).expect("a place");
+    let request = b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n";
+    stage.relay.received(id, request, stage.now);
+    id
 }
 
 fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
@@ -278,13 +296,11 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         }
         Some(Rule::Block) => {
             let until = stage.now + Duration::from_secs(60);
-            stage
-                .relay
-                .grants
-                .blocks
-                .add(&session("a"), until, stage.now);
+            let blocks = &mut stage.relay.grants.blocks;
+            assert!(blocks.add(&session("a"), until, stage.now));
         }
         Some(Rule::Source) if way != Viewer => other_source(stage, "a"),
+        Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
         _ => {}
     }
 }
@@ -302,7 +318,10 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
         Viewer | Rtp | Pull => ("GET /stream/a", ""),
-        Call => ("GET /api/list-tokens", ""),
+        Call => (
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
+            "",
+        ),
         Figures => ("GET /metrics", ""),
         Page => ("GET /", ""),
         Health => ("GET /healthz", ""),
@@ -322,9 +341,8 @@ fn request(way: Way, broken: Option<Rule>) -> String {
 
 fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
     let text = stage.text(id);
-    let status = text
-        .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3));
+    let last = text.rsplit_once("HTTP/1.1 ");
+    let status = last.and_then(|(_, answer)| answer.get(..3));
     match status.and_then(|status| status.parse().ok()) {
         Some(status @ 400..) => Outcome::Refused(status),
         Some(_) => Outcome::Admitted,
@@ -372,9 +390,13 @@ fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
             }
         }
         _ => {
+            let early = (broken == Some(Rule::Shutdown)).then(|| unanswered(&mut stage));
             change(&mut stage, way, broken);
             let text = request(way, broken);
-            match connect(&mut stage, CLIENT, &text) {
+            if let Some(id) = early {
+                stage.send(id, &text);
+            }
+            match early.or_else(|| connect(&mut stage, CLIENT, &text)) {
                 Some(id) => outcome(&stage, id),
                 None => Outcome::Dropped,
             }
