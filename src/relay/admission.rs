@@ -3,8 +3,8 @@
 //!
 //! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
 //! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
-//! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length, conflict,
-//! room).
+//! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length,
+//! conflict, room).
 //!
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
@@ -312,8 +312,10 @@ impl Gate<'_> {
         is_scheme && authority.eq_ignore_ascii_case(claim.host) && self.is_own_host(claim.host)
     }
 
-    /// Whether a Host is an address, `localhost` or one of the server's names: none that somebody
-    /// else's DNS can point here.
+    /// Whether a Host is an address, `localhost` or one of the server's names. No DNS points the
+    /// first two anywhere, and a name that `--hostname` gives is in a zone of the operator's. The
+    /// machine's own name may be a short one: who answers for DNS where the operator is can point
+    /// it at a page of theirs first, and here then.
     fn is_own_host(&self, host: &str) -> bool {
         let name = match host.rfind(':') {
             Some(colon) if !host.ends_with(']') => &host[..colon],
@@ -401,7 +403,10 @@ impl Gate<'_> {
     /// Whether the session may be watched, told before anything about whether it runs.
     pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         if !(self.has_token_out(session) || self.origin_decides(standing)) {
-            return Err(no_token());
+            return Err(match self.settings.asks_origin {
+                true => no_token_of_origin(),
+                false => no_token(),
+            });
         }
         self.check_block(session)?;
         self.check_open()?;
@@ -544,6 +549,14 @@ fn busy(detail: &'static str) -> Refusal {
 /// 403 for who has no token; the same whether the session exists or not.
 fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
+}
+
+/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
+/// has a source here.
+pub(super) fn no_token_of_origin() -> Refusal {
+    forbidden(
+        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
+    )
 }
 
 /// The answer to every call where there is no token table.

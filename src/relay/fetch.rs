@@ -182,9 +182,9 @@ impl Relay {
     }
 
     /// What a pull's request came through, beside this server: the relays that all have in common
-    /// who wait for the session. Nobody, where viewers of a stream are held, of whom that is not
-    /// kept, and where nobody waits. So no viewer decides alone what an origin sees, nor one who has
-    /// left; two servers that ask each other find that out when one asks while the other waits.
+    /// who wait for the session. None, where viewers of a stream are held, of whom that is not
+    /// kept, and where nobody waits. So no viewer decides alone what an origin sees, nor one who
+    /// has left; two servers that ask each other find that out when one asks while the other waits.
     fn came_through(&self, session: &SessionId) -> Option<&str> {
         match self.streams.held(session) {
             Some(_) => None,

@@ -18,6 +18,7 @@
 
 use std::collections::HashMap;
 
+use super::admission::no_token_of_origin;
 use super::api::RETRY_AFTER_SECONDS;
 use super::timers::Armed;
 use super::{ConnectionId, LiveId, PullId};
@@ -127,10 +128,7 @@ impl Fault {
         );
         match self {
             Fault::NotFound => Refusal::new(Status::NotFound, "this session is not running now"),
-            Fault::Forbidden if !has_own_gate => Refusal::new(
-                Status::Forbidden,
-                "this sessionid has no http token at the origin",
-            ),
+            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
             Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
             Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
             Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),

@@ -384,7 +384,7 @@ fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
         edge.wait(due.since(edge.now));
         edge.call()
     };
-    // Held, with the first gone and a second who joined while it ran; or with the first there still.
+    // Held: the first is gone, a second joined while it ran; or the first is there still.
     let frames = [&b"\xff\xfb\x90\x00"[..], &[0; 413]].concat().repeat(8);
     for first_leaves in [true, false] {
         let mut edge = Stage::new(&[ORIGIN, "--hold=60"]);
@@ -418,6 +418,21 @@ fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
     edge.send(origin, looped);
     edge.assert_status(back, 508);
     edge.assert_nothing_left();
+}
+
+/// Where the origin says who may watch, a refusal does not tell that the session has a source here.
+#[test]
+fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
+    let mut edge = Stage::new(&["--token-server=10.0.0.0/8", "--origin-tokens", ORIGIN]);
+    edge.client(
+        "POST /api/add-token?type=http&direction=in&sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    edge.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+    let here = edge.viewer("a");
+    let elsewhere = edge.viewer("b");
+    edge.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+    edge.assert_status(here, 403);
+    assert_eq!(edge.text(here), edge.text(elsewhere));
 }
 
 /// In a path these are steps, to whoever normalises it.
