@@ -135,7 +135,8 @@ impl Relay {
                     .is_some_and(|live| live.pull == Some(pull));
                 is_its && self.streams.running.get(session) == Some(&live)
             });
-        let armed = armed + usize::from(self.rtp_in.armed.is_armed());
+        let single = [&self.rtp_in.armed, &self.desk.return_armed];
+        let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.grants.tokens {
             tokens.check();

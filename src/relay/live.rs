@@ -11,9 +11,7 @@ use super::outlet::Outlet;
 use super::streams::Said;
 use super::timers::{Armed, Owner};
 use super::udp::RtpInput;
-use super::{
-    Action, ConnectionId, Level, LiveId, PullId, RETURN_BYTES, Relay, SOURCE_READ_BYTES_MAX,
-};
+use super::{Action, ConnectionId, Level, LiveId, PullId, Relay, SOURCE_READ_BYTES_MAX};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -411,12 +409,8 @@ impl Streams {
             desk.counts.past.bytes_sent += figures.bytes_sent;
             desk.counts.past.skips += figures.skips;
             desk.counts.past_udp_bytes += live.outlet.bytes_sent;
-            self.freed_bytes += live.stream.pool_bytes();
+            desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
-            if self.freed_bytes >= RETURN_BYTES {
-                self.freed_bytes = 0;
-                desk.actions.push_back(Action::ReturnMemory);
-            }
             self.order.remove(&live.serial);
             desk.timers.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
