@@ -1,7 +1,5 @@
 //! What must hold of the whole core, whatever happened to it.
 
-use std::net::SocketAddr;
-
 use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
@@ -102,7 +100,7 @@ impl Relay {
         for (_, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-            let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
+            let of_clients = live.outlet.own_clients_bytes();
             assert!(
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"

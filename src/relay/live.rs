@@ -204,7 +204,7 @@ impl Live {
             bytes_received,
             bytes_sent: bytes_sent + self.outlet.bytes_sent,
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.clients.len(),
+            udp_clients: self.outlet.client_count,
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),

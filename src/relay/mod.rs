@@ -76,7 +76,7 @@ pub use metrics::Files;
 pub use outlet::Datagrams;
 pub use peers::Peer;
 use pull::Pull;
-pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
+pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
 use streams::Streams;
