@@ -1,7 +1,5 @@
 //! What must hold of the whole core, whatever happened to it.
 
-use std::net::SocketAddr;
-
 use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
@@ -92,7 +90,7 @@ impl Relay {
         for (_, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-            let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
+            let of_clients = live.outlet.own_clients_bytes();
             assert!(
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"
@@ -129,7 +127,8 @@ impl Relay {
                     .is_some_and(|live| live.pull == Some(pull));
                 is_its && self.streams.running.get(session) == Some(&live)
             });
-        let armed = armed + usize::from(self.rtp_in.armed.is_armed());
+        let single = [&self.rtp_in.armed, &self.desk.return_armed];
+        let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.grants.tokens {
             tokens.check();

@@ -51,7 +51,8 @@ pub struct UdpFigures {
     pub dropped_outside: u64,
     /// Of another SSRC than the source's, or from a host whose sessions all have another source.
     pub dropped_second_source: u64,
-    /// Of a source for which there is no room, or whose session is blocked.
+    /// Of a source for which there is no room, whose session is blocked, or whose address has been
+    /// the source of another stream within the last second.
     pub dropped_refused: u64,
     /// Not in sequence with what its source sends.
     pub dropped_out_of_sequence: u64,
@@ -188,11 +189,19 @@ impl Relay {
         self.rtp_in.is_own = Some(is_own);
     }
 
-    /// A datagram has arrived.
-    pub fn datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
+    /// A datagram has arrived. Says what taking it has cost.
+    pub fn datagram(
+        &mut self,
+        from: SocketAddr,
+        port: UdpPort,
+        bytes: &[u8],
+        now: Moment,
+    ) -> usize {
         self.desk.now = now;
+        self.clients.reading.begin(bytes.len());
         self.sort_datagram(from, port, bytes);
         self.settle();
+        self.clients.reading.cost()
     }
 
     /// Finds out whose it is.
@@ -233,6 +242,10 @@ impl Relay {
         (packet, bytes): (&Packet<'_>, &[u8]),
     ) {
         let now = self.desk.now;
+        if self.rtp_in.candidates.has_just_begun(from, now) {
+            self.rtp_in.figures.dropped_refused += 1;
+            return;
+        }
         let session = match running.and_then(|live| self.streams.lives.get(live)) {
             Some(live) => Some(live.session.clone()),
             None => self.free_session_of(from),
@@ -285,6 +298,7 @@ impl Relay {
     /// A source has shown with its second packet that it is one.
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
         let now = self.desk.now;
+        self.clients.reading.count_head();
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
@@ -300,18 +314,10 @@ impl Relay {
             payload_type: second.payload_type,
             heard: now,
         }));
-        self.begin_input(id, from);
-        self.admit_waiting(&session);
-        self.streams.rearm_live(id, &mut self.desk);
-    }
-
-    /// A stream's source is this address from now on. What comes as RTP goes out as it came.
-    pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr) {
-        if let Some(live) = self.streams.lives.get_mut(id) {
-            live.outlet.transport = None;
-        }
+        // What comes as RTP goes out as it came.
+        live.outlet.transport = None;
         self.rtp_in.sources.insert(from, id);
-        self.refresh_clients(id);
+        self.admit_waiting(&session);
         self.streams.rearm_live(id, &mut self.desk);
     }
 
@@ -414,6 +420,7 @@ impl Relay {
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.streams.post(id);
         if control.says_bye {
+            self.clients.reading.count_head();
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }

@@ -298,6 +298,11 @@ impl<C: Copy> Stream<C> {
         self.buffer.pool_bytes()
     }
 
+    /// Bytes that there are in its buffer.
+    pub fn filled_bytes(&self) -> usize {
+        (self.buffer.newest() - self.buffer.oldest()) as usize
+    }
+
     /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its
     /// viewers' places take.
     pub fn held_bytes(&self) -> usize {
