@@ -34,6 +34,8 @@ impl Relay {
             self.clients.waiting.len(),
             "somebody waits who is gone, or the other way round"
         );
+        let phase_of = |id| Some(&self.clients.connections.get(id)?.phase);
+        self.lists.check_gatherings(phase_of);
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),

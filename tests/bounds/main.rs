@@ -7,6 +7,7 @@ mod calls;
 mod counted;
 mod datagrams;
 mod hall;
+mod lists;
 mod meter;
 mod origins;
 mod requests;
