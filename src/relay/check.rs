@@ -3,6 +3,7 @@
 use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
+use super::waiting::Fate;
 
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
@@ -23,11 +24,16 @@ impl Relay {
         let waiting = self.clients.connections.iter();
         assert_eq!(
             waiting
-                .filter(|(_, connection)| matches!(connection.phase, Phase::Waiting(_)))
+                .filter(|(_, connection)| match &connection.phase {
+                    Phase::Waiting(waiting) => waiting.fate == Fate::Open,
+                    _ => false,
+                })
                 .count(),
             self.clients.waiting.len(),
             "somebody waits who is gone, or the other way round"
         );
+        let phase_of = |id| Some(&self.clients.connections.get(id)?.phase);
+        self.lists.check_gatherings(phase_of);
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
@@ -43,6 +49,9 @@ impl Relay {
                     self.streams.lives.get(source.live).is_some(),
                     "a source outlives its stream: {id:?}"
                 ),
+                Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
+                    assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
+                }
                 Phase::Waiting(waiting) => assert!(
                     !self.streams.running.contains_key(&waiting.session),
                     "somebody waits for what runs: {id:?}"

@@ -224,7 +224,6 @@ impl Connection {
     /// Bytes that are allocated for it, beside its place in the table.
     pub(super) fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
-            Phase::Listing(listing) => listing.held_bytes(),
             Phase::Telling(telling) => telling.held_bytes(),
             Phase::Payload(payload) => payload.call.held_bytes(),
             Phase::Waiting(waiting) => waiting.session.as_str().len(),
@@ -232,6 +231,7 @@ impl Connection {
             | Phase::Head(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
+            | Phase::Listing(_)
             | Phase::Awaiting(_)
             | Phase::Asking(_)
             | Phase::Recording

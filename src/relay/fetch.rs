@@ -17,6 +17,7 @@ use super::live::Origin;
 use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
+use super::waiting::Fate;
 use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
 use crate::gate::SessionId;
 use crate::http::{self, Answer, AnswerReader, Body, Refusal};
@@ -122,7 +123,7 @@ impl Fetch {
 }
 
 impl Grants {
-    fn has_own_gate(&self, desk: &Desk) -> bool {
+    pub(super) fn has_own_gate(&self, desk: &Desk) -> bool {
         self.tokens.is_some() && !desk.settings.asks_origin
     }
 }
@@ -463,11 +464,7 @@ impl Relay {
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.clients.turn_away(
-                &session,
-                &fault.refusal(self.grants.has_own_gate(&self.desk)),
-                &mut self.desk,
-            );
+            self.clients.call_waiting(&session, Fate::TurnedAway(fault));
         }
         self.tend_pull(&session);
     }

@@ -8,6 +8,8 @@
 use super::clients::Clients;
 use std::collections::VecDeque;
 
+use super::connection::Phase;
+use super::waiting::Fate;
 use super::{Action, ConnectionId, Relay};
 use crate::moment::Moment;
 
@@ -73,14 +75,20 @@ impl Clients {
 }
 
 impl Relay {
-    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says
-    /// what that cost. `None`: there is none.
+    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
+    /// answers it if it has waited; says what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.now = now;
         let id = self.clients.reading.ahead.pop_front()?;
         self.clients.reading.begin(0);
         if let Some(connection) = self.clients.connections.get_mut(id) {
             connection.is_ahead = false;
+            if let Phase::Waiting(waiting) = &connection.phase
+                && waiting.fate != Fate::Open
+            {
+                self.clients.reading.count_head();
+                self.end_wait(id);
+            }
             self.read_input(id);
         }
         self.settle();

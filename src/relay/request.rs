@@ -4,7 +4,6 @@
 use super::clients::Clients;
 use super::desk::Desk;
 use super::grants::Grants;
-use std::collections::VecDeque;
 
 use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
@@ -12,7 +11,7 @@ use super::icecast;
 use super::listing::{Listing, Rows};
 use super::route::Wish;
 use super::settings::Fields;
-use super::{ConnectionId, Relay};
+use super::{ConnectionId, Relay, Ticket};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
@@ -53,12 +52,12 @@ impl Clients {
         self.queue(id);
     }
 
-    /// A list, with what other relays have of it and the names of those that did not say.
+    /// A list, with what other relays have told of it and the names of those that did not.
     pub(super) fn list(
         &mut self,
         id: ConnectionId,
         rows: Rows,
-        (others, missing): (VecDeque<Vec<u8>>, &str),
+        (gathering, missing): (Option<Ticket>, &str),
         reply: Reply,
         desk: &mut Desk,
     ) {
@@ -90,7 +89,7 @@ impl Clients {
             entry.status = Some(Status::Ok);
             entry.bytes = head.len() as u64;
         }
-        connection.phase = Phase::Listing(Listing::new(rows, others, reply));
+        connection.phase = Phase::Listing(Listing::new(rows, gathering, reply));
         self.queue(id);
     }
 }
@@ -346,7 +345,7 @@ impl Relay {
             }
             Ok(Answer::List(rows)) => {
                 self.clients
-                    .list(id, rows, Default::default(), reply, &mut self.desk)
+                    .list(id, rows, (None, ""), reply, &mut self.desk)
             }
             Ok(Answer::Gather(rows)) => self.gather(id, rows, reply),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
@@ -366,7 +365,8 @@ impl Relay {
         if !connection.output.is_empty() {
             return;
         }
-        let after = listing.after;
+        let (after, gathering) = (listing.after, listing.gathering);
+        let block = || self.lists.next_block(gathering?);
         let (piece, is_last) = match listing.rows {
             Rows::Tokens => listing.piece(
                 self.grants
@@ -374,6 +374,7 @@ impl Relay {
                     .iter()
                     .flat_map(|tokens| tokens.after(after))
                     .map(|tuple| (tuple.serial(), tuple)),
+                block,
             ),
             Rows::Streams => listing.piece(
                 self.streams
@@ -381,6 +382,7 @@ impl Relay {
                     .range(after + 1..)
                     .filter_map(|(serial, live)| Some((*serial, self.streams.lives.get(*live)?)))
                     .map(|(serial, live)| (serial, live.row(now))),
+                block,
             ),
         };
         let reply = listing.reply;

@@ -58,11 +58,15 @@ impl Relay {
                 self.lists.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
+            Phase::Listing(listing) => {
+                if let Some(ticket) = listing.gathering {
+                    self.drop_gathering(ticket);
+                }
+            }
             Phase::Telling(telling) => self.telling_ended(&telling),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Listing(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}
         }

@@ -162,7 +162,8 @@ impl Relay {
             owes_head: true,
             framing,
         });
-        self.clients.queue(id);
+        // In the stream's turn, not in that of short answers: many may come at once.
+        self.streams.flow(live_id);
         self.tend_pull(&session);
     }
 

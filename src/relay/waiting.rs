@@ -3,12 +3,17 @@
 //!
 //! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
 //! one.
+//!
+//! All who wait for a session may wait for the same moment. When it begins they join its stream at
+//! once, for they are to miss nothing of it, and each gets its answer in the stream's turn. If they
+//! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
+//! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
 use super::clients::Clients;
-use super::desk::Desk;
 use std::collections::{HashMap, HashSet};
 
 use super::connection::Phase;
+use super::pull::Fault;
 use super::{ConnectionId, Relay, origins};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
@@ -20,6 +25,18 @@ pub(super) struct Waiting {
     pub session: SessionId,
     pub reply: Reply,
     pub until: Moment,
+    pub fate: Fate,
+}
+
+/// What is known of what becomes of a viewer who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stands in the room.
+    Open,
+    /// It has been called out of the room, and is asked about again in its turn.
+    Called,
+    /// The same, but it is known why it will be refused.
+    TurnedAway(Fault),
 }
 
 /// Who waits for a session.
@@ -55,7 +72,7 @@ impl WaitingRoom {
         }
     }
 
-    /// All who wait for a session, who wait no more.
+    /// All who wait for a session: they leave the room.
     fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
         let waiters = self.sessions.remove(session).unwrap_or_default();
         if self.sessions.is_empty() {
@@ -94,26 +111,30 @@ impl WaitingRoom {
 }
 
 impl Clients {
-    fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
+    /// A viewer waits no more.
+    fn take_waiting(&mut self, id: ConnectionId) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         match phase {
-            Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
+            Phase::Waiting(waiting) => {
+                self.waiting.leave(&waiting.session, id);
+                Some(waiting)
+            }
             phase => {
                 connection.phase = phase;
                 None
             }
         }
     }
-}
 
-impl Clients {
-    /// The session will not run: all who wait for it are told why.
-    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, desk: &mut Desk) {
-        let ids = self.waiting.take(session);
-        for id in ids {
-            if let Some((_, reply)) = self.take_waiting(id) {
-                self.refuse(id, refusal, reply, desk);
+    /// All who wait for a session are called: each is told in its turn.
+    pub(super) fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
+        for id in self.waiting.take(session) {
+            if let Some(connection) = self.connections.get_mut(id)
+                && let Phase::Waiting(waiting) = &mut connection.phase
+            {
+                waiting.fate = fate;
+                self.wait_ahead(id);
             }
         }
     }
@@ -146,31 +167,52 @@ impl Relay {
             session,
             reply,
             until,
+            fate: Fate::Open,
         });
     }
 
-    /// The session runs: those who waited for it watch, if they still may.
+    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
+    /// once for all of them.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        let ids = self.clients.waiting.take(session);
-        for id in ids {
-            self.end_wait(id);
+        if !self.clients.waiting.is_awaited(session) {
+            return;
+        }
+        if self.late_verdict(session).is_err() {
+            self.clients.call_waiting(session, Fate::Called);
+        }
+        for id in self.clients.waiting.take(session) {
+            if let Some(Waiting { reply, .. }) = self.clients.take_waiting(id) {
+                self.watch(id, session.clone(), None, reply);
+            }
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited.
+    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        gate.watch(session, &self.standing(session))?;
+        match self.streams.running.contains_key(session) {
+            true => Ok(()),
+            false => Err(self.absence(session)),
         }
     }
 
-    /// It runs, or has not for too long.
+    /// A viewer has waited: for too long, or it has been called, and this is its turn.
     pub(super) fn end_wait(&mut self, id: ConnectionId) {
-        let Some((session, reply)) = self.clients.take_waiting(id) else {
+        let Some(Waiting {
+            session,
+            reply,
+            fate,
+            ..
+        }) = self.clients.take_waiting(id)
+        else {
             return;
         };
-        let verdict = match self
-            .grants
-            .gate(&self.desk)
-            .watch(&session, &self.standing(&session))
-        {
-            Ok(()) if !self.streams.running.contains_key(&session) => Err(self.absence(&session)),
-            verdict => verdict,
+        let verdict = match fate {
+            Fate::Open | Fate::Called => self.late_verdict(&session),
+            Fate::TurnedAway(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
         };
-        self.clients.waiting.leave(&session, id);
         match verdict {
             Ok(()) => self.watch(id, session.clone(), None, reply),
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
@@ -182,5 +224,104 @@ impl Relay {
     pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
         self.clients.waiting.leave(&waiting.session, id);
         self.tend_pull(&waiting.session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::AHEAD_COST_MAX;
+    use crate::relay::reading::END_COST;
+    use crate::relay::stage::Stage;
+
+    const VIEWERS: usize = 90;
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// How many are written to before it is this one's turn.
+    fn writes_before(stage: &mut Stage, id: ConnectionId) -> usize {
+        let mut writes = 0;
+        while stage.text(id).is_empty() {
+            assert!(stage.write_next(), "it is never its turn");
+            writes += 1;
+        }
+        writes - 1
+    }
+
+    /// They all begin with the first byte, and nobody waits for their answers.
+    #[test]
+    fn many_who_waited_do_not_hold_up_others() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+        assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+        let asking = stage.client("");
+        let source = stage.client("");
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 5\r\n\r\nfirst";
+        stage.relay.received(source, head.as_bytes(), stage.now);
+        stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+        stage.relay.check();
+        let before = writes_before(&mut stage, asking);
+        assert!(before <= 2, "{before} others first");
+        stage.settle();
+        for viewer in viewers {
+            assert_eq!(stage.content(viewer), ("first".to_owned(), true));
+        }
+        assert_eq!(stage.relay.clients.waiting.held_bytes(), 0);
+    }
+
+    /// Refused they are a few in a turn, whoever refuses. Some have left meanwhile.
+    #[test]
+    fn many_who_waited_are_turned_away_a_few_a_turn() {
+        let gated = "--token-server=10.0.0.0/24";
+        let cases: [(&[&str], &str); 2] = [
+            (
+                &["--wait=60", gated],
+                "DELETE /api/abort-stream?sessionid=s&block=60",
+            ),
+            (&["--origin=http://127.0.0.1:9000", gated], ""),
+        ];
+        for (options, call) in cases {
+            let mut stage = Stage::new(options);
+            let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stage.client(&request("POST /api/add-token?type=http&sessionid=s"));
+            let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+            assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+            let asking = stage.client("");
+            let (id, said) = match call {
+                "" => (
+                    stage.call().0,
+                    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into(),
+                ),
+                call => (stage.client(""), request(call)),
+            };
+            stage.relay.received(id, said.as_bytes(), stage.now);
+            stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+            stage.relay.check();
+            assert_eq!(stage.relay.clients.waiting.len(), 0);
+            let before = writes_before(&mut stage, asking);
+            assert!(before <= 2, "{before} others first");
+            let (gone, rest) = viewers.split_at(10);
+            for viewer in gone {
+                stage.relay.lost(*viewer, stage.now);
+            }
+            stage.relay.check();
+            let refused =
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals.values().sum() };
+            while stage.relay.has_ahead() {
+                let (earlier, mut cost) = (refused(&stage), 0);
+                while cost < AHEAD_COST_MAX
+                    && let Some(spent) = stage.relay.read_ahead(stage.now)
+                {
+                    cost += spent;
+                }
+                let in_turn = (refused(&stage) - earlier) as usize;
+                assert!(in_turn <= AHEAD_COST_MAX / END_COST, "{in_turn} in a turn");
+                stage.relay.check();
+            }
+            stage.settle();
+            for viewer in rest {
+                assert!(stage.text(*viewer).starts_with("HTTP/1.1 4"));
+            }
+            assert_eq!(refused(&stage) as usize, rest.len());
+        }
     }
 }

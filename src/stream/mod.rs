@@ -405,10 +405,9 @@ impl<C: Copy> Stream<C> {
         });
         if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
             self.lag(viewer, cursor);
-            self.lines.be_ready(viewer.index());
-        } else {
-            self.lines.wait(viewer.index());
         }
+        // Its response's head at least.
+        self.lines.be_ready(viewer.index());
         viewer
     }
 

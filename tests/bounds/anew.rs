@@ -97,7 +97,11 @@ fn abort_with_a_block_ends_the_stream() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(hall.relay.next_deadline(), None, "somebody is waited for still");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }
 
 /// The same on and on, with one token that names several addresses.
@@ -199,7 +203,11 @@ fn goodbye_ends_the_stream() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(hall.relay.next_deadline(), None, "somebody is waited for still");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }
 
 #[test]
@@ -214,5 +222,9 @@ fn an_rtp_source_that_falls_silent_is_lost() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(hall.relay.next_deadline(), None, "somebody is waited for still");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }

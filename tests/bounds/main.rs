@@ -9,6 +9,7 @@ mod calls;
 mod counted;
 mod datagrams;
 mod hall;
+mod lists;
 mod media;
 mod meter;
 mod origins;

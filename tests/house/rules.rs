@@ -20,6 +20,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "relay",
         &[
             "config",
+            "json",
             "proxy_header",
             "stream",
             "rtp",
@@ -34,6 +35,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["gate"]),
+    ("json", &[]),
     ("proxy_header", &[]),
     ("stream", &["slots", "format", "gather", "moment"]),
     ("rtp", &["format", "held", "moment"]),
