@@ -19,10 +19,53 @@
 //! gather, held, moment, random, slots     what all of them are made of
 //! ```
 //!
-//! The life of a byte: [`server`] reads it; [`relay`] asks [`http`] to unframe it; [`stream`]
-//! copies it into the stream's buffer, the only copy there is, and asks [`format`] whether decoding
-//! can begin here; each viewer's cursor passes over it; `relay` lends it out, framed, and `server`
-//! writes it.
+//! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
+//! what is granted, calls that wait), each with methods of its own. Parts do not call each other:
+//! they return and they say, and [`relay`] routes what comes in and hears what was said.
+//!
+//! # The life of a byte
+//!
+//! - `relay::Relay::received` is handed what the shell has read of a source,
+//! - `relay::connection::Relay::read_on` knows in which phase its connection is,
+//! - `relay::source::Relay::read_media` has it unframed
+//! - `http::body::Body::read` and handed on:
+//! - `relay::source::Relay::append`
+//! - `relay::live::Streams::take_media` joins sources that follow each other,
+//! - `relay::live::Streams::pass_on` gives it to all who want it:
+//! - `stream::Stream::append` copies it, the only copy there is,
+//! - `stream::buffer::Buffer::fill` into a block,
+//! - `stream::Stream::scan` and has it looked through:
+//! - `format::Scanner::feed` says whether decoding can begin here.
+//!
+//! It waits in the buffer until a viewer can be written to.
+//!
+//! - `relay::Relay::output` is asked for what a client is to get,
+//! - `relay::viewer::Relay::prepare_output` opens a chunk,
+//! - `relay::viewer::Streams::lend_to_viewer` frames
+//! - `stream::Stream::lend` what lies from the viewer's cursor on,
+//! - `stream::buffer::Buffer::lend` where it lies.
+//!
+//! # The life of a datagram
+//!
+//! - `relay::udp::Relay::datagram` is handed what the shell has received,
+//! - `relay::udp::Relay::sort_datagram` finds whose it is, by its address,
+//! - `relay::udp::Relay::media_datagram` has it forwarded as it came
+//! - `relay::outlet::Outlet::forward` to the stream's UDP clients,
+//! - `rtp::reorder::Reorder::insert` put in its place,
+//! - `relay::source::Relay::append` and its media goes the way of a byte.
+//!
+//! # The life of a token
+//!
+//! - `relay::api::Relay::call` is what a request has come to,
+//! - `relay::ledger::Relay::change` makes the change now, or when it is on disk;
+//! - `relay::ledger::Relay::carry_out` changes
+//! - `gate::tokens::Tokens::carry_out` the table, and tells
+//! - `relay::udp::Relay::tuples_changed` the streams that run.
+//!
+//! It stands in the table until somebody comes.
+//!
+//! - `relay::admission::Gate::publish` is asked by every way in,
+//! - `relay::admission::Gate::has_token_in` whether there is one.
 #![deny(unsafe_code)]
 
 pub mod config;
