@@ -32,7 +32,8 @@ struct Tracks {
 
 pub(super) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
-const MOOF_BYTES_MAX: usize = 256 * 1024;
+/// A `moof` is looked at whole; so is the work that its last byte causes.
+pub(super) const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
 

@@ -33,8 +33,8 @@ pub const FIGURES: &[Figure] = &[
     figure(113, "`let Some(_) = _ else { return _ }` in relay, all", all_returns),
     figure(175, "`pub` items without docs", undocumented),
     figure(16, "lines with comments above 100 columns", wide_comments),
-    figure(20_039, "lines of code", code_lines),
-    figure(25_302, "lines with comments and empty ones", lines),
+    figure(20_041, "lines of code", code_lines),
+    figure(25_307, "lines with comments and empty ones", lines),
     // Becomes a limit as soon as src/lib.rs tells the life of a byte by the names of functions.
     Figure { limit: None, name: "changes of file in the life of a byte", count: changes_of_file },
 ];

@@ -6,7 +6,8 @@
 
 use super::super::LetGo;
 use super::super::mp4::{
-    BOX_HEAD_BYTES, BoxHead, box_head, boxes, child, header_of, number, number_behind_times, places,
+    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, header_of, number,
+    number_behind_times, places,
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
@@ -161,9 +162,12 @@ impl Fragments {
         })
     }
 
+    /// The length of a box that is looked at whole: no longer than the scanner's, however long a
+    /// unit may be.
     fn bounded(&self, length: u64) -> Result<usize, LetGo> {
+        let bytes_max = self.unit_bytes_max.min(MOOF_BYTES_MAX);
         let length = usize::try_from(length).map_err(|_| LetGo)?;
-        if length > self.unit_bytes_max {
+        if length > bytes_max {
             return Err(LetGo);
         }
         Ok(length)
