@@ -235,6 +235,29 @@ fn fragmented_in_runs(time: u32, sample_ticks: u32, runs: &[u32]) -> Vec<u8> {
     [ftyp, moov, moof(offset), mdat].concat()
 }
 
+/// The boxes that are looked at whole are as long as the scanner's may be, whatever the buffer: all
+/// of one is looked at when its last byte comes.
+#[test]
+fn a_long_moof_is_not_looked_at_whole() {
+    let head = fragmented(0);
+    for (filler, is_known) in [(200 << 10, true), (300 << 10, false), (4 << 20, false)] {
+        let filler = mp4_box(b"free", &[&vec![0; filler]]);
+        let header = mp4_box(b"mfhd", &[&[0, 0, 0, 0, 0, 0, 0, 7]]);
+        let traf = mp4_box(b"traf", &[&mp4_box(b"tfhd", &[&[0, 2, 0, 0, 0, 0, 0, 1]])]);
+        let moof = mp4_box(b"moof", &[&header, &filler, &traf]);
+        let (mut splicer, mut out) = (Splicer::new(8 << 20), Vec::new());
+        splicer.feed(&head, &mut out).expect("like itself");
+        let mut most = 0;
+        for piece in moof.chunks(16 << 10).take(moof.len() >> 14) {
+            splicer.feed(piece, &mut out).expect("like itself");
+            most = most.max(splicer.held_bytes());
+        }
+        assert!(most < 600 << 10, "{most} bytes wait for the end of a moof");
+        let has_gone_out = out.len() > head.len();
+        assert_eq!(has_gone_out, !is_known, "{} bytes", moof.len());
+    }
+}
+
 fn number_behind(bytes: &[u8], mark: &[u8], behind: usize) -> u32 {
     let mut marks = bytes.windows(mark.len());
     let at = marks.rposition(|four| four == mark).expect("it is there") + behind;

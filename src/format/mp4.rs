@@ -32,7 +32,8 @@ struct Tracks {
 
 pub(super) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
-const MOOF_BYTES_MAX: usize = 256 * 1024;
+/// A `moof` is looked at whole; so is the work that its last byte causes.
+pub(super) const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// Of a fragment's header: its positions count from the file's first byte.
 pub(super) const BASE_DATA_OFFSET: u32 = 0x1;
 /// `sample_is_non_sync_sample`

@@ -2,6 +2,7 @@
 
 use super::Relay;
 use super::connection::Phase;
+use super::live::Origin;
 use super::udp::RtpInput;
 use super::waiting::Fate;
 
@@ -96,13 +97,19 @@ impl Relay {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }
         let mut held_bytes = 0;
-        for (_, live) in self.streams.lives.iter() {
+        for (id, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
             let of_clients = live.outlet.own_clients_bytes();
             assert!(
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"
+            );
+            let may_rest = live.source != Origin::Gone
+                || self.streams.draining.resting(&live.session) == Some(id);
+            assert!(
+                may_rest || live.outlet.is_over(live.stream.newest()),
+                "a stream has a rest for UDP clients, and another of its session came after it"
             );
             held_bytes += live.stream.pool_bytes() as isize;
             assert!(

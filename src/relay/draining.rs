@@ -2,9 +2,11 @@
 //! and at its own pace to UDP clients.
 //!
 //! They are listed, aborted and revoked as those that run. With these they have `--streams` places
-//! together. Who publishes gets in all the same: for a stream that begins when there is no place
-//! left, one that drains is cut, of its own session the one that began first, else of all. What
-//! goes to UDP clients ends with the time that its bytes are worth ([`rest_time`]).
+//! together, and [`PER_SESSION_MAX`] of a session. Who publishes gets in all the same: for a stream
+//! that begins when there is no place left, one that drains is cut, of its own session the one that
+//! began first, else of all. What goes to UDP clients ends with the time that its bytes are worth
+//! ([`rest_time`]), or when another source comes for the session: so of a session only the stream
+//! that ended last has a rest for them, the others have viewers.
 
 use super::desk::Desk;
 use super::streams::Streams;
@@ -24,6 +26,9 @@ pub(super) struct Draining {
     by_session: HashMap<SessionId, BTreeMap<u64, LiveId>>,
 }
 
+/// Streams of one session that drain at the most: viewers who are as many uploads behind have lost
+/// touch, and who uploads without end must not make what is done for the session dear.
+const PER_SESSION_MAX: usize = 16;
 /// The slowest rest, in bytes a second: a telephone's sound in MPEG-TS is faster.
 const REST_BYTES_PER_SECOND_MIN: u64 = 4_000;
 /// For a rest of a few packets.
@@ -55,6 +60,18 @@ impl Draining {
     pub fn of(&self, session: &SessionId) -> impl Iterator<Item = LiveId> {
         let of_session = self.by_session.get(session).into_iter();
         of_session.flat_map(BTreeMap::values).copied()
+    }
+
+    /// The one of a session that may have a rest for UDP clients: it ended last.
+    pub fn resting(&self, session: &SessionId) -> Option<LiveId> {
+        let (_, id) = self.by_session.get(session)?.last_key_value()?;
+        Some(*id)
+    }
+
+    /// How many of a session there are beyond those that may stay when another of its begins.
+    fn too_many_of(&self, session: &SessionId) -> usize {
+        let of_session = self.by_session.get(session).map_or(0, BTreeMap::len);
+        (of_session + 1).saturating_sub(PER_SESSION_MAX)
     }
 
     /// Those that make room for streams of this session: its own first, each in the order in which
@@ -92,6 +109,7 @@ impl Streams {
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
         // They are gone when this input is settled.
         let too_many = (self.lives.len() + 1).saturating_sub(desk.settings.limits.streams_max);
+        let too_many = too_many.max(self.draining.too_many_of(session));
         for id in self.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place", desk);
         }
@@ -140,9 +158,8 @@ impl Streams {
 
     /// Another source has come for the session: its UDP clients get that, and not what is left of
     /// the one before.
-    pub(super) fn end_rests(&mut self, session: &SessionId, desk: &mut Desk) {
-        let resting: Vec<LiveId> = self.draining.of(session).collect();
-        for id in resting {
+    pub(super) fn end_rest_of(&mut self, session: &SessionId, desk: &mut Desk) {
+        if let Some(id) = self.draining.resting(session) {
             self.end_rest(id, desk);
         }
     }

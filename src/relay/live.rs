@@ -234,7 +234,7 @@ impl Streams {
             self.go_on(id, content_type, source, source_address, desk);
             return id;
         }
-        self.end_rests(&session, desk);
+        self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
         desk.counts.streams += 1;
         let serial = self.live_serial_next;

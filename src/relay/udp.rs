@@ -428,8 +428,8 @@ impl Relay {
     /// A session's tuples have changed: who is a client of its streams, and who may be its source.
     pub(super) fn tuples_changed(&mut self, session: &SessionId) {
         let running = self.streams.running.get(session).copied();
-        let draining = self.streams.draining.of(session);
-        for id in running.into_iter().chain(draining).collect::<Vec<_>>() {
+        let resting = self.streams.draining.resting(session);
+        for id in running.into_iter().chain(resting) {
             self.refresh_clients(id);
         }
         let source = running

@@ -38,3 +38,43 @@ fn streams_that_have_ended_are_bounded_too() {
     hall.leave_all();
     hall.turn(Duration::ZERO);
 }
+
+/// What a call does to a session does not grow with its streams that drain: they have nothing for
+/// UDP clients.
+#[test]
+fn streams_that_drain_make_a_change_of_their_session_no_dearer() {
+    let mut hall = Hall::new(&["--token-server=10.9.0.0/16"]);
+    hall.relay.set_rtp(([10, 9, 0, 1], 5004).into());
+    let operator = hall.connect([10, 9, 0, 1], usize::MAX, b"");
+    let add = |hall: &mut Hall, first: usize| {
+        let clients = (first..first + 50).map(|number| format!("10.1.0.1:{number}"));
+        let clients = clients.collect::<Vec<_>>().join(",");
+        let call = format!(
+            "POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients={clients} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"
+        );
+        let before = meter::allocated();
+        hall.send(operator, call.as_bytes());
+        hall.turn(Duration::ZERO);
+        meter::allocated() - before
+    };
+    let put = |hall: &mut Hall| {
+        let head = b"PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
+        let source = hall.connect(HOST, usize::MAX, head);
+        hall.turn(Duration::ZERO);
+        hall.connect(HOST, 0, b"GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n");
+        hall.turn(Duration::ZERO);
+        hall.send(source, b"xyz");
+        hall.turns(2, Duration::ZERO);
+        hall.leave(source);
+    };
+    add(&mut hall, 1_000);
+    let before = add(&mut hall, 1_050);
+    for _ in 0..15 {
+        put(&mut hall);
+    }
+    let after = add(&mut hall, 1_100);
+    // More clients are a longer list.
+    assert!(after < 2 * before, "{before}, {after}");
+    hall.leave_all();
+    hall.turn(Duration::ZERO);
+}

@@ -8,7 +8,8 @@ mod setup;
 
 use super::super::LetGo;
 use super::super::mp4::{
-    BASE_DATA_OFFSET, BOX_HEAD_BYTES, BoxHead, box_head, boxes, child, header_of, number, places,
+    BASE_DATA_OFFSET, BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, header_of,
+    number, places,
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
@@ -173,9 +174,12 @@ impl Fragments {
         })
     }
 
+    /// The length of a box that is looked at whole: no longer than the scanner's, however long a
+    /// unit may be.
     fn bounded(&self, length: u64) -> Result<usize, LetGo> {
+        let bytes_max = self.unit_bytes_max.min(MOOF_BYTES_MAX);
         let length = usize::try_from(length).map_err(|_| LetGo)?;
-        if length > self.unit_bytes_max {
+        if length > bytes_max {
             return Err(LetGo);
         }
         Ok(length)

@@ -123,6 +123,34 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     assert!(stage.relay.streams.pool.bytes_left > free);
 }
 
+/// Who uploads without end to a session whose viewers take nothing: the oldest streams go.
+#[test]
+fn a_few_streams_of_a_session_drain() {
+    let mut stage = Stage::new(&["--streams=60"]);
+    let mut viewers = Vec::new();
+    for round in 1..40 {
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n";
+        let source = stage.client(head);
+        let viewer = stage.viewer("s");
+        stage.relay.served(viewer, Outcome::Blocked, stage.now);
+        viewers.push(viewer);
+        stage.relay.received(source, &[7; 1000], stage.now);
+        stage.settle();
+        stage.assert_status(source, 200);
+        assert_eq!(stage.relay.streams.draining.len(), round.min(16));
+        let cut = viewers
+            .iter()
+            .filter(|id| stage.closed.contains(id))
+            .count();
+        assert_eq!(cut, round.saturating_sub(16));
+        assert!(viewers[..cut].iter().all(|id| stage.closed.contains(id)));
+    }
+    // Another session's are not touched.
+    let other = stage.client("PUT /stream/t HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+    stage.assert_status(other, 200);
+    assert_eq!(stage.relay.streams.draining.len(), 16);
+}
+
 /// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
 /// made, leave a stream behind.
 #[test]
