@@ -33,7 +33,7 @@ const HEAD_COST: usize = 4096;
 const PIECE_COST: usize = 128;
 
 /// Something is looked at that may lie anywhere in memory.
-const LOOK_COST: usize = 32;
+const LOOK_COST: usize = 8;
 
 /// Who is read on, and what this go has cost.
 #[derive(Default)]
