@@ -16,12 +16,12 @@ pub mod tokens;
 pub mod tuple;
 pub mod udp_clients;
 
-pub use blocks::Blocks;
+pub use blocks::{BLOCKS_MAX, Blocks};
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
 pub use journal::Record;
 pub use session_id::SessionId;
 pub use subnet::Subnet;
 pub use tokens::{Addition, Limits, Tokens};
-pub use tuple::{Direction, RtpTuple, Tuple};
+pub use tuple::{ADDRESSES_MAX, Direction, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

@@ -1,7 +1,5 @@
 //! What must hold of the whole core, whatever happened to it.
 
-use std::net::SocketAddr;
-
 use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
@@ -10,10 +8,6 @@ use super::waiting::Fate;
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
 const RTP_BYTES_MAX: usize = 1280 * 1024;
-/// What first packets hold at the most.
-const CANDIDATES_BYTES_MAX: usize = 768 * 1024;
-/// What an entry in the tables of sources and of streams that drain takes at the most.
-const ENTRY_BYTES_MAX: usize = 512;
 
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
@@ -98,25 +92,23 @@ impl Relay {
             self.streams.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
-        let streams_max = self.desk.settings.limits.streams_max;
-        assert!(
-            self.rtp_in.held_bytes() <= CANDIDATES_BYTES_MAX + streams_max * ENTRY_BYTES_MAX,
-            "RTP that belongs to no stream holds too much"
-        );
-        assert!(
-            self.streams.draining.held_bytes() <= (streams_max + 1) * ENTRY_BYTES_MAX,
-            "the table of streams that drain holds too much"
-        );
+        for (held, most) in self.held_bytes().iter().zip(self.held_bytes_max()) {
+            assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
+        }
         let mut held_bytes = 0;
         for (_, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-            let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
+            let of_clients = live.outlet.own_clients_bytes();
             assert!(
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"
             );
             held_bytes += live.stream.pool_bytes() as isize;
+            assert!(
+                live.armed.is_armed() || self.streams.live_deadline(live, &self.desk).is_none(),
+                "nobody will look after a stream"
+            );
         }
         let bytes_max = self.desk.settings.limits.buffers_bytes_max as isize;
         assert_eq!(
@@ -144,7 +136,8 @@ impl Relay {
                     .is_some_and(|live| live.pull == Some(pull));
                 is_its && self.streams.running.get(session) == Some(&live)
             });
-        let armed = armed + usize::from(self.rtp_in.armed.is_armed());
+        let single = [&self.rtp_in.armed, &self.desk.return_armed];
+        let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.grants.tokens {
             tokens.check();

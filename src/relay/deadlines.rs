@@ -17,6 +17,9 @@ use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::stream::End;
 
+/// Of a client whose socket has taken none of what is sent to it.
+const STALLED: &str = "took nothing for too long";
+
 impl Clients {
     /// When something has to be done about this connection, if nothing happens before, and what is
     /// said of it then.
@@ -25,20 +28,25 @@ impl Clients {
         connection: &Connection,
         desk: &Desk,
     ) -> Option<(Moment, &'static str)> {
+        let stall_time = desk.settings.limits.viewer_stall_time;
+        // Those that this server calls have a time for all of it.
+        let is_call = matches!(connection.phase, Phase::Asking(_) | Phase::Telling(_));
+        let stalls = connection.is_blocked && !connection.output_is_over() && !is_call;
+        let stalled = stalls.then(|| (connection.taken + stall_time, STALLED));
+        let of_phase = self.phase_deadline(connection, desk);
+        let both = [stalled, of_phase].into_iter().flatten();
+        both.min_by_key(|(deadline, _)| *deadline)
+    }
+
+    fn phase_deadline(
+        &self,
+        connection: &Connection,
+        desk: &Desk,
+    ) -> Option<(Moment, &'static str)> {
         let limits = &desk.settings.limits;
-        if let Phase::Asking(asking) = &connection.phase {
-            return Some((asking.until, "its origin did not answer in time"));
-        }
-        if let Phase::Telling(telling) = &connection.phase {
-            return Some((telling.until, "it did not tell in time"));
-        }
-        if connection.is_blocked && !connection.output_is_over() {
-            return Some((
-                connection.taken + limits.viewer_stall_time,
-                "took nothing for too long",
-            ));
-        }
         match &connection.phase {
+            // The rest of it is not read before it takes the answers that it has asked for.
+            Phase::Head(_) if connection.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
                 connection.progress + limits.head_time,
                 "its request took too long",
@@ -60,12 +68,9 @@ impl Clients {
                 connection.progress + ERRAND_TIME,
                 "its errand took too long",
             )),
-            Phase::Head(_)
-            | Phase::Viewer(_)
-            | Phase::Listing(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording => None,
+            Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
+            Phase::Telling(telling) => Some((telling.until, "it did not tell in time")),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
         }
     }
 
@@ -83,7 +88,7 @@ impl Clients {
 
 impl Streams {
     /// When a stream has something to do, if nothing arrives.
-    fn live_deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
+    pub(super) fn live_deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
         let now = desk.now;
         // While something is on its way nothing more is taken, however late it is: when that is
         // out, it goes on.
@@ -134,12 +139,19 @@ impl Relay {
 
     /// A deadline that was not put off has come.
     fn time_out(&mut self, id: ConnectionId, reason: &'static str) {
-        let _date = self.desk.date();
         let Some(connection) = self.clients.connections.get(id) else {
             return;
         };
         let reply = self.desk.unread_reply();
         match &connection.phase {
+            Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled),
+            Phase::Source(source) if reason == STALLED => {
+                let live = source.live;
+                self.source_lost(live, Origin::Http(id), reason);
+                self.clients.close(id, &mut self.desk);
+            }
+            // What else there would be to say it would not take either.
+            _ if reason == STALLED => self.clients.close(id, &mut self.desk),
             Phase::Head(reader) if reader.has_begun() => self.clients.refuse(
                 id,
                 &Refusal::new(Status::RequestTimeout, reason),
@@ -163,7 +175,6 @@ impl Relay {
                     self.clients.rearm(id, &mut self.desk);
                 }
             }
-            Phase::Viewer(_) => self.cut_viewer(id, Cut::Stalled),
             Phase::Waiting(_) => self.end_wait(id),
             Phase::Asking(_) => self
                 .clients

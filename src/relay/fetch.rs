@@ -14,8 +14,7 @@ use super::admission::{Claim, Way};
 use super::connection::{Asking, Connection, Phase, Source};
 use super::desk::Desk;
 use super::live::Origin;
-use super::origins::Origins;
-use super::origins::{self, Whereabouts};
+use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
 use super::waiting::Fate;
@@ -144,13 +143,10 @@ impl Clients {
 impl Relay {
     // ---- A viewer comes
 
-    // ---------------------------------------------------------------------------------------------------
-
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
         self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
             && self.clients.connections.len() < self.desk.settings.limits.connections_max
-            && !self.desk.is_closing
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their
@@ -164,19 +160,14 @@ impl Relay {
 
     /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer
     /// waits already.
-    pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>) {
+    pub(super) fn pull(&mut self, session: &SessionId) {
         let now = self.desk.now;
         if self.fetch.origins.is_empty() {
             return;
         }
-        if let Some(id) = self.fetch.pulls.of(session) {
-            if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
-                pull.via = origins::common(pull.via.take(), via);
-            }
-        } else {
+        if self.fetch.pulls.of(session).is_none() {
             let id = self.fetch.pulls.insert(Pull {
                 session: session.clone(),
-                via: via.map(str::to_owned),
                 asked_via: None,
                 is_forbidden: false,
                 stage: Stage::Pausing { until: now },
@@ -189,6 +180,17 @@ impl Relay {
             self.ask_origin(id, 0);
         }
         self.tend_pull(session);
+    }
+
+    /// What a pull's request came through, beside this server: the relays that all have in common
+    /// who wait for the session. None, where viewers of a stream are held, of whom that is not
+    /// kept, and where nobody waits. So no viewer decides alone what an origin sees, nor one who
+    /// has left; two servers that ask each other find that out when one asks while the other waits.
+    fn came_through(&self, session: &SessionId) -> Option<&str> {
+        match self.streams.held(session) {
+            Some(_) => None,
+            None => self.clients.waiting.came_through(session),
+        }
     }
 
     /// Why a session does not run that was waited for until now.
@@ -205,8 +207,6 @@ impl Relay {
     }
 
     // ---- An origin is asked
-
-    // -----------------------------------------------------------------------------------------------
 
     /// The next origin of a round; with none left the round is over.
     fn ask_origin(&mut self, id: PullId, origin: usize) {
@@ -270,14 +270,17 @@ impl Relay {
             self.fetch.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1);
         }
-        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
-        let via = pull.via.as_deref();
-        let Some(request) = self.fetch.origins.request(origin, &pull.session, via) else {
+        let via = self.came_through(&pull.session).map(str::to_owned);
+        let origins = &self.fetch.origins;
+        let Some(request) = origins.request(origin, &pull.session, via.as_deref()) else {
             return;
         };
-        pull.asked_via = pull.via.clone();
+        if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
+            pull.asked_via = via;
+        }
         let asking = Asking {
             pull: id,
             reader: AnswerReader::default(),
@@ -415,7 +418,8 @@ impl Relay {
         }
         // A loop is one of those who wait, and not the pull's, if others have come since who came
         // another way.
-        if asking.fault == Fault::Loop && pull.via != pull.asked_via {
+        let via = self.came_through(&pull.session);
+        if asking.fault == Fault::Loop && via != pull.asked_via.as_deref() {
             return self.ask_address(asking.pull, (origin, address), until);
         }
         self.fetch.note_fault(asking.pull, asking.fault);
@@ -430,8 +434,6 @@ impl Relay {
     }
 
     // ---- It does not come, or breaks, or is not wanted any more
-
-    // -----------------------------------------------------------
 
     /// No origin has the stream.
     fn round_failed(&mut self, id: PullId) {

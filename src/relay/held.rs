@@ -1,12 +1,35 @@
 //! What the server holds: bytes that are really allocated, capacities and not lengths. Each part
-//! counts its own; here they stand side by side.
+//! counts its own; here they stand side by side, and beside what they may hold at the most.
 
-use super::Relay;
+use super::{CONNECTIONS_BEYOND_MAX, Relay};
+use crate::format::splice::Splicer;
+
+/// Bytes of each part, by its name.
+pub type HeldBytes = [(&'static str, usize); 8];
+
+/// For each connection, besides its head: its places in the tables, and its answers.
+const CONNECTION_BYTES: usize = 84 * 1024;
+/// For a UDP client in the answer to add-token, which names all of its session's.
+const ANSWERED_CLIENT_BYTES: usize = 640;
+/// For each stream, whatever `--buffers` says.
+const GRANTED_BYTES: usize = 192 * 1024;
+/// For each stream with RTP: packets that came early, datagrams on their way.
+const RTP_BYTES: usize = 1280 * 1024;
+/// For each UDP client of a stream.
+const UDP_CLIENT_BYTES: usize = 64;
+/// First packets that wait for their second.
+const FIRST_PACKETS_BYTES: usize = 768 * 1024;
+/// For each token: a name of 250 bytes with sixteen addresses.
+const TOKEN_BYTES: usize = 5 * 1024;
+/// Changes that wait for the disk, blocks, and what each part has for itself.
+const OTHER_BYTES: usize = 2 * 1024 * 1024;
+/// For each peer: eight lists.
+const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
 impl Relay {
     /// Each part's name, and the bytes that it holds now. Looks at every connection and every
     /// stream.
-    pub fn held_bytes(&self) -> [(&'static str, usize); 8] {
+    pub fn held_bytes(&self) -> HeldBytes {
         [
             ("clients", self.clients.held_bytes()),
             ("streams", self.streams.held_bytes()),
@@ -16,6 +39,46 @@ impl Relay {
             ("lists", self.lists.held_bytes()),
             ("desk", self.desk.held_bytes()),
             ("threads", self.desk.counts.threads_bytes),
+        ]
+    }
+
+    /// What each part may hold at the most, whatever comes in: the sum that the README states,
+    /// without the program itself.
+    pub fn held_bytes_max(&self) -> HeldBytes {
+        let (settings, limits) = (&self.desk.settings, &self.desk.settings.limits);
+        let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+        let udp_clients = limits.tokens.udp_clients_per_session_max;
+        let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
+        let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
+        let splicer = Splicer::held_bytes_max(limits.stream.buffer_bytes / 2);
+        let each_stream = limits.stream.held_beside_buffer_max()
+            + GRANTED_BYTES
+            + RTP_BYTES
+            + udp_clients * UDP_CLIENT_BYTES
+            + if limits.hold_time.is_zero() {
+                0
+            } else {
+                splicer
+            };
+        let peers = settings.peers.len() * PEER_BYTES;
+        [
+            ("clients", connections * each_client + peers + OTHER_BYTES),
+            (
+                "streams",
+                limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
+            ),
+            ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
+            ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
+            (
+                "tokens",
+                limits.tokens.tokens_max * TOKEN_BYTES + OTHER_BYTES,
+            ),
+            ("lists", connections * head_bytes + peers + OTHER_BYTES),
+            (
+                "desk",
+                connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
+            ),
+            ("threads", OTHER_BYTES + 1024 * 1024),
         ]
     }
 }

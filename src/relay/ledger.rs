@@ -51,6 +51,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// Whether another change may wait.
+    fn has_room(&self) -> bool {
+        self.queue.len() < QUEUE_MAX && self.held_bytes() < QUEUE_BYTES_MAX
+    }
+
     /// Bytes that it takes: what waits, and what is being written.
     pub fn held_bytes(&self) -> usize {
         let writing = self.writing.iter().flat_map(|(_, batch)| batch);
@@ -65,8 +70,9 @@ impl Ledger {
     }
 }
 
-/// Changes that may wait for the disk.
+/// Changes that may wait for the disk, in number and in bytes.
 const QUEUE_MAX: usize = 1024;
+const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// A write takes no more changes when it has so many tuples.
 const BATCH_TUPLES_MAX: usize = 4096;
 
@@ -106,6 +112,7 @@ impl Grants {
 impl Relay {
     /// Makes a change now, or has it written first.
     pub(super) fn change(&mut self, change: Change) -> Result<Answer, Refusal> {
+        self.grants.gate(&self.desk).change()?;
         if self.grants.ledger.is_some() {
             return Ok(Answer::Record(change));
         }
@@ -209,7 +216,7 @@ impl Relay {
             &mut self.grants.ledger,
             self.clients.connections.get_mut(connection),
         ) {
-            (Some(ledger), Some(client)) if ledger.queue.len() < QUEUE_MAX => {
+            (Some(ledger), Some(client)) if ledger.has_room() => {
                 client.phase = Phase::Recording;
                 ledger.queue.push_back(asked);
                 self.write_changes();

@@ -76,7 +76,7 @@ pub use metrics::Files;
 pub use outlet::Datagrams;
 pub use peers::Peer;
 use pull::Pull;
-pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
+pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
 pub use settings::{Limits, Settings};
 use streams::Streams;
@@ -139,8 +139,6 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// Deadlines that are acted on in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
-/// With so much freed, memory is returned to the kernel.
-const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long the names of a call may take to resolve, all together.
 pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
@@ -173,6 +171,17 @@ impl Clients {
     }
 }
 
+/// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
+/// than `bytes_max` if it fits into that.
+fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
+    let needed = bytes.len() + more.len();
+    if needed > bytes.capacity() {
+        let room = needed.saturating_mul(2).min(bytes_max).max(needed);
+        bytes.reserve_exact(room - bytes.len());
+    }
+    bytes.extend_from_slice(more);
+}
+
 impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
@@ -189,8 +198,6 @@ impl Relay {
     }
 
     // ---- What happened
-
-    // ----------------------------------------------------------------------------------------------------
 
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
     /// [`Action::ReadOn`].
@@ -239,7 +246,8 @@ impl Relay {
                 connection.input = rest;
             }
         } else {
-            connection.input.extend_from_slice(bytes);
+            let bytes_max = READ_BYTES_MAX.max(self.desk.settings.limits.http.head_bytes_max + 1);
+            extend_within(&mut connection.input, bytes, bytes_max);
             self.read_input(id);
         }
         self.clients.rearm(id, &mut self.desk);
@@ -306,6 +314,7 @@ impl Relay {
                 Owner::Live(id) => self.live_due(id),
                 Owner::Pull(id) => self.pull_due(id),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
+                Owner::Memory => self.desk.memory_due(),
             }
             self.settle();
         }
@@ -344,8 +353,6 @@ impl Relay {
     }
 
     // ---- What is to be done
-
-    // -----------------------------------------------------------------------------------------------
 
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].

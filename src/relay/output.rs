@@ -17,6 +17,12 @@ impl Output {
     pub const FULL_BYTES: usize = 16 * 1024;
 
     pub fn push(&mut self, bytes: &[u8]) {
+        let needed = self.bytes.len() + bytes.len();
+        if needed > self.bytes.capacity() {
+            // Twice the room while that is little; beyond it what is needed.
+            let room = needed.max((2 * needed).min(4 * Output::FULL_BYTES));
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
         self.bytes.extend_from_slice(bytes);
     }
 

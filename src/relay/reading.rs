@@ -20,6 +20,8 @@ use crate::moment::Moment;
 pub const READ_COST_MAX: usize = 1024 * 1024;
 /// And on reading on in what has come before: less, since whoever sends ahead may wait.
 pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
+/// And on datagrams: a source that begins, or says that it is over, costs a head.
+pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
 
 /// Heads that are read of a client at one go.
 pub(super) const HEADS_AT_ONCE_MAX: usize = 2;

@@ -7,6 +7,7 @@ use super::grants::Grants;
 
 use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
+use super::icecast;
 use super::listing::{Listing, Rows};
 use super::route::Wish;
 use super::settings::Fields;
@@ -208,8 +209,9 @@ impl Relay {
             date: self.desk.date(),
             fields: self.grants.fields_for(&head, &self.desk),
         };
-        let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
-        match introduced.and_then(|()| self.route(id, &head)) {
+        let framing = icecast::framing(&head);
+        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        match introduced.and_then(|()| self.route(id, &head, framing)) {
             Err(refusal) => {
                 let reply = Reply {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,

@@ -31,7 +31,10 @@ impl Relay {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
             streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
             streams::Said::SourceLeft { source, id } => {
-                if let Origin::Rtp(address) = source {
+                // It may have come back since.
+                if let Origin::Rtp(address) = source
+                    && !self.streams.has_as_source(id, source)
+                {
                     self.rtp_in.forget_rtp_source(address, id);
                 }
             }

@@ -13,7 +13,7 @@ use super::icecast;
 use super::live::{Origin, SHUT_DOWN};
 use super::pull::Stage;
 use super::request::CONTINUE;
-use super::{ConnectionId, LiveId, Relay};
+use super::{ConnectionId, LiveId, READ_BYTES_MAX, Relay};
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status};
@@ -124,7 +124,10 @@ impl Relay {
 
     /// Media has arrived from a stream's source.
     pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
-        if let Some((anew, Unlike(bytes))) = self.streams.take_media(id, bytes, &mut self.desk) {
+        let Some(Unlike(bytes)) = self.streams.take_media(id, bytes, &mut self.desk) else {
+            return;
+        };
+        if let Some(anew) = self.streams.begin_anew(id, &mut self.desk) {
             self.follow(anew);
             self.append(anew, &bytes);
         }
@@ -156,6 +159,7 @@ impl Relay {
                 .enter(pull, Stage::Running { live: id, since });
         }
         self.refresh_clients(id);
+        self.streams.rearm_live(id, &mut self.desk);
     }
 
     /// A stream's source is gone before its time, unless it is not its source any more: the stream
@@ -211,6 +215,9 @@ impl Relay {
                 true
             }
             Ok(Part::End) => {
+                // More behind it than is read ahead of other answers is not kept: it is the last.
+                let is_much = input.len() > READ_BYTES_MAX;
+                let reply = reply.map(|reply| if is_much { reply.closing() } else { reply });
                 self.source_complete(id, live, bytes, reply);
                 true
             }

@@ -120,8 +120,8 @@ impl Relay {
     ) {
         let now = self.desk.now;
         let Some(&live_id) = self.streams.running.get(&session) else {
-            self.wait_for(id, session.clone(), reply);
-            return self.pull(&session, via);
+            self.wait_for(id, session.clone(), via, reply);
+            return self.pull(&session);
         };
         let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;
@@ -349,9 +349,15 @@ impl Relay {
     }
 }
 
-/// A stream is its source's and no document of this server's: opened by itself it runs nothing, is
-/// of no origin, and gets nothing.
-const STREAM_POLICY: &str = "sandbox; default-src 'none'";
+/// A stream is its source's and no document of this server's. Whatever a browser takes it for, it
+/// runs no script: a sandbox without `allow-scripts` forbids it, and so does `default-src`, which
+/// also keeps it from fetching anything but media.
+///
+/// Opened by itself it still plays: Chromium and Safari put a `<video>` into a page of their own,
+/// which fetches the address again under this policy. Hence `media-src`; and `allow-same-origin`,
+/// since Chromium asks for it with CORS, and to allow the origin of a bare sandbox, `null`, is to
+/// allow every other site's. In a sandbox without scripts Chromium waits for a press on play.
+const STREAM_POLICY: &str = "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
 /// The head of a viewer's response.
 fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {

@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::connection::Phase;
 use super::pull::Fault;
-use super::{ConnectionId, Relay};
+use super::{ConnectionId, Relay, origins};
 use crate::gate::SessionId;
-use crate::held::table_bytes;
+use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Refusal, Reply};
 use crate::moment::Moment;
 
@@ -39,21 +39,34 @@ pub(super) enum Fate {
     TurnedAway(Fault),
 }
 
+/// Who waits for a session.
+#[derive(Default)]
+struct Waiters {
+    ids: HashSet<ConnectionId>,
+    /// The relays (`Via`) through which all came who have waited since somebody does.
+    via: Option<String>,
+}
+
 /// Who waits for each session.
 #[derive(Default)]
 pub(super) struct WaitingRoom {
-    sessions: HashMap<SessionId, HashSet<ConnectionId>>,
+    sessions: HashMap<SessionId, Waiters>,
 }
 
 impl WaitingRoom {
-    fn enter(&mut self, session: &SessionId, id: ConnectionId) {
-        self.sessions.entry(session.clone()).or_default().insert(id);
+    fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
+        let waiters = self.sessions.entry(session.clone()).or_default();
+        waiters.via = match waiters.ids.is_empty() {
+            true => via.map(str::to_owned),
+            false => origins::common(waiters.via.take(), via),
+        };
+        waiters.ids.insert(id);
     }
 
     fn leave(&mut self, session: &SessionId, id: ConnectionId) {
-        if let Some(ids) = self.sessions.get_mut(session) {
-            ids.remove(&id);
-            if ids.is_empty() {
+        if let Some(waiters) = self.sessions.get_mut(session) {
+            waiters.ids.remove(&id);
+            if waiters.ids.is_empty() {
                 self.take(session);
             }
         }
@@ -61,11 +74,16 @@ impl WaitingRoom {
 
     /// All who wait for a session: they leave the room.
     fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
-        let ids = self.sessions.remove(session).unwrap_or_default();
+        let waiters = self.sessions.remove(session).unwrap_or_default();
         if self.sessions.is_empty() {
             self.sessions = HashMap::new();
         }
-        ids
+        waiters.ids
+    }
+
+    /// The relays through which all came who wait for a session, as their requests say.
+    pub fn came_through(&self, session: &SessionId) -> Option<&str> {
+        self.sessions.get(session)?.via.as_deref()
     }
 
     /// Whether anybody waits for this session.
@@ -75,16 +93,20 @@ impl WaitingRoom {
 
     /// What the room holds in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let table = table_bytes::<(SessionId, HashSet<ConnectionId>)>(self.sessions.capacity());
-        let sessions = self.sessions.iter().map(|(session, ids)| {
-            session.held_bytes() + table_bytes::<ConnectionId>(ids.capacity())
+        let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
+        let sessions = self.sessions.iter().map(|(session, waiters)| {
+            let ids = table_bytes::<ConnectionId>(waiters.ids.capacity());
+            session.held_bytes() + ids + string_bytes(waiters.via.as_ref())
         });
         table + sessions.sum::<usize>()
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.sessions.values().map(HashSet::len).sum()
+        self.sessions
+            .values()
+            .map(|waiters| waiters.ids.len())
+            .sum()
     }
 }
 
@@ -119,8 +141,15 @@ impl Clients {
 }
 
 impl Relay {
-    /// The request is answered when the session begins, or when it has not for too long.
-    pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
+    /// The request, which came through `via`, is answered when the session begins, or when it has
+    /// not for too long.
+    pub(super) fn wait_for(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        via: Option<&str>,
+        reply: Reply,
+    ) {
         let now = self.desk.now;
         let until = now
             + self
@@ -132,7 +161,8 @@ impl Relay {
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
-        self.clients.waiting.enter(&session, id);
+        let via = via.filter(|_| !self.fetch.origins.is_empty());
+        self.clients.waiting.enter(&session, id, via);
         connection.phase = Phase::Waiting(Waiting {
             session,
             reply,

@@ -43,7 +43,8 @@ use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
 use crate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket,
+    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, READ_COST_MAX, Relay,
+    Ticket,
 };
 use crate::stream::Outcome;
 use disk::Disk;
@@ -56,7 +57,6 @@ use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
-const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// What is read at once from each client, however many there are: a system call should be worth it.
@@ -430,15 +430,15 @@ impl Server {
         }
     }
 
-    /// Takes datagrams, a bounded number of them.
+    /// Takes datagrams: a turn's share of them.
     fn receive(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
-        for _ in 0..DATAGRAMS_PER_TURN_MAX {
-            let Some((bytes, from, port)) = udp.receive(&mut self.read_buffer) else {
-                return;
-            };
-            self.relay
-                .datagram(from, port, &self.read_buffer[..bytes], now);
+        let mut cost = 0;
+        while cost < DATAGRAMS_COST_MAX
+            && let Some((bytes, from, port)) = udp.receive(&mut self.read_buffer)
+        {
+            let datagram = &self.read_buffer[..bytes];
+            cost += self.relay.datagram(from, port, datagram, now);
         }
     }
 

@@ -55,13 +55,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and as much for units that
-    /// viewers were in the middle of when they fell out of it; places to begin and to stop, a
-    /// thirtieth of the buffer; versions of the header; and its scanner.
+    /// What one stream holds of its media at the very most: its buffer, and what it holds beside it.
     pub fn held_bytes_max(&self) -> usize {
+        Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
+    }
+
+    /// Besides its buffer: as much for units that viewers were in the middle of when they fell out
+    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header; and
+    /// its scanner.
+    pub fn held_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
-        buffer.held_bytes_max()
-            + buffer.bytes_max()
+        buffer.bytes_max()
             + Points::held_bytes_max(buffer.bytes_max())
             + Versions::HELD_BYTES_MAX
             + format::HELD_BYTES_MAX
@@ -292,6 +296,11 @@ impl<C: Copy> Stream<C> {
     /// Bytes that its buffer takes of the pool.
     pub fn pool_bytes(&self) -> usize {
         self.buffer.pool_bytes()
+    }
+
+    /// Bytes that there are in its buffer.
+    pub fn filled_bytes(&self) -> usize {
+        (self.buffer.newest() - self.buffer.oldest()) as usize
     }
 
     /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its

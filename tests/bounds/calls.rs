@@ -73,3 +73,70 @@ fn changes_that_are_never_written_hold_what_their_connections_may() {
     let held = meter::take_peak() - before;
     assert!(held <= 200 * CONNECTION_BYTES_MAX, "{held} bytes");
 }
+
+/// Changes outlive who asked for them; so there are not many.
+#[test]
+fn changes_that_wait_for_the_disk_are_bounded() {
+    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=50"]);
+    hall.relay.set_rtp("[::]:5004".parse().unwrap());
+    let tokens = Tokens::new(hall.relay.token_limits());
+    let now = hall.now;
+    hall.relay.restore(tokens, now);
+    let before = meter::held();
+    let clients: Vec<String> = (0..256).map(|n| format!("[2001:db8::{n:x}]:5")).collect();
+    let clients = clients.join(",");
+    for number in 0..1100 {
+        let call = format!(
+            "POST /api/add-token?type=rtp-udp&sessionid={number:0256}&udp-clients={clients} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"
+        );
+        let id = hall.connect(OPERATOR, usize::MAX, call.as_bytes());
+        hall.turn(Duration::ZERO);
+        assert!(hall.is_connected(id), "{number}");
+        hall.leave(id);
+    }
+    let held = meter::held() - before;
+    let stated = (8 << 20) + 50 * (96 << 10);
+    assert!(held <= stated, "{held} bytes");
+}
+
+/// With names that have 32 addresses each.
+#[test]
+fn changes_with_names_that_wait_for_the_disk_are_bounded() {
+    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=50"]);
+    hall.relay.set_rtp("[::]:5004".parse().unwrap());
+    let tokens = Tokens::new(hall.relay.token_limits());
+    let now = hall.now;
+    hall.relay.restore(tokens, now);
+    let before = meter::held();
+    let clients: Vec<String> = (0..256).map(|n| format!("a{n:x}:5")).collect();
+    let clients = clients.join(",");
+    for number in 0..300 {
+        let call = format!(
+            "POST /api/add-token?type=rtp-udp&sessionid={number:0256}&udp-clients={clients} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"
+        );
+        let id = hall.connect(OPERATOR, usize::MAX, call.as_bytes());
+        hall.turn(Duration::ZERO);
+        for (ticket, job) in std::mem::take(&mut hall.jobs) {
+            match job {
+                tollgate::relay::Job::Resolve(names) => {
+                    meter::counted(|| drop(names));
+                    let (relay, now) = (&mut hall.relay, hall.now);
+                    meter::counted(|| {
+                        let one = || Ok((0..32u8).map(|n| ([11, 0, 0, n + 1], 5).into()).collect());
+                        let results = (0..256).map(|_| one()).collect();
+                        relay.helped(ticket, tollgate::relay::Done::Resolved(results), now)
+                    });
+                }
+                other => println!(
+                    "a write: {}",
+                    matches!(other, tollgate::relay::Job::Append(_))
+                ),
+            }
+        }
+        hall.turn(Duration::ZERO);
+        hall.leave(id);
+    }
+    let held = meter::held() - before;
+    let stated = (8 << 20) + 50 * (96 << 10);
+    assert!(held <= stated, "{held} bytes");
+}

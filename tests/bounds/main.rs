@@ -3,12 +3,16 @@
 //! The core runs without sockets, under an allocator that counts, so all of this is exact and the
 //! same in every run.
 
+mod ahead;
+mod anew;
 mod calls;
 mod counted;
 mod datagrams;
 mod hall;
 mod lists;
+mod media;
 mod meter;
 mod origins;
 mod requests;
+mod sources;
 mod streams;

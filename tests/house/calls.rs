@@ -23,8 +23,21 @@ use crate::tokens::{Token, stands};
 
 /// Methods that types of the standard library have, too.
 const EVERYBODYS: &[&str] = &[
-    "clear", "count", "finish", "get", "insert", "is_empty", "len", "name", "new", "next", "push",
-    "remove", "take", "write",
+    "clear",
+    "count",
+    "finish",
+    "held_bytes",
+    "get",
+    "insert",
+    "is_empty",
+    "len",
+    "name",
+    "new",
+    "next",
+    "push",
+    "remove",
+    "take",
+    "write",
 ];
 
 /// Functions, and who calls whom.

@@ -70,8 +70,15 @@ impl Browser {
         browser
     }
 
-    /// A call of the protocol, and its result. Events are passed over.
+    /// A call of the protocol, and its result.
     fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.ask(method, parameters);
+        assert!(answer["error"].is_null(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// A call of the protocol, and its answer. Events are passed over.
+    fn ask(&mut self, method: &str, parameters: Value) -> Value {
         let id = self.next_id;
         self.next_id += 1;
         let mut message = json!({"id": id, "method": method, "params": parameters});
@@ -89,30 +96,51 @@ impl Browser {
             answer.pop();
             let answer: Value = serde_json::from_slice(&answer).expect("JSON");
             if answer["id"] == id {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                return answer;
             }
+        }
+    }
+
+    /// Goes to `url`, and says why it did not get there, if it did not.
+    pub fn go(&mut self, url: &str) -> Option<String> {
+        let result = self.call("Page.navigate", json!({ "url": url }));
+        result["errorText"].as_str().map(str::to_owned)
+    }
+
+    /// The user presses the space bar.
+    pub fn press_space(&mut self) {
+        for kind in ["keyDown", "keyUp"] {
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": kind, "key": " ", "code": "Space", "windowsVirtualKeyCode": 32}),
+            );
         }
     }
 
     /// What an expression gives in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
-        let result = self.call(
+        self.try_evaluate(expression).expect("a page is there")
+    }
+
+    /// What an expression gives in the page, unless one page is just giving way to another.
+    fn try_evaluate(&mut self, expression: &str) -> Option<Value> {
+        let answer = self.ask(
             "Runtime.evaluate",
             json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
         );
+        let result = answer.get("result")?;
         assert!(
             result["exceptionDetails"].is_null(),
             "{expression}: {result}"
         );
-        result["result"]["value"].clone()
+        Some(result["result"]["value"].clone())
     }
 
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub fn await_true(&mut self, expression: &str) {
         until(expression, || {
-            (self.evaluate(expression) == true).then_some(())
+            (self.try_evaluate(expression)? == true).then_some(())
         });
     }
 }
