@@ -2,13 +2,14 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use support::client::{Client, request};
 use support::server::Server;
 use support::streaming::{Source, Viewer};
 
-/// The samples by their names, labels included; every family has said its help and its type before.
+/// The samples by their names, labels included, each of which comes once; every family has said its
+/// help and its type before, once, and its samples stand together.
 fn metrics(server: &Server) -> HashMap<String, f64> {
     let response = server.request("GET", "/metrics");
     assert_eq!(
@@ -17,10 +18,12 @@ fn metrics(server: &Server) -> HashMap<String, f64> {
     );
     let text = response.text();
     let (mut helped, mut family) = ("", "");
+    let mut families = HashSet::new();
     let mut samples = HashMap::new();
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             helped = help.split(' ').next().expect("a name");
+            assert!(families.insert(helped.to_owned()), "{helped} comes twice");
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').expect("a name and a type");
             assert_eq!(name, helped);
@@ -29,7 +32,13 @@ fn metrics(server: &Server) -> HashMap<String, f64> {
             family = name;
         } else {
             let (name, value) = line.rsplit_once(' ').expect("a name and a value");
-            assert!(name.starts_with(family), "{line} is not of {family}");
+            let sample = name.split('{').next().expect("a name");
+            let of_family = sample.strip_prefix(family).expect("it is of its family");
+            let parts: &[&str] = match family {
+                "tollgate_turn_seconds" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
+            };
+            assert!(parts.contains(&of_family), "{line} is not of {family}");
             let value = value.parse().expect("a number");
             assert_eq!(samples.insert(name.to_owned(), value), None, "{line}");
         }

@@ -165,20 +165,21 @@ impl ResponseHead {
     }
 }
 
-/// A whole response whose body is at hand, and of the type that it says. `fields` come after the
-/// usual ones.
+/// A whole response whose body is at hand, in parts, and of the type that it says. `fields` come
+/// after the usual ones.
 pub fn whole(
     status: Status,
     reply: &Reply,
     content_type: &str,
     fields: &[(&str, &str)],
-    body: &[u8],
+    body: &[&[u8]],
 ) -> Vec<u8> {
+    let body_bytes: usize = body.iter().map(|part| part.len()).sum();
     let mut head = ResponseHead::new(status, reply);
     if status != Status::NoContent {
         head = head
             .field("Content-Type", content_type)
-            .field("Content-Length", &body.len().to_string())
+            .field("Content-Length", &body_bytes.to_string())
             .field("X-Content-Type-Options", "nosniff");
     }
     for (name, value) in fields {
@@ -186,7 +187,10 @@ pub fn whole(
     }
     let mut bytes = head.finish();
     if !reply.head_only {
-        bytes.extend_from_slice(body);
+        bytes.reserve_exact(body_bytes);
+        for part in body {
+            bytes.extend_from_slice(part);
+        }
     }
     bytes
 }
@@ -211,6 +215,6 @@ pub fn refused(refusal: &Refusal, reply: &Reply) -> Vec<u8> {
         reply,
         "application/problem+json",
         &all,
-        &refusal.problem_json(),
+        &[&refusal.problem_json()],
     )
 }

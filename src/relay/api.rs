@@ -356,7 +356,11 @@ impl Relay {
             Call::Gather(rows) => Ok(Answer::Gather(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
-            Call::Metrics => Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into())),
+            Call::Metrics => {
+                let looks = self.clients.connections.len() + self.streams.lives.len();
+                self.clients.reading.count_looks(looks);
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
+            }
             Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(
                 "application/json",

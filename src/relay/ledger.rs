@@ -7,7 +7,7 @@
 //! change.
 
 use super::grants::Grants;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use serde::Serialize;
 
@@ -89,13 +89,13 @@ struct Revoked<'a> {
 }
 
 impl Grants {
-    fn next_change(&mut self, batch: &[(Asked, Decided)], reserved: usize) -> Option<Asked> {
+    /// The next change, unless it has to wait: for a write, or for one of the same session that is
+    /// to be written now.
+    fn next_change(&mut self, batch: &HashSet<SessionId>, reserved: usize) -> Option<Asked> {
         let ledger = self.ledger.as_mut()?;
         let session = ledger.queue.front()?.change.record.session();
-        let is_in_batch = |(asked, _): &(Asked, Decided)| asked.change.record.session() == session;
-        let must_wait = ledger.writing.is_some()
-            || reserved >= BATCH_TUPLES_MAX
-            || batch.iter().any(is_in_batch);
+        let must_wait =
+            ledger.writing.is_some() || reserved >= BATCH_TUPLES_MAX || batch.contains(session);
         if must_wait {
             return None;
         }
@@ -236,8 +236,9 @@ impl Relay {
     /// Has what waits written, unless a write is under way.
     fn write_changes(&mut self) {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
+        let mut sessions = HashSet::new();
         let mut reserved = 0;
-        while let Some(asked) = self.grants.next_change(&batch, reserved) {
+        while let Some(asked) = self.grants.next_change(&sessions, reserved) {
             match self.decide(&asked.change, reserved) {
                 // Nothing changes, so nothing has to be written.
                 Ok(Decided::Addition(addition)) if addition.is_empty() => {
@@ -248,6 +249,7 @@ impl Relay {
                     if let Decided::Addition(addition) = &decided {
                         reserved += addition.tuples();
                     }
+                    sessions.insert(asked.change.record.session().clone());
                     batch.push((asked, decided));
                 }
                 Err(refusal) => self.answer_change(&asked, Err(refusal)),

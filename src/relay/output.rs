@@ -26,6 +26,15 @@ impl Output {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// The same, without a copy where nothing waits.
+    pub fn push_whole(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+        } else {
+            self.push(&bytes);
+        }
+    }
+
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }

@@ -4,6 +4,8 @@
 //! A head costs far more than a byte: behind it a stream may begin and end. So of what has come of
 //! one client a few heads are read at one go; the rest stays in its input, which its appetite
 //! bounds, and the client stands in a list, whose members are read on in turn, each a few heads.
+//! What is answered costs too: the page has a thousand times the bytes of its request, and the
+//! figures are sums over all connections.
 
 use super::clients::Clients;
 use std::collections::VecDeque;
@@ -32,6 +34,9 @@ const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
 
+/// Something is looked at that may lie anywhere in memory.
+const LOOK_COST: usize = 8;
+
 /// Who is read on, and what this go has cost.
 #[derive(Default)]
 pub(super) struct Reading {
@@ -50,6 +55,16 @@ impl Reading {
 
     pub fn count_piece(&mut self) {
         self.cost += PIECE_COST;
+    }
+
+    /// Bytes of an answer, which is written for each anew.
+    pub fn count_bytes(&mut self, bytes: usize) {
+        self.cost += bytes;
+    }
+
+    /// So many connections and streams were looked at for an answer.
+    pub fn count_looks(&mut self, looks: usize) {
+        self.cost += looks * LOOK_COST;
     }
 
     pub fn cost(&self) -> usize {
@@ -175,6 +190,46 @@ mod tests {
         for id in ids {
             assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), requests);
             assert!(stage.relay.appetite(id) > 0);
+        }
+    }
+
+    /// What is answered counts: the page by its bytes, the figures by what they look at.
+    #[test]
+    fn long_answers_are_made_a_share_at_a_time() {
+        for (path, connections) in [("/", 40), ("/metrics", 95)] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let ids: Vec<ConnectionId> = (0..connections).map(|_| stage.client("")).collect();
+            for id in &ids {
+                let ahead = request.repeat(9);
+                stage.relay.received(*id, ahead.as_bytes(), stage.now);
+            }
+            while stage.write_next() {}
+            let answered = |stage: &Stage| -> usize { stage.written.values().map(Vec::len).sum() };
+            let each = answered(&stage) / ids.len() / HEADS_AT_ONCE_MAX;
+            let look_cost = match path {
+                "/metrics" => connections * LOOK_COST,
+                _ => 0,
+            };
+            let answers_max = AHEAD_COST_MAX / (each + HEAD_COST + look_cost) + HEADS_AT_ONCE_MAX;
+            assert!(answers_max < connections, "more than one turn has work");
+            let mut turns = 0;
+            while stage.relay.has_ahead() {
+                let before = answered(&stage);
+                turn(&mut stage);
+                while stage.write_next() {}
+                let answers = (answered(&stage) - before).div_ceil(each);
+                assert!(
+                    answers <= answers_max + 1,
+                    "{path}: {answers} of {answers_max}"
+                );
+                turns += 1;
+            }
+            assert!(turns > 1);
+            let all = ids
+                .iter()
+                .map(|id| stage.text(*id).matches("HTTP/1.1 200").count());
+            assert_eq!(all.sum::<usize>(), 9 * connections);
         }
     }
 

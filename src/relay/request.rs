@@ -36,13 +36,15 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        connection.output.push(&bytes);
+        let answer_bytes = bytes.len();
+        self.reading.count_bytes(answer_bytes);
+        connection.output.push_whole(bytes);
         let access = connection.access.take();
         connection.phase = Phase::Head(HeadReader::default());
         if let Some(mut entry) = access {
             if status.is_some() {
                 entry.status = status;
-                entry.bytes = bytes.len() as u64;
+                entry.bytes = answer_bytes as u64;
             }
             self.end_access(&entry, desk);
         }
@@ -291,7 +293,7 @@ impl Relay {
                     &reply,
                     "application/json",
                     &[("Cache-Control", "no-store")],
-                    &body,
+                    &[&body],
                 );
                 self.clients
                     .respond(id, Some(status), bytes, reply.keep_alive, &mut self.desk);
@@ -307,7 +309,7 @@ impl Relay {
                     &reply,
                     "text/html; charset=utf-8",
                     &fields,
-                    page.html.as_bytes(),
+                    &page.body(),
                 );
                 self.clients.respond(
                     id,
@@ -323,7 +325,7 @@ impl Relay {
                     &reply,
                     content_type,
                     &[("Cache-Control", "no-store")],
-                    text.as_bytes(),
+                    &[text.as_bytes()],
                 );
                 self.clients.respond(
                     id,

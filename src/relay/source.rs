@@ -255,7 +255,7 @@ impl Relay {
             &reply,
             "application/json",
             &[("Cache-Control", "no-store")],
-            &body,
+            &[&body],
         );
         self.clients.respond(
             id,

@@ -97,6 +97,24 @@ fn a_request_that_is_refused_allocates_little() {
     }
 }
 
+/// The page is what it always is, but for two numbers: it is put into the answer, once, and not
+/// made anew.
+#[test]
+fn the_page_is_copied_once() {
+    let mut hall = Hall::new(&[]);
+    let client = hall.connect(STRANGER, usize::MAX, b"");
+    hall.turn(Duration::ZERO);
+    let page = include_str!("../../src/relay/page.html").len() as u64;
+    for _ in 0..10 {
+        let before = meter::allocated();
+        hall.send(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        hall.turn(Duration::ZERO);
+        let allocated = meter::allocated() - before;
+        assert!(allocated >= page, "{allocated}: it is answered");
+        assert!(allocated <= page + (8 << 10), "{allocated} of {page}");
+    }
+}
+
 /// A viewer that takes nothing is cut, whatever it says meanwhile.
 #[test]
 fn chatter_does_not_keep_a_stalled_viewer() {
