@@ -24,7 +24,7 @@ pub const FIGURES: &[Figure] = &[
     figure(4, "functions of relay that `close` can reach", |house| reach_of(house, "close")),
     figure(330, "functions of relay that `received` can reach", |house| reach_of(house, "received")),
     figure(21, "files in a circle of imports in relay", |house| circle_in(house, "relay")),
-    figure(6, "files in a circle of imports in http", |house| circle_in(house, "http")),
+    figure(0, "files in a circle of imports in http", |house| circle_in(house, "http")),
     figure(3, "files in circles of imports elsewhere", |house| circles_but_in(house, &["relay", "http"])),
     figure(2, "functions above 70 lines", long_functions),
     figure(36, "lines that 95 of 100 functions have at most", length_of_most_functions),
@@ -33,8 +33,8 @@ pub const FIGURES: &[Figure] = &[
     figure(114, "`let Some(_) = _ else { return _ }` in relay, all", all_returns),
     figure(175, "`pub` items without docs", undocumented),
     figure(14, "lines with comments above 100 columns", wide_comments),
-    figure(20_001, "lines of code", code_lines),
-    figure(25_237, "lines with comments and empty ones", lines),
+    figure(20_012, "lines of code", code_lines),
+    figure(25_314, "lines with comments and empty ones", lines),
     // Becomes a limit as soon as src/lib.rs tells the life of a byte by the names of functions.
     Figure { limit: None, name: "changes of file in the life of a byte", count: changes_of_file },
 ];
