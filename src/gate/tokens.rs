@@ -23,7 +23,9 @@ use crate::held::{hash_map_bytes, tree_map_bytes};
 /// How many tuples there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Tuples in the whole table: `--tokens`.
     pub tokens_max: usize,
+    /// UDP clients of one session: `--udp-clients`.
     pub udp_clients_per_session_max: usize,
 }
 
@@ -148,6 +150,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// An empty table.
     pub fn new(limits: Limits) -> Tokens {
         Tokens {
             limits,
@@ -191,6 +194,7 @@ impl Tokens {
         self.in_order.len()
     }
 
+    /// Whether there is no tuple.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }

@@ -162,8 +162,7 @@ impl World {
         world
     }
 
-    // ---- Who comes
-    // ------------------------------------------------------------------------------------------------------
+    // ---- Who comes -------------------------------------------------------
 
     fn peer(&mut self, role: Role) -> SocketAddr {
         let port = 10_000 + self.clients.len() as u16;
@@ -308,8 +307,7 @@ impl World {
         client.add(script);
     }
 
-    // ---- A turn
-    // ---------------------------------------------------------------------------------------------------------
+    // ---- A turn ----------------------------------------------------------
 
     /// The whole of a run: clients come and go, then all is let run out, and nothing may be left.
     pub fn run(&mut self, steps: usize) {
@@ -737,8 +735,7 @@ impl World {
         &self.knowledge.tally
     }
 
-    // ---- The end
-    // --------------------------------------------------------------------------------------------------------
+    // ---- The end ---------------------------------------------------------
 
     /// Lets everything that is under way arrive, and sees that all have what they should.
     fn settle(&mut self) {
