@@ -21,7 +21,7 @@ use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 
 /// How many tuples there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Tuples in the whole table: `--tokens`.
     pub tokens_max: usize,

@@ -11,7 +11,7 @@ use super::target::Target;
 use super::version::Version;
 
 /// How large a request's head may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The whole head, its empty line included.
     pub head_bytes_max: usize,
