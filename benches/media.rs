@@ -78,8 +78,8 @@ fn send(criterion: &mut Criterion) {
             .map(|socket| socket.local_addr().expect("its address"))
             .collect();
         for segmentation in ["with", "without"] {
-            let mut udp =
-                Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            let mut udp = Udp::new(socket).expect("its options");
             if segmentation == "without" {
                 udp.give_up_segmentation();
             }

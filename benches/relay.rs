@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tollgate::config::Config;
 use tollgate::moment::Moment;
-use tollgate::relay::{ConnectionId, Relay, Settings};
+use tollgate::relay::{ConnectionId, Relay};
 use tollgate::stream::Outcome;
 
 const PIECE_BYTES: usize = 16 * 1024;
@@ -22,12 +22,7 @@ struct Scene {
 
 impl Scene {
     fn new(viewers: usize) -> Scene {
-        let mut relay = Relay::new(Settings::from_config(
-            &Config::default(),
-            viewers + 10,
-            0,
-            0,
-        ));
+        let mut relay = Relay::new(Config::default().settings(viewers + 10, 0, 0));
         let now = Moment::START;
         let mut connect = |number: usize, request: &str| {
             let address = SocketAddr::from((

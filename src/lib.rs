@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! main        arguments in, exit status out
-//! config      the table of options
 //! server      THE SHELL: sockets, clock, signals, and nothing else
+//! config      the table of options, which are written into the core's settings
 //! relay       THE CORE: the whole server without a socket or a clock
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP, pacing

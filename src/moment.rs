@@ -10,12 +10,15 @@ use std::time::Duration;
 pub struct Moment(Duration);
 
 impl Moment {
+    /// When the server started.
     pub const START: Moment = Moment(Duration::ZERO);
 
+    /// So long after the start.
     pub const fn after_start(elapsed: Duration) -> Moment {
         Moment(elapsed)
     }
 
+    /// How long after the start it is.
     pub const fn since_start(self) -> Duration {
         self.0
     }

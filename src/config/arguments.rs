@@ -10,11 +10,11 @@ use std::fmt::{self, Display, Formatter};
 
 use lexopt::{Arg, Parser};
 
-use super::TimesConfig;
 use super::options::OPTIONS;
 use super::row::{Asked, Fallback, Row, Takes};
-use super::{BuffersConfig, Command, Config, GateConfig, LimitsConfig, OperationConfig};
+use super::{Command, Config};
 use crate::gate::Excerpt;
+use crate::relay::Settings;
 
 /// What the names of our variables begin with.
 const VARIABLE_PREFIX: &str = "TOLLGATE_";
@@ -65,11 +65,12 @@ fn blank() -> Config {
     Config {
         listen: Vec::new(),
         rtp: None,
-        gate: GateConfig::default(),
-        limits: LimitsConfig::default(),
-        times: TimesConfig::default(),
-        buffers: BuffersConfig::default(),
-        operation: OperationConfig::default(),
+        token_file: None,
+        access_log: None,
+        cors: Vec::new(),
+        connections_max: None,
+        connections_per_host_max: None,
+        core: Settings::default(),
     }
 }
 
@@ -231,31 +232,31 @@ fn set_default(config: &mut Config, row: &Row) {
 
 /// What each option allows and together makes no sense.
 fn check_together(config: &Config) -> Result<(), BadArgument> {
-    if config.gate.token_file.is_some() && config.gate.token_servers.is_empty() {
+    if config.token_file.is_some() && config.core.token_servers.is_empty() {
         return Err(BadArgument::Alone {
             name: "token-file",
             needs: "token-server",
         });
     }
-    if config.operation.origin_tokens && config.operation.origins.is_empty() {
+    if config.core.asks_origin && config.core.origins.is_empty() {
         return Err(BadArgument::Alone {
             name: "origin-tokens",
             needs: "origin",
         });
     }
-    let buffers = &config.buffers;
+    let limits = &config.core.limits;
     let pairs = [
         (
             "buffer",
-            buffers.stream_bytes_max,
+            limits.stream.buffer_bytes,
             "buffers",
-            buffers.total_bytes_max,
+            limits.buffers_bytes_max,
         ),
         (
             "join-back-bytes",
-            buffers.join_back_bytes,
+            limits.stream.join_back_bytes as usize,
             "buffer",
-            buffers.stream_bytes_max,
+            limits.stream.buffer_bytes,
         ),
     ];
     let apart = pairs.into_iter().find(|(_, low, _, high)| low > high);

@@ -1,8 +1,8 @@
 //! The options: what the server can be told at its start, and the [`Config`] that comes of it.
 //!
 //! All about an option stands in its row of the table in `options`; what is written there is what
-//! the command line, the environment, `--help` and the README's list know. Each part of the server
-//! is filled from the fields of its own; nothing here opens, binds or resolves.
+//! the command line, the environment, `--help` and the README's list know. It is written where the
+//! core reads it, into its [`Settings`]; nothing here opens, binds or resolves.
 
 mod arguments;
 mod help;
@@ -14,11 +14,9 @@ mod values;
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::gate::{Host, HostName, Subnet};
+use crate::relay::{Fields, Limits, Settings};
 
 pub use arguments::{BadArgument, parse};
 pub use help::{help, readme_table};
@@ -39,12 +37,47 @@ pub enum Command {
 pub struct Config {
     /// At least one.
     pub listen: Vec<Listen>,
+    /// `None`: there is no RTP. Without a token server there is none either.
     pub rtp: Option<Bind>,
-    pub gate: GateConfig,
-    pub limits: LimitsConfig,
-    pub times: TimesConfig,
-    pub buffers: BuffersConfig,
-    pub operation: OperationConfig,
+    /// Where the tokens are kept; only with a token server.
+    pub token_file: Option<PathBuf>,
+    /// `None`: requests are not logged.
+    pub access_log: Option<AccessLog>,
+    /// Whose pages may watch.
+    pub cors: Vec<CorsOrigin>,
+    /// `None`: what the limit on open files leaves room for.
+    pub connections_max: Option<usize>,
+    /// `None`: as many as there may be in all.
+    pub connections_per_host_max: Option<usize>,
+    /// All that is the core's, as far as options say it: [`Config::settings`] adds the rest.
+    pub core: Settings,
+}
+
+impl Config {
+    /// What the core is told on a machine that has descriptors for `connections_room` clients, at
+    /// a time in Unix seconds; with a key that nobody outside can guess.
+    pub fn settings(
+        &self,
+        connections_room: usize,
+        started_unix_seconds: u64,
+        random_key: u128,
+    ) -> Settings {
+        let connections_max = self.connections_max.unwrap_or(usize::MAX);
+        let connections_max = connections_max.min(connections_room);
+        let per_host_max = self.connections_per_host_max.unwrap_or(connections_max);
+        Settings {
+            cors: self.cors.iter().map(cors_fields).collect(),
+            has_access_log: self.access_log.is_some(),
+            limits: Limits {
+                connections_max,
+                connections_per_host_max: per_host_max,
+                ..self.core.limits
+            },
+            random_key,
+            started_unix_seconds,
+            ..self.core.clone()
+        }
+    }
 }
 
 /// Where clients are waited for.
@@ -58,116 +91,11 @@ pub enum Listen {
 /// Where a socket is to be bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
+    /// Port 0: any that is free.
     pub address: SocketAddr,
     /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound
     /// or fails.
     pub without_ipv6: Option<SocketAddr>,
-}
-
-/// Who may do what.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GateConfig {
-    /// Empty: the token framework is off.
-    pub token_servers: Vec<Subnet>,
-    /// Empty: the API answers to any name.
-    pub hostnames: Vec<HostName>,
-    /// Empty: from anywhere.
-    pub publish_from: Vec<Subnet>,
-    /// Empty: to anywhere.
-    pub rtp_to: Vec<Subnet>,
-    /// Empty: no connection begins with a PROXY protocol header.
-    pub proxies: Vec<Subnet>,
-    /// Empty: nobody is believed what it says in a request of whose it is.
-    pub forwarders: Vec<Subnet>,
-    /// Where the tokens are kept; only with a token server.
-    pub token_file: Option<PathBuf>,
-}
-
-/// How many, and how large.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LimitsConfig {
-    /// `None`: what the limit on open files leaves room for.
-    pub connections_max: Option<usize>,
-    /// `None`: as many as there may be in all.
-    pub connections_per_host_max: Option<usize>,
-    pub streams_max: usize,
-    pub tokens_max: usize,
-    pub udp_clients_per_session_max: usize,
-    pub head_bytes_max: usize,
-    pub head_headers_max: usize,
-    pub log_lines_per_second_max: usize,
-}
-
-/// How long.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TimesConfig {
-    pub head_time_max: Duration,
-    pub source_idle_time_max: Duration,
-    /// Bytes a second, averaged over `source_idle_time_max`; 0 asks for nothing.
-    pub body_rate_min: usize,
-    pub viewer_stall_time_max: Duration,
-    pub keep_alive_time_max: Duration,
-    /// For a session to begin.
-    pub wait_time: Duration,
-    /// For another source to come when one broke.
-    pub hold_time: Duration,
-    /// For an origin to be found, connected to and heard.
-    pub origin_time_max: Duration,
-    /// For which a pull outlives its last viewer.
-    pub origin_idle_time: Duration,
-}
-
-/// What a stream keeps.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BuffersConfig {
-    pub stream_bytes_max: usize,
-    /// All streams together; not below `stream_bytes_max`.
-    pub total_bytes_max: usize,
-    /// How far behind the live edge a viewer may join; not above `stream_bytes_max`.
-    pub join_back_bytes: usize,
-    pub join_back_time: Duration,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OperationConfig {
-    pub log: LogLevel,
-    pub access_log: Option<AccessLog>,
-    pub close_delimited: bool,
-    pub cors: Vec<CorsOrigin>,
-    pub takeover: bool,
-    pub icecast: bool,
-    /// Empty: streams come from this server's own sources only.
-    pub origins: Vec<OriginUrl>,
-    /// Relays whose lists are this one's, too; each has an address.
-    pub peers: Vec<OriginUrl>,
-    /// Whether a viewer may have what comes from an origin is the origin's to say; only with an
-    /// origin.
-    pub origin_tokens: bool,
-}
-
-/// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OriginUrl {
-    pub host: Host,
-    pub port: NonZeroU16,
-    /// What stands before `/stream/…`: empty, or beginning with a slash and not ending with one.
-    pub path: String,
-}
-
-impl OriginUrl {
-    /// Where it is, unless its name must be looked up.
-    pub fn address(&self) -> Option<SocketAddr> {
-        match &self.host {
-            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
-            Host::Name(_) => None,
-        }
-    }
-}
-
-impl Display for OriginUrl {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "http://{}:{}{}", self.host, self.port, self.path)
-    }
 }
 
 /// Where requests are logged.
@@ -186,20 +114,22 @@ impl Display for AccessLog {
     }
 }
 
-/// From this level up lines are logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-}
-
 /// Whose pages may read streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigin {
     Any,
     /// As browsers send it: scheme, host and perhaps port, in lower case.
     Site(String),
+}
+
+fn cors_fields(origin: &CorsOrigin) -> (String, Fields) {
+    match origin {
+        CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")]),
+        CorsOrigin::Site(site) => {
+            // As many as there are options, for as long as the server runs.
+            let value: &'static str = Box::leak(site.clone().into_boxed_str());
+            let fields = vec![("Access-Control-Allow-Origin", value), ("Vary", "Origin")];
+            (site.clone(), Box::leak(fields.into_boxed_slice()))
+        }
+    }
 }

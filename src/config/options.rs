@@ -40,7 +40,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "token-server",
         takes: Takes::Many("ADDR/MASK", |config, text| {
-            push(&mut config.gate.token_servers, values::subnet(text))
+            push(&mut config.core.token_servers, values::subnet(text))
         }),
         group: Group::Main,
         fallback: Fallback::Shown("off"),
@@ -103,7 +103,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "token-file",
         takes: Takes::One("PATH", |config, text| {
-            config.gate.token_file = Some(values::path(text)?);
+            config.token_file = Some(values::path(text)?);
             Ok(())
         }),
         group: Group::Gate,
@@ -115,7 +115,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "hostname",
         takes: Takes::Many("NAME", |config, text| {
-            push(&mut config.gate.hostnames, values::hostname(text))
+            push(&mut config.core.hostnames, values::hostname(text))
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
@@ -127,7 +127,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "publish-from",
         takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.gate.publish_from, values::subnet(text))
+            push(&mut config.core.publish_from, values::subnet(text))
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
@@ -137,7 +137,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "rtp-to",
         takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.gate.rtp_to, values::subnet(text))
+            push(&mut config.core.rtp_to, values::subnet(text))
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
@@ -148,7 +148,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "proxy-protocol",
         takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.gate.proxies, values::subnet(text))
+            push(&mut config.core.proxies, values::subnet(text))
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
@@ -160,7 +160,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "forwarded-from",
         takes: Takes::Many("SUBNET", |config, text| {
-            push(&mut config.gate.forwarders, values::subnet(text))
+            push(&mut config.core.forwarders, values::subnet(text))
         }),
         group: Group::Gate,
         fallback: Fallback::Shown("off"),
@@ -173,7 +173,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "connections",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.connections_max,
+                &mut config.connections_max,
                 values::count(text, 1..=MANY).map(Some),
             )
         }),
@@ -187,7 +187,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "connections-per-host",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.connections_per_host_max,
+                &mut config.connections_per_host_max,
                 values::count(text, 1..=MANY).map(Some),
             )
         }),
@@ -200,7 +200,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "streams",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.streams_max,
+                &mut config.core.limits.streams_max,
                 values::count(text, 1..=MANY),
             )
         }),
@@ -212,7 +212,10 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "tokens",
         takes: Takes::One("N", |config, text| {
-            put(&mut config.limits.tokens_max, values::count(text, 1..=MANY))
+            put(
+                &mut config.core.limits.tokens.tokens_max,
+                values::count(text, 1..=MANY),
+            )
         }),
         group: Group::Limits,
         fallback: Fallback::Value("100000"),
@@ -223,7 +226,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "udp-clients",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.udp_clients_per_session_max,
+                &mut config.core.limits.tokens.udp_clients_per_session_max,
                 values::count(text, 1..=65_536),
             )
         }),
@@ -236,7 +239,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "head-bytes",
         takes: Takes::One("SIZE", |config, text| {
             put(
-                &mut config.limits.head_bytes_max,
+                &mut config.core.limits.http.head_bytes_max,
                 values::size(text, KIB..=KIB * KIB),
             )
         }),
@@ -249,7 +252,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "head-headers",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.head_headers_max,
+                &mut config.core.limits.http.head_fields_max,
                 values::count(text, 8..=1024),
             )
         }),
@@ -262,8 +265,8 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "log-lines",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.limits.log_lines_per_second_max,
-                values::count(text, 1..=1_000_000),
+                &mut config.core.limits.report.lines_per_second_max,
+                values::count(text, 1..=1_000_000).map(|lines| lines as u32),
             )
         }),
         group: Group::Limits,
@@ -275,7 +278,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "head-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.head_time_max,
+                &mut config.core.limits.head_time,
                 values::time(text, MOMENT..=HOUR),
             )
         }),
@@ -288,7 +291,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "source-idle-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.source_idle_time_max,
+                &mut config.core.limits.source_idle_time,
                 values::time(text, MOMENT..=HOUR),
             )
         }),
@@ -301,8 +304,8 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "body-rate",
         takes: Takes::One("N", |config, text| {
             put(
-                &mut config.times.body_rate_min,
-                values::count(text, 0..=1_000_000_000),
+                &mut config.core.limits.body_bytes_per_second_min,
+                values::count(text, 0..=1_000_000_000).map(|bytes| bytes as u64),
             )
         }),
         group: Group::Times,
@@ -315,7 +318,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "viewer-stall-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.viewer_stall_time_max,
+                &mut config.core.limits.viewer_stall_time,
                 values::time(text, MOMENT..=HOUR),
             )
         }),
@@ -328,7 +331,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "keep-alive-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.keep_alive_time_max,
+                &mut config.core.limits.keep_alive_time,
                 values::time(text, MOMENT..=HOUR),
             )
         }),
@@ -340,7 +343,10 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "wait",
         takes: Takes::One("TIME", |config, text| {
-            put(&mut config.times.wait_time, values::time(text, 0.0..=HOUR))
+            put(
+                &mut config.core.limits.wait_time,
+                values::time(text, 0.0..=HOUR),
+            )
         }),
         group: Group::Times,
         fallback: Fallback::Value("0"),
@@ -350,7 +356,10 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "hold",
         takes: Takes::One("TIME", |config, text| {
-            put(&mut config.times.hold_time, values::time(text, 0.0..=HOUR))
+            put(
+                &mut config.core.limits.hold_time,
+                values::time(text, 0.0..=HOUR),
+            )
         }),
         group: Group::Times,
         fallback: Fallback::Value("0"),
@@ -361,7 +370,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "origin-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.origin_time_max,
+                &mut config.core.limits.origin_time,
                 values::time(text, MOMENT..=HOUR),
             )
         }),
@@ -375,7 +384,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "origin-idle",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.times.origin_idle_time,
+                &mut config.core.limits.origin_idle_time,
                 values::time(text, 0.0..=HOUR),
             )
         }),
@@ -388,7 +397,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "buffer",
         takes: Takes::One("SIZE", |config, text| {
             put(
-                &mut config.buffers.stream_bytes_max,
+                &mut config.core.limits.stream.buffer_bytes,
                 values::size(text, 64 * KIB..=64 * GIB),
             )
         }),
@@ -402,7 +411,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "buffers",
         takes: Takes::One("SIZE", |config, text| {
             put(
-                &mut config.buffers.total_bytes_max,
+                &mut config.core.limits.buffers_bytes_max,
                 values::size(text, 64 * KIB..=KIB * GIB),
             )
         }),
@@ -415,8 +424,8 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "join-back-bytes",
         takes: Takes::One("SIZE", |config, text| {
             put(
-                &mut config.buffers.join_back_bytes,
-                values::size(text, 0..=64 * GIB),
+                &mut config.core.limits.stream.join_back_bytes,
+                values::size(text, 0..=64 * GIB).map(|bytes| bytes as u64),
             )
         }),
         group: Group::Buffers,
@@ -429,7 +438,7 @@ pub(super) const OPTIONS: &[Row] = &[
         name: "join-back-time",
         takes: Takes::One("TIME", |config, text| {
             put(
-                &mut config.buffers.join_back_time,
+                &mut config.core.limits.stream.join_back_time,
                 values::time(text, 0.0..=HOUR),
             )
         }),
@@ -441,7 +450,10 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "log",
         takes: Takes::One("LEVEL", |config, text| {
-            put(&mut config.operation.log, values::log_level(text))
+            put(
+                &mut config.core.limits.report.level,
+                values::log_level(text),
+            )
         }),
         group: Group::Operation,
         fallback: Fallback::Value("info"),
@@ -451,7 +463,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "access-log",
         takes: Takes::One("PATH", |config, text| {
-            config.operation.access_log = Some(values::access_log(text)?);
+            config.access_log = Some(values::access_log(text)?);
             Ok(())
         }),
         group: Group::Operation,
@@ -463,7 +475,7 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "close-delimited",
-        takes: Takes::Nothing(|config| config.operation.close_delimited = true),
+        takes: Takes::Nothing(|config| config.core.is_close_delimited = true),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "end bodies by closing, not in chunks",
@@ -473,7 +485,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "cors",
         takes: Takes::Many("ORIGIN", |config, text| {
-            push(&mut config.operation.cors, values::cors_origin(text))
+            push(&mut config.cors, values::cors_origin(text))
         }),
         group: Group::Operation,
         fallback: Fallback::Shown("none"),
@@ -483,7 +495,7 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "icecast",
-        takes: Takes::Nothing(|config| config.operation.icecast = true),
+        takes: Takes::Nothing(|config| config.core.admits_icecast = true),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "take sources as Icecast's clients send them",
@@ -493,7 +505,7 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "takeover",
-        takes: Takes::Nothing(|config| config.operation.takeover = true),
+        takes: Takes::Nothing(|config| config.core.takes_over = true),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "a second source replaces the first",
@@ -502,7 +514,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "peer",
         takes: Takes::Many("URL", |config, text| {
-            push(&mut config.operation.peers, values::peer(text))
+            push(&mut config.core.peers, values::peer(text))
         }),
         group: Group::Operation,
         fallback: Fallback::Shown("none"),
@@ -514,7 +526,7 @@ pub(super) const OPTIONS: &[Row] = &[
     Row {
         name: "origin",
         takes: Takes::Many("URL", |config, text| {
-            push(&mut config.operation.origins, values::origin(text))
+            push(&mut config.core.origins, values::origin(text))
         }),
         group: Group::Operation,
         fallback: Fallback::Shown("none"),
@@ -525,7 +537,7 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "origin-tokens",
-        takes: Takes::Nothing(|config| config.operation.origin_tokens = true),
+        takes: Takes::Nothing(|config| config.core.asks_origin = true),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "let the origin say who may watch",

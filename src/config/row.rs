@@ -6,8 +6,11 @@ use super::values::Read;
 pub(super) struct Row {
     /// Without the two dashes.
     pub name: &'static str,
+    /// What follows it, and where that is written.
     pub takes: Takes,
+    /// Under which heading it stands in `--help` and the README.
     pub group: Group,
+    /// What holds without it.
     pub fallback: Fallback,
     /// Its one line in `--help`; the default is put behind it.
     pub help: &'static str,
@@ -59,6 +62,7 @@ pub(super) enum Group {
 }
 
 impl Group {
+    /// In the order of `--help` and the README.
     pub const ALL: [Group; 6] = [
         Group::Main,
         Group::Gate,
@@ -68,6 +72,7 @@ impl Group {
         Group::Operation,
     ];
 
+    /// The heading.
     pub fn title(self) -> &'static str {
         match self {
             Group::Main => "Main",

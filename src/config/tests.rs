@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use super::options::OPTIONS;
 use super::row::Takes;
 use super::*;
+use crate::gate::Subnet;
+use crate::relay::Level;
 
 fn read(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Command, BadArgument> {
     let environment = environment
@@ -44,13 +47,19 @@ fn an_empty_command_line_has_the_defaults() {
     };
     assert_eq!(config.listen, [Listen::Tcp(bind(8000))]);
     assert_eq!(config.rtp, Some(bind(5004)));
-    assert_eq!(config.gate, GateConfig::default());
-    assert_eq!(config.limits.connections_max, None);
-    assert_eq!(config.limits.head_bytes_max, 16 << 10);
-    assert_eq!(config.times.source_idle_time_max, Duration::from_secs(15));
-    assert_eq!(config.buffers.stream_bytes_max, 8 << 20);
-    assert_eq!(config.buffers.total_bytes_max, 1 << 30);
-    assert_eq!(config.operation, OperationConfig::default());
+    assert_eq!(config.connections_max, None);
+    assert_eq!(config.core.limits.http.head_bytes_max, 16 << 10);
+    assert_eq!(config.core.limits.source_idle_time, Duration::from_secs(15));
+    assert_eq!(config.core.limits.stream.buffer_bytes, 8 << 20);
+    assert_eq!(config.core.limits.buffers_bytes_max, 1 << 30);
+    assert_eq!(config.core.limits.report.level, Level::Info);
+    let without_limits = Settings {
+        limits: config.core.limits,
+        ..Settings::default()
+    };
+    assert_eq!(config.core, without_limits);
+    assert_eq!((config.token_file, config.access_log), (None, None));
+    assert_eq!(config.cors, []);
 }
 
 #[test]
@@ -72,7 +81,7 @@ fn a_value_stands_behind_an_equals_sign_or_next() {
     ]);
     assert_eq!(joined, apart);
     assert_eq!(joined.rtp, None);
-    assert!(joined.operation.takeover);
+    assert!(joined.core.takes_over);
 }
 
 #[test]
@@ -97,7 +106,7 @@ fn repeated_options_add_up() {
     assert_eq!(config.listen, expected);
     let config = run(&["--token-server=::1", "--token-server=10.0.0.0/255.0.0.0"]);
     let subnets: Vec<String> = config
-        .gate
+        .core
         .token_servers
         .iter()
         .map(Subnet::to_string)
@@ -143,14 +152,14 @@ fn an_option_wins_over_its_variable() {
     ];
     let config = run_with(&["--token-server=127.0.0.1"], &environment);
     assert_eq!(
-        config.gate.token_servers,
-        run(&["--token-server=127.0.0.1"]).gate.token_servers
+        config.core.token_servers,
+        run(&["--token-server=127.0.0.1"]).core.token_servers
     );
     assert_eq!(config.rtp, None);
-    assert!(config.operation.close_delimited && !config.operation.takeover);
+    assert!(config.core.is_close_delimited && !config.core.takes_over);
     let config = run_with(&[], &environment);
     let both = run(&["--token-server=10.0.0.0/8", "--token-server=::1"]);
-    assert_eq!(config.gate, both.gate);
+    assert_eq!(config.core.token_servers, both.core.token_servers);
     // What is overridden is not looked at.
     assert_eq!(
         run_with(&["--rtp=off"], &[("TOLLGATE_RTP", "junk")]).rtp,
@@ -385,11 +394,17 @@ fn wrong_values_are_told_with_what_would_be_right() {
 
 #[test]
 fn sizes_and_times_have_units() {
-    let buffer = |text: &str| run(&["--buffer", text]).buffers.stream_bytes_max;
+    let buffer = |text: &str| run(&["--buffer", text]).core.limits.stream.buffer_bytes;
     assert_eq!(buffer("65536"), 1 << 16);
     assert_eq!((buffer("64K"), buffer("64k")), (1 << 16, 1 << 16));
     assert_eq!((buffer("3M"), buffer("1G")), (3 << 20, 1 << 30));
-    let wait = |text: &str| run(&["--join-back-time", text]).buffers.join_back_time;
+    let wait = |text: &str| {
+        run(&["--join-back-time", text])
+            .core
+            .limits
+            .stream
+            .join_back_time
+    };
     assert_eq!(
         (wait("30"), wait("30s")),
         (Duration::from_secs(30), Duration::from_secs(30))
@@ -416,12 +431,12 @@ fn other_values_are_read() {
         "--cors=http://localhost:3000",
         "--rtp=127.0.0.1:0",
     ]);
-    assert_eq!(config.gate.hostnames[0].as_str(), "Gate.example");
-    assert_eq!(config.limits.connections_max, Some(7));
-    assert_eq!(config.times.body_rate_min, 0);
-    assert_eq!(config.operation.log, LogLevel::Warn);
+    assert_eq!(config.core.hostnames[0], "Gate.example");
+    assert_eq!(config.connections_max, Some(7));
+    assert_eq!(config.core.limits.body_bytes_per_second_min, 0);
+    assert_eq!(config.core.limits.report.level, Level::Warn);
     let site = CorsOrigin::Site("http://localhost:3000".to_owned());
-    assert_eq!(config.operation.cors, [CorsOrigin::Any, site]);
+    assert_eq!(config.cors, [CorsOrigin::Any, site]);
     assert_eq!(config.rtp.and_then(|bind| bind.without_ipv6), None);
 }
 
@@ -429,7 +444,7 @@ fn other_values_are_read() {
 fn an_origin_is_a_host_a_port_and_perhaps_a_path() {
     let read = |text: &str| {
         let config = run(&[&format!("--origin={text}"), "--origin=http://second:1"]);
-        let origins = config.operation.origins;
+        let origins = config.core.origins;
         assert_eq!(origins.len(), 2);
         (origins[0].to_string(), origins[0].address())
     };

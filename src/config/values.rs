@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AccessLog, Bind, CorsOrigin, Listen, LogLevel, OriginUrl};
+use super::{AccessLog, Bind, CorsOrigin, Listen};
 use crate::gate::host::{BadHost, host_and_port};
 use crate::gate::{Excerpt, HostName, Subnet};
+use crate::relay::{Level, OriginUrl, Peer};
 
 /// What is wrong with a value, and what would be right.
 pub(super) type Read<T> = Result<T, String>;
@@ -138,8 +139,9 @@ pub(super) fn subnet(text: &str) -> Read<Subnet> {
     text.parse::<Subnet>().map_err(|bad| bad.to_string())
 }
 
-pub(super) fn hostname(text: &str) -> Read<HostName> {
-    HostName::parse(text).map_err(|bad| {
+pub(super) fn hostname(text: &str) -> Read<String> {
+    let name = HostName::parse(text);
+    name.map(|name| name.as_str().to_owned()).map_err(|bad| {
         let shown = Excerpt(text.as_bytes());
         match bad {
             BadHost::BadIpv4 => format!("{shown} is no name; addresses are answered to anyway"),
@@ -148,12 +150,12 @@ pub(super) fn hostname(text: &str) -> Read<HostName> {
     })
 }
 
-pub(super) fn log_level(text: &str) -> Read<LogLevel> {
+pub(super) fn log_level(text: &str) -> Read<Level> {
     match text {
-        "error" => Ok(LogLevel::Error),
-        "warn" => Ok(LogLevel::Warn),
-        "info" => Ok(LogLevel::Info),
-        "debug" => Ok(LogLevel::Debug),
+        "error" => Ok(Level::Error),
+        "warn" => Ok(Level::Warn),
+        "info" => Ok(Level::Info),
+        "debug" => Ok(Level::Debug),
         _ => wrong(text, "error, warn, info or debug"),
     }
 }
@@ -195,9 +197,9 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
 }
 
 /// Another relay: `http://ADDR:PORT`, perhaps with a path.
-pub(super) fn peer(text: &str) -> Read<OriginUrl> {
-    match origin(text).ok().filter(|url| url.address().is_some()) {
-        Some(url) => Ok(url),
+pub(super) fn peer(text: &str) -> Read<Peer> {
+    match origin(text).ok().as_ref().and_then(Peer::new) {
+        Some(peer) => Ok(peer),
         None => wrong(text, "http://ADDR:PORT, such as http://127.0.0.1:8002"),
     }
 }

@@ -100,6 +100,9 @@ impl Display for Host {
 pub struct HostName(Box<str>);
 
 impl HostName {
+    /// Takes at most 253 bytes, a final dot not counted: labels of 1 to 63 letters, digits, `_`
+    /// and `-`, which neither begin nor end with a `-`. The last one is no number: resolvers would
+    /// take the name for an IPv4 address.
     pub fn parse(text: &str) -> Result<HostName, BadHost> {
         let bare = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {

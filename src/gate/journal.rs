@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! tollgate-tokens 1
-//! [{"add":"demo","http":"both","udp":[["192.0.2.7:5004"],["player.example:5004","192.0.2.8:5004"]]}] a22be0cd
-//! [{"revoke":"demo"},{"add":"other","http":"in"}] 40dc1d77
+//! [{"add":"demo","udp":[["192.0.2.7:5004"],["p.example:5004","192.0.2.8:5004"]]}] fb09a3c7
+//! [{"revoke":"demo"},{"add":"other","http":"in"}] 962c0cda
 //! ```
 //!
 //! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
@@ -407,6 +407,7 @@ pub struct Damage {
     pub line: u64,
     /// Where the line begins, in bytes from 0.
     pub offset: u64,
+    /// What is wrong with it.
     pub fault: Fault,
 }
 

@@ -35,6 +35,7 @@ impl SessionId {
         }
     }
 
+    /// Decoded, as clients gave it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

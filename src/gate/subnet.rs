@@ -21,6 +21,7 @@ const MAPPED_BITS: u8 = 96;
 pub struct Subnet(IpNet);
 
 impl Subnet {
+    /// Whether the address is in it. An IPv4-mapped one counts as the IPv4 address in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }

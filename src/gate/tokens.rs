@@ -21,9 +21,11 @@ use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 
 /// How many tuples there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
+    /// Tuples in the whole table: `--tokens`.
     pub tokens_max: usize,
+    /// UDP clients of one session: `--udp-clients`.
     pub udp_clients_per_session_max: usize,
 }
 
@@ -156,6 +158,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// An empty table.
     pub fn new(limits: Limits) -> Tokens {
         Tokens {
             limits,
@@ -199,6 +202,7 @@ impl Tokens {
         self.in_order.len()
     }
 
+    /// Whether there is no tuple.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }

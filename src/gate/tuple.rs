@@ -25,6 +25,7 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Whether the session's source may come.
     pub fn allows_in(self) -> bool {
         match self {
             Direction::In | Direction::Both => true,
@@ -32,6 +33,7 @@ impl Direction {
         }
     }
 
+    /// Whether its viewers may.
     pub fn allows_out(self) -> bool {
         match self {
             Direction::Out | Direction::Both => true,
@@ -47,6 +49,7 @@ impl Direction {
 /// A UDP client and what its host resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpTuple {
+    /// As it was given: who is listed, and compared.
     pub client: UdpClient,
     /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
     /// count.
@@ -75,10 +78,12 @@ impl Tuple {
         self.serial
     }
 
+    /// For which it holds.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
+    /// What it allows.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }

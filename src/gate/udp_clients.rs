@@ -17,7 +17,9 @@ use super::host::{BadHost, Host, host_and_port};
 /// same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UdpClient {
+    /// An address, or a name that is yet to be looked up.
     pub host: Host,
+    /// Where RTP goes to; 1 to 65535.
     pub port: NonZeroU16,
 }
 
@@ -139,6 +141,7 @@ pub struct BadEntry {
     pub number: usize,
     /// The entry, decoded where it could be; quoted and bounded as an [`Excerpt`].
     pub entry: Box<str>,
+    /// What is wrong with it.
     pub fault: Fault,
 }
 

@@ -7,10 +7,11 @@
 
 use super::body::Framing;
 use super::fields::{Fields, first_line};
-use super::head::{Limits, Version};
+use super::head::Limits;
 use super::refusal::{Refusal, malformed, quoted};
-use super::response::Status;
 use super::scan::{Bounds, Scan, ScanFault};
+use super::status::Status;
+use super::version::Version;
 
 /// The head of an answer to GET.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //!
 //! Lends the content out of the bytes that it is handed; keeps none of it.
 
-use super::fields::is_token_byte;
+use super::grammar::is_token_byte;
 use super::refusal::{Refusal, malformed};
 
 /// How a message says where its body ends.

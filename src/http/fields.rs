@@ -5,9 +5,10 @@
 //! anything (`scan`), and what a field may say is checked here.
 
 use super::body::Framing;
-use super::head::Version;
+use super::grammar::is_authority;
 use super::refusal::{Refusal, malformed, quoted};
-use super::response::Status;
+use super::status::Status;
+use super::version::Version;
 
 /// No option can ask for more fields than this: they are split on the stack.
 const FIELDS_MAX: usize = 256;
@@ -42,13 +43,21 @@ pub(super) struct Fields {
     transfer_encoding: Option<String>,
     connection: String,
     expect: Option<String>,
+    /// `Content-Type`
     pub content_type: Option<String>,
+    /// `Origin`
     pub origin: Option<String>,
+    /// `Sec-Fetch-Site`
     pub site: Option<String>,
+    /// `Authorization`
     pub authorization: Option<String>,
+    /// `User-Agent`
     pub user_agent: Option<String>,
+    /// `Referer`
     pub referer: Option<String>,
+    /// `Via`, all of its lines joined
     pub via: Option<String>,
+    /// `X-Forwarded-For` and `Forwarded`, all lines of each joined
     pub forwarded: Forwarded,
 }
 
@@ -145,6 +154,8 @@ impl Fields {
         }
     }
 
+    /// The authority that a request is for: that of its target, if it has one, or `Host`. 400 if
+    /// `Host` is malformed, stands there twice, or is missing from an HTTP/1.1 request.
     pub fn host(&self, version: Version, authority: Option<String>) -> Result<String, Refusal> {
         match self.hosts {
             0 if version == Version::Http11 => {
@@ -162,6 +173,7 @@ impl Fields {
         Ok(authority.unwrap_or_else(|| self.host.clone()))
     }
 
+    /// Whether the sender wants to go on with this connection (RFC 9112 section 9.3).
     pub fn keep_alive(&self, version: Version) -> bool {
         let mut options = self
             .connection
@@ -235,34 +247,4 @@ fn bad_length(text: &str) -> Refusal {
         "the Content-Length '{}' is not a number of bytes below 2^64 in decimal digits",
         quoted(text, 64)
     ))
-}
-
-/// `HOST[:PORT]` of RFC 3986, checked no further than that it holds nothing which could be taken
-/// for something else.
-pub(super) fn is_authority(text: &str) -> bool {
-    if text.is_empty() {
-        return true; // a target without an authority has an empty Host (RFC 9112 section 3.2)
-    }
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
-            _ => return false,
-        },
-        None => text
-            .find(':')
-            .map_or((text, ""), |colon| text.split_at(colon)),
-    };
-    let host_is_good = !host.is_empty()
-        && host
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte));
-    let port_is_good = match port.strip_prefix(':') {
-        None => port.is_empty(),
-        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
-    };
-    host_is_good && port_is_good
-}
-
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -2,14 +2,16 @@
 //! [`Head`] that is right by construction.
 
 use super::body::Framing;
-use super::fields::{Fields, Forwarded, first_line, is_token_byte};
+use super::fields::{Fields, Forwarded, first_line};
+use super::grammar::is_token_byte;
 use super::refusal::{Refusal, malformed, quoted};
-use super::response::Status;
 use super::scan::{Bounds, Scan, ScanFault};
+use super::status::Status;
 use super::target::Target;
+use super::version::Version;
 
 /// How large a request's head may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The whole head, its empty line included.
     pub head_bytes_max: usize,
@@ -56,33 +58,6 @@ impl Method {
             "OPTIONS" => Method::Options,
             "SOURCE" => Method::Source,
             _ => Method::Other,
-        }
-    }
-}
-
-/// The versions that this server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    Http11,
-}
-
-impl Version {
-    /// `None` is a version, but none that is spoken here.
-    pub(super) fn parse(text: &str) -> Result<Option<Version>, Refusal> {
-        match text.as_bytes() {
-            b"HTTP/1.1" => Ok(Some(Version::Http11)),
-            b"HTTP/1.0" => Ok(Some(Version::Http10)),
-            // A later minor version is taken for the highest one that is known (RFC 9110 section
-            // 2.5).
-            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Some(Version::Http11)),
-            [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Ok(None),
-            _ => Err(malformed(format!(
-                "'{}' is not an HTTP version",
-                quoted(text, 32)
-            ))),
         }
     }
 }

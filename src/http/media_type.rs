@@ -4,7 +4,7 @@
 //! A source, or an origin, says what it likes; what it says reaches viewers on this server's own
 //! origin, beside the API.
 
-use super::fields::is_token_byte;
+use super::grammar::is_token_byte;
 
 /// Longer ones say nothing that a player needs.
 const BYTES_MAX: usize = 256;

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::response::Status;
+use super::status::Status;
 
 /// A request that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub(super) struct Scan {
 pub(super) struct Bounds {
     /// The whole of it, its empty line included.
     pub head_bytes_max: usize,
+    /// The first line, with its CR.
     pub first_line_bytes_max: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart
 //! before they are decoded.
 
-use super::fields::is_authority;
+use super::grammar::is_authority;
 use super::refusal::{Refusal, quoted};
-use super::response::Status;
+use super::status::Status;
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -78,7 +78,7 @@ pub use peers::Peer;
 use pull::Pull;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
-pub use settings::{Limits, Settings};
+pub use settings::{Fields, Limits, OriginUrl, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;

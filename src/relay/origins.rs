@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::errand::Ticket;
-use crate::config::OriginUrl;
+use super::settings::OriginUrl;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, percent_encoded};
 use crate::moment::Moment;

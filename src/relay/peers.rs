@@ -20,8 +20,8 @@ use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase};
 use super::errand::Ticket;
 use super::listing::Rows;
+use super::settings::OriginUrl;
 use super::{Action, ConnectionId, Relay};
-use crate::config::OriginUrl;
 use crate::held::table_bytes;
 use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status};
 use crate::json;
@@ -42,7 +42,7 @@ const HEAD_LIMITS: http::Limits = http::Limits {
 const VIA: &str = "1.1 tollgate-peer";
 
 /// Another relay whose lists are this one's, too: where it is, and its URL.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     address: SocketAddr,
     url: OriginUrl,

@@ -8,13 +8,14 @@ use std::fmt;
 use crate::moment::Moment;
 
 /// How grave an event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something does not work.
     Error,
     /// Something may be wrong.
     Warn,
     /// Streams and tokens come and go.
+    #[default]
     Info,
     /// More than an operator usually wants.
     Debug,
@@ -32,7 +33,7 @@ impl Level {
 }
 
 /// The bounds of the log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportLimits {
     /// Lines in one second; what is more is counted.
     pub lines_per_second_max: u32,

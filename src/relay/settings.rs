@@ -1,14 +1,17 @@
-//! What the operator chose, as the core needs it: each part's bounds, filled from the options.
+//! What the operator chose, as the core needs it, and each part's bounds. The options write into it
+//! (`config`), over a default that leaves all bounds at 0.
 
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::{Level, Peer, ReportLimits};
-use crate::config::{Config, CorsOrigin, LogLevel, OriginUrl};
-use crate::gate::Subnet;
+use super::{Peer, ReportLimits};
+use crate::gate::{Host, Subnet};
 use crate::{gate, http, stream};
 
 /// What the operator chose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The subnets that may call the API. None: the token framework is off.
     pub token_servers: Vec<Subnet>,
@@ -47,7 +50,7 @@ pub struct Settings {
 }
 
 /// The bounds of the core; each part below it has its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Connections that are served at once. A few more are let in to be refused, or to call the
     /// API.
@@ -86,102 +89,32 @@ pub struct Limits {
     pub report: ReportLimits,
 }
 
-impl Settings {
-    /// The options of `config`, on a machine that has descriptors for `connections_room` clients,
-    /// at a time in Unix seconds; with a key that nobody outside can guess.
-    pub fn from_config(
-        config: &Config,
-        connections_room: usize,
-        started_unix_seconds: u64,
-        random_key: u128,
-    ) -> Settings {
-        let hostnames = config.gate.hostnames.iter();
-        Settings {
-            token_servers: config.gate.token_servers.clone(),
-            proxies: config.gate.proxies.clone(),
-            forwarders: config.gate.forwarders.clone(),
-            hostnames: hostnames.map(|name| name.as_str().to_owned()).collect(),
-            publish_from: config.gate.publish_from.clone(),
-            rtp_to: config.gate.rtp_to.clone(),
-            cors: config.operation.cors.iter().map(cors_fields).collect(),
-            is_close_delimited: config.operation.close_delimited,
-            admits_icecast: config.operation.icecast,
-            has_access_log: config.operation.access_log.is_some(),
-            takes_over: config.operation.takeover,
-            origins: config.operation.origins.clone(),
-            peers: config
-                .operation
-                .peers
-                .iter()
-                .filter_map(Peer::new)
-                .collect(),
-            asks_origin: config.operation.origin_tokens,
-            limits: Limits::from_config(config, connections_room),
-            random_key,
-            started_unix_seconds,
-        }
-    }
-}
-
 /// Fields of a response head that are made once, at the start.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-fn cors_fields(origin: &CorsOrigin) -> (String, Fields) {
-    match origin {
-        CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")]),
-        CorsOrigin::Site(site) => {
-            // As many as there are options, for as long as the server runs.
-            let value: &'static str = Box::leak(site.clone().into_boxed_str());
-            let fields = vec![("Access-Control-Allow-Origin", value), ("Vary", "Origin")];
-            (site.clone(), Box::leak(fields.into_boxed_slice()))
+/// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginUrl {
+    /// An address, or a name that is yet to be looked up.
+    pub host: Host,
+    /// 1 to 65535.
+    pub port: NonZeroU16,
+    /// What stands before `/stream/…`: empty, or beginning with a slash and not ending with one.
+    pub path: String,
+}
+
+impl OriginUrl {
+    /// Where it is, unless its name must be looked up.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
+            Host::Name(_) => None,
         }
     }
 }
 
-impl Limits {
-    fn from_config(config: &Config, connections_room: usize) -> Limits {
-        let (limits, times, buffers) = (&config.limits, &config.times, &config.buffers);
-        let connections_max = limits
-            .connections_max
-            .unwrap_or(usize::MAX)
-            .min(connections_room);
-        Limits {
-            connections_max,
-            connections_per_host_max: limits.connections_per_host_max.unwrap_or(connections_max),
-            streams_max: limits.streams_max,
-            buffers_bytes_max: buffers.total_bytes_max,
-            head_time: times.head_time_max,
-            keep_alive_time: times.keep_alive_time_max,
-            source_idle_time: times.source_idle_time_max,
-            body_bytes_per_second_min: times.body_rate_min as u64,
-            wait_time: times.wait_time,
-            origin_time: times.origin_time_max,
-            origin_idle_time: times.origin_idle_time,
-            hold_time: times.hold_time,
-            viewer_stall_time: times.viewer_stall_time_max,
-            http: http::Limits {
-                head_bytes_max: limits.head_bytes_max,
-                head_fields_max: limits.head_headers_max,
-            },
-            stream: stream::Limits {
-                buffer_bytes: buffers.stream_bytes_max,
-                join_back_bytes: buffers.join_back_bytes as u64,
-                join_back_time: buffers.join_back_time,
-            },
-            tokens: gate::Limits {
-                tokens_max: limits.tokens_max,
-                udp_clients_per_session_max: limits.udp_clients_per_session_max,
-            },
-            report: ReportLimits {
-                lines_per_second_max: u32::try_from(limits.log_lines_per_second_max)
-                    .unwrap_or(u32::MAX),
-                level: match config.operation.log {
-                    LogLevel::Error => Level::Error,
-                    LogLevel::Warn => Level::Warn,
-                    LogLevel::Info => Level::Info,
-                    LogLevel::Debug => Level::Debug,
-                },
-            },
-        }
+impl Display for OriginUrl {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "http://{}:{}{}", self.host, self.port, self.path)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::{self, Command};
 use crate::http::{Body, Framing, Part};
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Job, Relay, Settings, Ticket};
+use crate::relay::{Action, ConnectionId, Job, Relay, Ticket};
 use crate::stream::Outcome;
 
 /// A server, and everybody whom it talks to.
@@ -31,7 +31,7 @@ impl Stage {
             other => panic!("{options:?}: {other:?}"),
         };
         Stage {
-            relay: Relay::new(Settings::from_config(&config, 100, 0, 7)),
+            relay: Relay::new(config.settings(100, 0, 7)),
             now: Moment::START,
             written: BTreeMap::new(),
             closed: BTreeSet::new(),

@@ -13,7 +13,7 @@ mod sequence;
 
 pub use candidates::Candidates;
 pub use pacing::Pacing;
-pub use packet::{Control, Malformed, Packet, is_control};
+pub use packet::{Control, Packet, is_control};
 pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
 pub use reorder::{Disorder, Reorder};
 pub use sequence::{Probation, Sequence};

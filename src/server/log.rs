@@ -195,6 +195,7 @@ pub(super) struct Console {
 }
 
 impl Console {
+    /// Starts the thread that writes to stderr; an error is that it cannot be had.
     pub fn start() -> io::Result<Console> {
         Ok(Console {
             lines: Lines::start("console", Sink::Stderr(io::stderr()), None)?,

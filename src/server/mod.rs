@@ -51,7 +51,7 @@ use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
 use signals::{Signals, Wish};
-pub use start::{StartError, run};
+pub use start::run;
 use tcp::{Incoming, Listener, Outgoing, Sockets};
 use udp::Udp;
 

@@ -77,9 +77,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
             Interest::READABLE,
         )
         .map_err(failed)?;
-    let is_gated = !config.gate.token_servers.is_empty();
+    let is_gated = !config.core.token_servers.is_empty();
     let mut tokens = None;
-    let mut origins = config.operation.origins.iter();
+    let mut origins = config.core.origins.iter();
     if is_gated || origins.any(|origin| origin.address().is_none()) {
         server.look_ups = Some(LookUps::start(waker).map_err(failed)?);
     }
@@ -130,7 +130,7 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     // of which each half is a hash.
     let draw = || u128::from(RandomState::new().hash_one(started));
     let random_key = draw() << 64 | draw();
-    let mut settings = Settings::from_config(config, room, started.as_secs(), random_key);
+    let mut settings = config.settings(room, started.as_secs(), random_key);
     settings.hostnames.extend(own_name());
     Ok(settings)
 }
@@ -154,7 +154,7 @@ fn start_access_log(
     config: &Config,
     waker: &'static Waker,
 ) -> Result<Option<AccessLog>, StartError> {
-    let Some(place) = &config.operation.access_log else {
+    let Some(place) = &config.access_log else {
         return Ok(None);
     };
     AccessLog::start(place, waker)
@@ -168,7 +168,7 @@ impl Server {
         &mut self,
         config: &Config,
     ) -> Result<Option<(TokenFile, Tokens)>, StartError> {
-        let Some(path) = &config.gate.token_file else {
+        let Some(path) = &config.token_file else {
             return Ok(None);
         };
         let limits = self.relay.token_limits();

@@ -14,7 +14,9 @@ use super::sys::{self, SocketKind};
 /// Sockets that were opened before the server was started.
 #[derive(Default)]
 pub(super) struct Inherited {
+    /// For clients, in the order in which they were passed.
     pub listeners: Vec<TcpListener>,
+    /// For RTP; there may be one.
     pub rtp: Option<UdpSocket>,
 }
 

@@ -65,6 +65,7 @@ impl Listener {
         Ok(Listener::Unix(listener, path.to_owned()))
     }
 
+    /// From now on the poll tells, with this token, when somebody waits to be accepted.
     pub fn register(&mut self, token: Token, registry: &Registry) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),

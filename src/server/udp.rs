@@ -41,12 +41,7 @@ pub fn is_own_address(address: IpAddr) -> bool {
 }
 
 impl Udp {
-    /// Binds the RTP socket, and the RTCP socket if it can be had.
-    pub fn bind(address: SocketAddr) -> io::Result<Udp> {
-        Udp::new(net::UdpSocket::bind(address)?)
-    }
-
-    /// Over a socket that is bound.
+    /// Over a socket that is bound; the RTCP socket is bound beside it if it can be had.
     pub fn new(socket: net::UdpSocket) -> io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let rtp = UdpSocket::from_std(socket);
@@ -185,8 +180,8 @@ mod tests {
     #[test]
     fn datagrams_arrive_whole_with_and_without_segmentation() {
         for has_segmentation in [true, false] {
-            let mut udp =
-                Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+            let socket = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            let mut udp = Udp::new(socket).expect("its options");
             if !has_segmentation {
                 udp.give_up_segmentation();
             }

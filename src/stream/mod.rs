@@ -44,7 +44,7 @@ use versions::Versions;
 use viewer::{Lead, Position};
 
 /// The bounds of one stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Bytes kept of the stream, in blocks that are allocated as they fill.
     pub buffer_bytes: usize,

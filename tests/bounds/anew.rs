@@ -19,7 +19,8 @@ fn packet(sequence: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// FLV is held; RTP comes, which is to be unlike; what shows that comes early, and waits for what is missing.
+/// FLV is held; RTP comes, which is to be unlike; what shows that comes early, and waits for what
+/// is missing.
 fn hall(options: &[&str], next: u16) -> (Hall, SocketAddr) {
     let mut hall = Hall::new(&[&["--token-server=10.9.0.0/16", "--hold=60"], options].concat());
     hall.relay.set_rtp("[::]:5004".parse().unwrap());

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use tollgate::config::{self, Command};
 use tollgate::moment::Moment;
-use tollgate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, Job, Relay, Settings, Ticket, UdpPort,
-};
+use tollgate::relay::{AHEAD_COST_MAX, Action, ConnectionId, Job, Relay, Ticket, UdpPort};
 use tollgate::stream::Outcome;
 
 use super::meter::{self, counted};
@@ -48,7 +46,7 @@ impl Hall {
             Ok(Command::Run(config)) => config,
             other => panic!("{options:?}: {other:?}"),
         };
-        let settings = Settings::from_config(&config, 1_000, 0, 7);
+        let settings = config.settings(1_000, 0, 7);
         Hall {
             relay: counted(|| Relay::new(settings)),
             now: Moment::START,

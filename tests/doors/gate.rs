@@ -121,9 +121,10 @@ pub fn options(data: &[u8]) {
         Err(bad) => assert_line(&bad.to_string()),
     }
     if let Ok(Command::Run(config) | Command::Check(config)) = joined {
+        let limits = &config.core.limits;
         assert!(!config.listen.is_empty());
-        assert!(config.buffers.stream_bytes_max <= config.buffers.total_bytes_max);
-        assert!(config.buffers.join_back_bytes <= config.buffers.stream_bytes_max);
+        assert!(limits.stream.buffer_bytes <= limits.buffers_bytes_max);
+        assert!(limits.stream.join_back_bytes <= limits.stream.buffer_bytes as u64);
     }
 }
 

@@ -256,8 +256,7 @@ impl Client {
         self.wire.shut();
     }
 
-    // ---- Its turn
-    // -------------------------------------------------------------------------------------------------------
+    // ---- Its turn --------------------------------------------------------
 
     pub fn act(&mut self, knowledge: &mut Knowledge, chance: &mut Chance) {
         if !self.has_come || self.is_over {
@@ -343,8 +342,7 @@ impl Client {
         }
     }
 
-    // ---- Its answers
-    // ----------------------------------------------------------------------------------------------------
+    // ---- Its answers -----------------------------------------------------
 
     fn understand(&mut self, mut bytes: &[u8], knowledge: &mut Knowledge) {
         while !bytes.is_empty() {

@@ -93,8 +93,7 @@ impl Wire {
         }
     }
 
-    // ---- The client's end
-    // -----------------------------------------------------------------------------------------------
+    // ---- The client's end ------------------------------------------------
 
     /// The client writes: says how much of it was taken.
     pub fn send(&mut self, bytes: &[u8]) -> usize {
@@ -155,8 +154,7 @@ impl Wire {
         self.is_torn
     }
 
-    // ---- The server's end
-    // -----------------------------------------------------------------------------------------------
+    // ---- The server's end ------------------------------------------------
 
     /// What is to be told, if anything. Events may be spurious, and each tells of both directions.
     pub fn edge(&mut self, is_spurious: bool) -> Option<Edge> {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate::config::{AccessLog, Config, OriginUrl};
+use tollgate::config::{AccessLog, Config};
 use tollgate::gate::Tokens;
 use tollgate::gate::host::host_and_port;
 use tollgate::moment::Moment;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, READ_COST_MAX, Relay, Settings, Ticket,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Peer, READ_COST_MAX, Relay,
+    Ticket,
 };
 use tollgate::stream::Outcome;
 
@@ -51,42 +52,40 @@ fn config(chance: &mut Chance) -> Config {
     let mut config = Config::default();
     let subnet = |text: &str| text.parse().expect("a subnet");
     if chance.percent(70) {
-        config.gate.token_servers = vec![subnet("10.9.0.0/16")];
+        config.core.token_servers = vec![subnet("10.9.0.0/16")];
     }
     if chance.percent(25) {
-        config.gate.proxies = vec![subnet("10.6.0.0/16")];
+        config.core.proxies = vec![subnet("10.6.0.0/16")];
     }
     if chance.percent(10) {
-        config.gate.publish_from = vec![subnet("10.0.0.0/9")];
+        config.core.publish_from = vec![subnet("10.0.0.0/9")];
     }
-    let limits = &mut config.limits;
-    limits.connections_max = Some(*chance.pick(&[3, 12, 30, 60, 500, 500]));
-    limits.connections_per_host_max = Some(*chance.pick(&[2, 8, 20, 100, 100]));
+    config.connections_max = Some(*chance.pick(&[3, 12, 30, 60, 500, 500]));
+    config.connections_per_host_max = Some(*chance.pick(&[2, 8, 20, 100, 100]));
+    let limits = &mut config.core.limits;
     limits.streams_max = chance.within(1..=6);
-    limits.tokens_max = chance.magnitude(4..=1000);
-    limits.udp_clients_per_session_max = chance.within(2..=8);
-    limits.head_bytes_max = chance.magnitude(1024..=16 * 1024);
-    limits.log_lines_per_second_max = usize::MAX;
-    let times = &mut config.times;
-    times.head_time_max = chance.millis(100..=5000);
-    times.source_idle_time_max = chance.millis(500..=15_000);
-    times.body_rate_min = *chance.pick(&[0, 100, 10_000]);
-    times.viewer_stall_time_max = chance.millis(300..=10_000);
-    times.keep_alive_time_max = chance.millis(300..=10_000);
+    limits.tokens.tokens_max = chance.magnitude(4..=1000);
+    limits.tokens.udp_clients_per_session_max = chance.within(2..=8);
+    limits.http.head_bytes_max = chance.magnitude(1024..=16 * 1024);
+    limits.report.lines_per_second_max = u32::MAX;
+    limits.head_time = chance.millis(100..=5000);
+    limits.source_idle_time = chance.millis(500..=15_000);
+    limits.body_bytes_per_second_min = *chance.pick(&[0, 100, 10_000]);
+    limits.viewer_stall_time = chance.millis(300..=10_000);
+    limits.keep_alive_time = chance.millis(300..=10_000);
     if chance.percent(30) {
-        times.wait_time = chance.millis(1..=3_000);
+        limits.wait_time = chance.millis(1..=3_000);
     }
-    times.origin_time_max = chance.millis(50..=1_000);
-    times.origin_idle_time = chance.millis(1..=5_000);
+    limits.origin_time = chance.millis(50..=1_000);
+    limits.origin_idle_time = chance.millis(1..=5_000);
     if chance.percent(20) {
-        times.hold_time = chance.millis(1..=10_000);
+        limits.hold_time = chance.millis(1..=10_000);
     }
-    let buffers = &mut config.buffers;
-    buffers.stream_bytes_max = *chance.pick(&[64 * 1024, 64 * 1024, 100_000, 256 * 1024]);
-    buffers.total_bytes_max = buffers.stream_bytes_max * chance.within(1..=6);
-    buffers.join_back_bytes = *chance.pick(&[0, 0, 20_000]);
+    limits.stream.buffer_bytes = *chance.pick(&[64 * 1024, 64 * 1024, 100_000, 256 * 1024]);
+    limits.buffers_bytes_max = limits.stream.buffer_bytes * chance.within(1..=6);
+    limits.stream.join_back_bytes = *chance.pick(&[0, 0, 20_000]);
     if chance.percent(40) {
-        config.operation.origins = match chance.within(0..=3) {
+        config.core.origins = match chance.within(0..=3) {
             0 => vec![relay_at(relays::ORIGIN_NAME)],
             1 => vec![
                 relay_at(relays::ORIGIN_NAME),
@@ -94,14 +93,16 @@ fn config(chance: &mut Chance) -> Config {
             ],
             _ => vec![relay_at(&relays::ORIGIN.to_string())],
         };
-        config.operation.origin_tokens = chance.percent(30);
+        config.core.asks_origin = chance.percent(30);
     }
     if chance.percent(20) {
-        config.operation.peers = vec![relay_at(&relays::PEER.to_string())];
+        config.core.peers = Peer::new(&relay_at(&relays::PEER.to_string()))
+            .into_iter()
+            .collect();
     }
-    config.operation.close_delimited = chance.percent(8);
-    config.operation.takeover = chance.percent(30);
-    config.operation.access_log = chance.percent(20).then_some(AccessLog::Stdout);
+    config.core.is_close_delimited = chance.percent(8);
+    config.core.takes_over = chance.percent(30);
+    config.access_log = chance.percent(20).then_some(AccessLog::Stdout);
     config
 }
 
@@ -118,12 +119,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         let mut chance = Chance::new(seed);
         let config = config(&mut chance);
-        let mut relay = Relay::new(Settings::from_config(
-            &config,
-            1000,
-            1_800_000_000,
-            chance.draw().into(),
-        ));
+        let mut relay = Relay::new(config.settings(1000, 1_800_000_000, chance.draw().into()));
         if chance.percent(50) {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
@@ -131,17 +127,14 @@ impl World {
             relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
         }
         if std::env::var("SIMULATION_SEED").is_ok() {
-            println!(
-                "{:?}\n{:?}\n{:?}",
-                config.buffers, config.limits, config.times
-            );
+            println!("{config:?}");
         }
         let names = ["a", "b-2", "ц й/c", "d"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
-        let mut knowledge = Knowledge::new(sessions, config.limits.streams_max);
+        let mut knowledge = Knowledge::new(sessions, config.core.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
         knowledge.has_jumps = jumps_percent > 0;
-        knowledge.has_origins = !config.operation.origins.is_empty();
+        knowledge.has_origins = !config.core.origins.is_empty();
         let mut world = World {
             chance,
             config,
@@ -162,8 +155,7 @@ impl World {
         world
     }
 
-    // ---- Who comes
-    // ------------------------------------------------------------------------------------------------------
+    // ---- Who comes -------------------------------------------------------
 
     fn peer(&mut self, role: Role) -> SocketAddr {
         let port = 10_000 + self.clients.len() as u16;
@@ -235,7 +227,7 @@ impl World {
         };
         let connects_at = self.turns + chance.magnitude(0..=20);
         let mut client = Client::new(role, peer, connects_at, manner);
-        if !self.config.gate.proxies.is_empty() && chance.percent(50) {
+        if !self.config.core.proxies.is_empty() && chance.percent(50) {
             let proxy = SocketAddr::from(([10, 6, 0, 1], peer.port()));
             client.come_through(proxy, &relays::introduction(peer, chance));
         }
@@ -308,8 +300,7 @@ impl World {
         client.add(script);
     }
 
-    // ---- A turn
-    // ---------------------------------------------------------------------------------------------------------
+    // ---- A turn ----------------------------------------------------------
 
     /// The whole of a run: clients come and go, then all is let run out, and nothing may be left.
     pub fn run(&mut self, steps: usize) {
@@ -737,8 +728,7 @@ impl World {
         &self.knowledge.tally
     }
 
-    // ---- The end
-    // --------------------------------------------------------------------------------------------------------
+    // ---- The end ---------------------------------------------------------
 
     /// Lets everything that is under way arrive, and sees that all have what they should.
     fn settle(&mut self) {
@@ -803,9 +793,7 @@ impl World {
                     // Its stream has not shown what it is, or a name is being looked up.
                     Asked::Watch { .. } => true,
                     // Or peers are being asked.
-                    Asked::Call(_) => {
-                        request.is_with_names() || !self.config.operation.peers.is_empty()
-                    }
+                    Asked::Call(_) => request.is_with_names() || !self.config.core.peers.is_empty(),
                     Asked::Wrong => false,
                     Asked::Garbage => true,
                 };
@@ -900,7 +888,7 @@ impl World {
             .iter()
             .filter(|client| client.socket.is_some())
             .count();
-        let connections_max = self.config.limits.connections_max.unwrap_or(1000);
+        let connections_max = self.config.connections_max.unwrap_or(1000);
         assert!(
             open <= connections_max + CONNECTIONS_BEYOND_MAX,
             "{open} connections, {connections_max} may be"

@@ -185,3 +185,16 @@ fn what_is_no_journal_is_told_from_one() {
 fn the_checksum_is_that_of_ieee_802_3() {
     assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
 }
+
+#[test]
+fn the_example_in_the_docs_is_a_journal() {
+    let docs = include_str!("../journal.rs").split("//! ```").nth(1);
+    let lines = docs.expect("an example").lines().skip(1);
+    let example: String = lines
+        .filter_map(|line| Some(format!("{}\n", line.strip_prefix("//! ")?)))
+        .collect();
+    let (changes, end) = replay(example.as_bytes(), 1).expect("a good journal");
+    assert_eq!(changes.len(), 2);
+    assert_eq!(end.torn_bytes, 0);
+    assert_eq!(journal(&changes), example.as_bytes());
+}
