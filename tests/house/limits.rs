@@ -16,13 +16,13 @@ pub struct Figure {
 #[rustfmt::skip]
 pub const FIGURES: &[Figure] = &[
     figure(7, "fields of Relay", fields_of_relay),
-    figure(132, "methods on Relay", methods_of_relay),
+    figure(131, "methods on Relay", methods_of_relay),
     figure(23, "files in which methods on Relay stand", files_of_relay),
     figure(152, "fields of a part of relay, seen outside of it", fields_seen_outside),
     figure(4, "functions in the largest circle of calls in relay", circle_of_calls),
-    figure(60, "functions of relay that `append` can reach", |house| reach_of(house, "append")),
+    figure(64, "functions of relay that `append` can reach", |house| reach_of(house, "append")),
     figure(7, "functions of relay that `close` can reach", |house| reach_of(house, "close")),
-    figure(329, "functions of relay that `received` can reach", |house| reach_of(house, "received")),
+    figure(334, "functions of relay that `received` can reach", |house| reach_of(house, "received")),
     figure(21, "files in a circle of imports in relay", |house| circle_in(house, "relay")),
     figure(6, "files in a circle of imports in http", |house| circle_in(house, "http")),
     figure(3, "files in circles of imports elsewhere", |house| circles_but_in(house, &["relay", "http"])),
@@ -33,8 +33,8 @@ pub const FIGURES: &[Figure] = &[
     figure(113, "`let Some(_) = _ else { return _ }` in relay, all", all_returns),
     figure(175, "`pub` items without docs", undocumented),
     figure(16, "lines with comments above 100 columns", wide_comments),
-    figure(20_041, "lines of code", code_lines),
-    figure(25_307, "lines with comments and empty ones", lines),
+    figure(20_130, "lines of code", code_lines),
+    figure(25_437, "lines with comments and empty ones", lines),
     // Becomes a limit as soon as src/lib.rs tells the life of a byte by the names of functions.
     Figure { limit: None, name: "changes of file in the life of a byte", count: changes_of_file },
 ];
