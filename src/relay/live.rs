@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::outlet::Outlet;
 use super::streams::Said;
 use super::timers::{Armed, Owner};
+use super::turns::Line;
 use super::udp::RtpInput;
 use super::{Action, ConnectionId, Level, LiveId, PullId, Relay, SOURCE_READ_BYTES_MAX};
 use crate::format::Format;
@@ -45,8 +46,10 @@ pub struct Live {
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
     pub(super) outlet: Outlet,
-    /// It stands in the queue of streams that have something for their viewers.
-    pub(super) is_flowing: bool,
+    /// Where it stands among the streams that have something for their viewers.
+    pub(super) line: Option<Line>,
+    /// What had come of it when it last took its place there, or left.
+    pub(super) lined_up: u64,
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     pub(super) armed: Armed,
@@ -260,7 +263,8 @@ impl Streams {
             input: None,
             outlet: Outlet::default(),
             cuts: Cuts::default(),
-            is_flowing: false,
+            line: None,
+            lined_up: 0,
             is_paused: false,
             armed: Armed::default(),
         });

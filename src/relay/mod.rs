@@ -53,6 +53,7 @@ mod source;
 mod stage;
 mod streams;
 mod timers;
+mod turns;
 mod udp;
 mod viewer;
 mod waiting;
@@ -128,8 +129,6 @@ pub struct Relay {
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.
 const WRITES_PER_PIECE: usize = 32;
-/// Viewers of one stream that are served before the next stream has its turn.
-const SERVED_IN_ROW_MAX: usize = 32;
 
 /// What a source may send in one go, unless its buffer is small.
 const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
@@ -438,7 +437,7 @@ impl Relay {
     pub fn has_writes(&self) -> bool {
         !self.clients.queue.is_empty()
             || !self.clients.listing.is_empty()
-            || !self.streams.flowing.is_empty()
+            || !self.streams.turns.is_empty()
             || !self.streams.posting.is_empty()
     }
 

@@ -39,9 +39,11 @@ pub struct Datagrams<'a> {
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
 pub(super) struct Outlet {
+    /// As the tokens lend it.
     clients: Rc<[SocketAddr]>,
     /// One of them that gets nothing: the source.
     source: Option<SocketAddr>,
+    /// How many get something.
     pub client_count: usize,
     /// The way of MPEG-TS, if the stream is that, or may be.
     pub transport: Option<Transport>,

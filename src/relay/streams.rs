@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::draining::Draining;
 use super::frame::Frame;
 use super::live::{Cut, Live, Origin};
+use super::turns::Turns;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
@@ -20,10 +21,8 @@ pub(super) struct Streams {
     pub order: BTreeMap<u64, LiveId>,
     pub live_serial_next: u64,
     pub pool: Pool,
-    /// Streams with something for their viewers, and how many viewers of the first have been served
-    /// in a row.
-    pub flowing: VecDeque<LiveId>,
-    pub served_in_row: usize,
+    /// Streams with something for their viewers.
+    pub turns: Turns,
     pub frame: Frame,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     pub spliced: Vec<u8>,
@@ -58,8 +57,7 @@ impl Streams {
             order: BTreeMap::new(),
             live_serial_next: 1,
             pool: Pool::new(limits.buffers_bytes_max),
-            flowing: VecDeque::new(),
-            served_in_row: 0,
+            turns: Turns::new(),
             frame: Frame::default(),
             spliced: Vec::new(),
             posting: VecDeque::new(),
@@ -70,13 +68,13 @@ impl Streams {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let each = self.lives.iter().map(|(_, live)| live.held_bytes());
-        let queued = self.flowing.capacity() + self.posting.capacity();
         self.lives.held_bytes()
             + each.sum::<usize>()
             + hash_map_bytes(&self.running)
             + self.draining.held_bytes()
             + tree_map_bytes(&self.order)
-            + queued * size_of::<LiveId>()
+            + self.turns.held_bytes()
+            + self.posting.capacity() * size_of::<LiveId>()
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()

@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
 use super::live::Cut;
-use super::{ConnectionId, Level, LiveId, Relay, SERVED_IN_ROW_MAX};
+use super::turns::Line;
+use super::{ConnectionId, Level, LiveId, Relay};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, HeadReader, Reply, Status, Version};
@@ -20,41 +21,41 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 impl Streams {
     /// The next viewer whose turn it is, of the streams in turn.
     pub(super) fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
-        while let Some(&id) = self.flowing.front() {
-            let next = self
-                .lives
-                .get_mut(id)
-                .and_then(|live| live.stream.next_ready());
-            self.served_in_row += 1;
-            if next.is_none() || self.served_in_row >= SERVED_IN_ROW_MAX {
-                self.flowing.pop_front();
-                self.served_in_row = 0;
+        while let Some(id) = self.turns.whose() {
+            let Some(live) = self.lives.get_mut(id) else {
+                self.turns.end_turn();
+                continue;
+            };
+            let newest = live.stream.newest();
+            let Some((viewer, connection)) = live.stream.next_ready() else {
+                self.turns.end_turn();
+                (live.line, live.lined_up) = (None, newest);
+                self.resume(id, desk);
+                continue;
+            };
+            if self.turns.is_over_with_this() {
+                let (behind_bytes, _) = live.stream.behind(viewer, desk.now);
+                self.turns.end_turn();
+                let line = self.turns.line_up(behind_bytes, id);
+                (live.line, live.lined_up) = (Some(line), newest);
             }
-            match next {
-                Some((_, connection)) => {
-                    if self.served_in_row == 0 {
-                        self.flowing.push_back(id);
-                    }
-                    return Some(connection);
-                }
-                None => {
-                    if let Some(live) = self.lives.get_mut(id) {
-                        live.is_flowing = false;
-                    }
-                    self.resume(id, desk);
-                }
-            }
+            return Some(connection);
         }
         None
     }
 
     /// The stream has something for its viewers.
     pub(super) fn flow(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
-            && !live.is_flowing
-        {
-            live.is_flowing = true;
-            self.flowing.push_back(id);
+        if let Some(live) = self.lives.get_mut(id) {
+            let bytes = live.stream.newest() - live.lined_up;
+            match (live.line, Line::with(bytes)) {
+                (None, _) => live.line = Some(self.turns.line_up(bytes, id)),
+                (Some(Line::Little), Line::Much) => {
+                    self.turns.move_up(id);
+                    live.line = Some(Line::Much);
+                }
+                (Some(Line::Much), _) | (Some(Line::Little), Line::Little) => {}
+            }
         }
     }
 
