@@ -15,6 +15,7 @@ use super::ledger::Change;
 use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
+use super::reading::LOOK_COST;
 use crate::gate::{self, BLOCKS_MAX, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
@@ -358,7 +359,7 @@ impl Relay {
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => {
                 let looks = self.clients.connections.len() + self.streams.lives.len();
-                self.clients.reading.count_looks(looks);
+                self.clients.reading.count(looks * LOOK_COST);
                 Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
             }
             Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),

@@ -27,7 +27,7 @@ use super::listing::Listing;
 use super::output::Output;
 use super::peers::Telling;
 use super::pull::Fault;
-use super::reading::HEADS_AT_ONCE_MAX;
+use super::reading::{HEAD_COST, HEADS_AT_ONCE_MAX, PIECE_COST};
 use super::settle::Said;
 use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
@@ -428,9 +428,9 @@ impl Relay {
             }
             if is_head {
                 heads += 1;
-                self.clients.reading.count_head();
+                self.clients.reading.count(HEAD_COST);
             } else {
-                self.clients.reading.count_piece();
+                self.clients.reading.count(PIECE_COST);
             }
         }
     }

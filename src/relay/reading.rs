@@ -30,12 +30,12 @@ pub(super) const HEADS_AT_ONCE_MAX: usize = 2;
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
-const HEAD_COST: usize = 4096;
+pub(super) const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
-const PIECE_COST: usize = 128;
+pub(super) const PIECE_COST: usize = 128;
 
 /// Something is looked at that may lie anywhere in memory.
-const LOOK_COST: usize = 8;
+pub(super) const LOOK_COST: usize = 8;
 
 /// Who is read on, and what this go has cost.
 #[derive(Default)]
@@ -49,22 +49,9 @@ impl Reading {
         self.cost = GO_COST + bytes;
     }
 
-    pub fn count_head(&mut self) {
-        self.cost += HEAD_COST;
-    }
-
-    pub fn count_piece(&mut self) {
-        self.cost += PIECE_COST;
-    }
-
-    /// Bytes of an answer, which is written for each anew.
-    pub fn count_bytes(&mut self, bytes: usize) {
-        self.cost += bytes;
-    }
-
-    /// So many connections and streams were looked at for an answer.
-    pub fn count_looks(&mut self, looks: usize) {
-        self.cost += looks * LOOK_COST;
+    /// It costs so much more: a byte read, or put out by an answer, counts one.
+    pub fn count(&mut self, cost: usize) {
+        self.cost += cost;
     }
 
     pub fn cost(&self) -> usize {
@@ -101,7 +88,7 @@ impl Relay {
             if let Phase::Waiting(waiting) = &connection.phase
                 && waiting.fate != Fate::Open
             {
-                self.clients.reading.count_head();
+                self.clients.reading.count(HEAD_COST);
                 self.end_wait(id);
             }
             self.read_input(id);

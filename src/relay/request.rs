@@ -37,7 +37,7 @@ impl Clients {
             return;
         };
         let answer_bytes = bytes.len();
-        self.reading.count_bytes(answer_bytes);
+        self.reading.count(answer_bytes);
         connection.output.push_whole(bytes);
         let access = connection.access.take();
         connection.phase = Phase::Head(HeadReader::default());

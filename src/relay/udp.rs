@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
 use super::live::Origin;
+use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
@@ -298,7 +299,7 @@ impl Relay {
     /// A source has shown with its second packet that it is one.
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
         let now = self.desk.now;
-        self.clients.reading.count_head();
+        self.clients.reading.count(HEAD_COST);
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
@@ -420,7 +421,7 @@ impl Relay {
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.streams.post(id);
         if control.says_bye {
-            self.clients.reading.count_head();
+            self.clients.reading.count(HEAD_COST);
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }
