@@ -2,12 +2,14 @@
 """Tollgate beside a bare loop of kernel calls and beside Icecast, run by run in turn: prints the table of benches/README.md.
 
     benches/compare.py [RUNS] [SECONDS]        needs gcc; Icecast (icecast2) where it is installed
+    BEFORE=PROGRAM benches/compare.py          beside another build of Tollgate, and without Icecast
 """
 import json, os, shutil, statistics, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 SECONDS = sys.argv[2] if len(sys.argv) > 2 else "5"
+BEFORE = os.environ.get("BEFORE")
 # Viewers, bytes a second to each, bytes a write, and whether Icecast is to carry it too.
 LOADS = [(500, 250_000, 4096, True), (1000, 250_000, 4096, True), (1000, 1_000_000, 16384, True),
          (5000, 200_000, 16384, False), (10000, 100_000, 16384, False)]
@@ -47,15 +49,14 @@ def served(command, load, tool, own_port, *more):
         server.wait()
 
 
-def tollgate(tool, load):
+def tollgate(tool, load, program=os.path.join(HERE, "..", "target", "release", "tollgate")):
     own = port()
-    program = os.path.join(HERE, "..", "target", "release", "tollgate")
     return served([program, f"--listen=127.0.0.1:{own}", "--log=error"], load, tool, own)
 
 
 def icecast(tool, load):
     program = shutil.which("icecast2") or shutil.which("icecast")
-    if not program or not load[3]:
+    if not program or not load[3] or BEFORE:
         return None
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
@@ -79,9 +80,10 @@ def main():
         print("| viewers × bytes/s, write | | CPU-s/GB | of the bare loop | Gbit/s | p50, p99, p99.9 ms | let in, s | lost, gaps | resident MiB |")
         print("|---|---|---|---|---|---|---|---|---|")
         for load in LOADS:
-            results = {"Tollgate": [], "bare loop": [], "Icecast": []}
+            results = {"Tollgate": [], "bare loop": [], "Icecast": [], "Tollgate before": []}
             for _ in range(RUNS):
-                for name, result in (("Tollgate", tollgate(tool, load)), ("bare loop", fanload(tool, load, "--floor", "--port", str(port()))), ("Icecast", icecast(tool, load))):
+                for name, result in (("Tollgate", tollgate(tool, load)), ("Tollgate before", tollgate(tool, load, BEFORE) if BEFORE else None),
+                                     ("bare loop", fanload(tool, load, "--floor", "--port", str(port()))), ("Icecast", icecast(tool, load))):
                     if result:
                         results[name].append(result)
             floors = [result["cpu_s_per_gb"] for result in results["bare loop"]]
@@ -92,6 +94,10 @@ def main():
                 latencies = ", ".join(f"{column(runs, key) / 1000:.1f}" for key in ("lat_us_p50", "lat_us_p99", "lat_us_p999"))
                 print(f"| {load[0]} × {load[1] // 1000} kB, {load[2] // 1024} KiB | {name} | {column(runs, 'cpu_s_per_gb'):.2f} | {ratio:.2f} | {column(runs, 'gbit_s'):.1f} "
                       f"| {latencies} | {column(runs, 'connect_s'):.2f} | {max(run['lost'] + run['refused'] for run in runs)}, {max(run['gaps'] for run in runs)} | {column(runs, 'rss_kib') / 1024:.1f} |", flush=True)
+            if results["Tollgate before"]:
+                pairs = zip(results["Tollgate"], results["Tollgate before"])
+                ratios = sorted(now["cpu_s_per_gb"] / before["cpu_s_per_gb"] for now, before in pairs)
+                print(f"CPU of before: {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})", flush=True)
 
 
 main()

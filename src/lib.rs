@@ -14,6 +14,7 @@
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, subnets
+//! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
 //! gather, held, moment, random, slots     what all of them are made of
 //! ```
@@ -30,6 +31,7 @@ pub mod gate;
 pub mod gather;
 pub mod held;
 pub mod http;
+pub mod json;
 pub mod moment;
 pub mod proxy_header;
 pub mod random;

@@ -158,9 +158,7 @@ impl Scene {
             stream: Stream::new(LIMITS, None, Moment::START),
             splicer: None,
             spliced: Vec::new(),
-            pool: Pool {
-                bytes_left: 1 << 30,
-            },
+            pool: Pool::new(1 << 30),
             audience,
             viewers: Vec::with_capacity(STALLED_MAX),
             now: Moment::START,

@@ -57,6 +57,16 @@ fn what_is_described_is_what_is_answered() {
             assert_eq!(ask("DELETE", path, &query, &[]), status);
         }
     }
+    let mut blocked = (0..).map(|number| format!("?sessionid={number}&block=60"));
+    let mut block = || {
+        ask(
+            "DELETE",
+            "/api/abort-stream",
+            &blocked.next().expect("endless"),
+            &[],
+        )
+    };
+    while block() != 503 {}
     for (path, method, status) in &documented {
         if *status == 405 {
             // It stands with a method that the path knows, for all those that it does not.

@@ -124,6 +124,29 @@ fn a_block_holds_for_a_session_that_does_not_run() {
     assert_eq!(server.request("GET", "/stream/demo").status(), 429);
 }
 
+/// An operator who was told that a session is blocked relies on it, whatever is blocked later.
+#[test]
+fn a_block_is_refused_where_there_is_no_room_and_pushes_no_other_out() {
+    let server = Server::gated(&[]);
+    server.admit("first");
+    server.admit("last");
+    let mut caller = Client::connect(server.address());
+    let mut block = |session: &str| {
+        let target = format!("/api/abort-stream?sessionid={session}&block=3600");
+        caller.request("DELETE", &target, &[])
+    };
+    assert_eq!(block("first").status(), 200);
+    for number in 1..1024 {
+        assert_eq!(block(&number.to_string()).status(), 200);
+    }
+    let source = Source::open(server.address(), "/stream/last");
+    block("last").assert_problem(503, &["1024 sessions are blocked", "nothing was done"]);
+    assert!(server.stream("last").is_some());
+    assert_eq!(block("1").status(), 200);
+    assert_eq!(server.request("GET", "/stream/first").status(), 429);
+    assert_eq!(source.finish().status(), 200);
+}
+
 /// Viewers who have not taken all of a complete stream are ended by whatever ends a stream.
 #[test]
 fn viewers_of_what_is_complete_are_ended_too() {

@@ -253,9 +253,13 @@ fn no_page_of_another_site_is_told_what_the_api_knows() {
 
 #[test]
 fn who_comes_by_a_proxy_that_names_nobody_is_nobody() {
-    let server = Server::gated(&["--forwarded-from=127.0.0.1", "--publish-from=127.0.0.0/8"]);
+    let server = Server::start(&[
+        "--token-server=127.0.0.0/8",
+        "--forwarded-from=127.0.0.1",
+        "--publish-from=127.0.0.0/8",
+    ]);
     server_for_nobody(&server, "");
-    let field = ["X-Forwarded-For: 127.0.0.1"];
+    let field = ["X-Forwarded-For: 127.0.0.9"];
     let add = "/api/add-token?type=http&sessionid=demo";
     assert_eq!(request(server.address(), "POST", add, &field).status(), 201);
     let server = Server::gated(&["--proxy-protocol=127.0.0.1", "--publish-from=127.0.0.0/8"]);

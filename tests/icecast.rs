@@ -71,6 +71,45 @@ fn who_has_no_right_password_is_refused() {
     ask("SOURCE", "/live.ogg", &[DEMO]).assert_problem(409, &[]);
 }
 
+/// What a refused source sends all the same is media, whatever it looks like.
+#[test]
+fn what_follows_a_refused_source_is_no_request() {
+    let call =
+        "POST /api/add-token?type=http&sessionid=smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let expect = "Expect: 100-continue";
+    for options in [&["--icecast"][..], &[]] {
+        let server = Server::gated(options);
+        server.admit("demo");
+        for (method, target, fields) in [
+            ("SOURCE", "/live.ogg", &[OTHER][..]),
+            ("SOURCE", "/live.ogg", &[]),
+            ("SOURCE", "/stream/demo", &[OTHER]),
+            ("SOURCE", "/api/list-tokens", &[OTHER]),
+            ("PUT", "/live.ogg", &[OTHER]),
+            ("PUT", "/live.ogg", &[OTHER, expect]),
+            ("PUT", "/stream/demo", &[DEMO]),
+            ("PUT", "/stream/demo", &[]),
+            ("PUT", "/stream/demo", &[expect]),
+            ("PUT", "/stream/other", &[expect]),
+            ("POST", "/stream/demo", &[expect]),
+        ] {
+            let mut source = Client::connect(server.address());
+            source.send_head(method, target, fields);
+            source.send(call);
+            let refusal = source.head();
+            assert!(refusal.status >= 400, "{method} {target} {fields:?}");
+            assert!(refusal.closes(), "{method} {target} {fields:?}");
+            source.finish_sending();
+            let rest = String::from_utf8_lossy(&source.rest()).into_owned();
+            assert!(
+                !rest.contains("HTTP/1.1"),
+                "{method} {target} {fields:?}: {rest}"
+            );
+        }
+        assert_eq!(server.tokens().len(), 1);
+    }
+}
+
 #[test]
 fn without_the_option_there_is_none_of_it() {
     let server = Server::gated(&[]);

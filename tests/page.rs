@@ -54,3 +54,13 @@ fn the_page_runs_under_a_strict_policy() {
         assert!(!text.contains(outside), "{outside}");
     }
 }
+
+/// The source of a stream whose rest goes out is null: the page takes nothing of it unasked.
+#[test]
+fn the_page_takes_nothing_of_a_source_that_may_be_gone() {
+    let page = Server::start(&[]).request("GET", "/").text();
+    assert!(page.contains("source?.address"));
+    for unasked in ["source.protocol", "source.address", "source.packets"] {
+        assert!(!page.contains(unasked), "{unasked}");
+    }
+}

@@ -86,18 +86,21 @@ fn a_proxy_header_is_due_from_proxies_and_from_nobody_else() {
         .assert_problem(400, &["request line"]);
     let binary = binary_header("192.0.2.9:4711".parse().expect("an address"));
     request_behind(&server, &binary, "GET", "/healthz", &[]).assert_problem(400, &[]);
-    let server = Server::gated(&["--proxy-protocol=127.0.0.0/8"]);
+    let server = Server::start(&[
+        "--token-server=192.0.2.0/24",
+        "--proxy-protocol=127.0.0.0/8",
+    ]);
     request_behind(&server, b"", "GET", "/healthz", &[])
         .assert_problem(400, &["must begin with a PROXY protocol header"]);
     // In pieces, and with the request at once.
     let mut client = Client::connect(server.address());
-    for piece in line("127.0.0.1").as_bytes() {
+    for piece in line("192.0.2.7").as_bytes() {
         client.send([*piece]);
     }
     assert_eq!(client.request("POST", ADD, &[]).status(), 201);
     // What follows is plain HTTP.
     assert_eq!(client.request("GET", "/api/list-tokens", &[]).status(), 200);
-    client.send(line("127.0.0.1") + "\r\n");
+    client.send(line("192.0.2.7") + "\r\n");
     client.response("GET").assert_problem(400, &[]);
 }
 
@@ -181,6 +184,66 @@ fn fields_of_requests_are_believed_from_proxies_only() {
     answer.assert_problem(403, &["token server's subnet"]);
 }
 
+/// The API is open to the hosts of all these proxies. What names them alone comes from anybody.
+#[test]
+fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
+    let nobody = "does not say whose request this is";
+    let server = Server::start(&[
+        "--token-server=127.0.0.0/8",
+        "--forwarded-from=127.0.0.1",
+        "--forwarded-from=127.0.0.2",
+        "--proxy-protocol=127.0.0.3",
+    ]);
+    let call = |start: &str, field: &str| {
+        request_behind(
+            &server,
+            start.as_bytes(),
+            "GET",
+            "/api/list-tokens",
+            &[field],
+        )
+    };
+    for list in [
+        "127.0.0.1",
+        "127.0.0.2, 127.0.0.1",
+        "127.0.0.3",
+        "127.0.0.3, 127.0.0.1",
+    ] {
+        call("", &format!("X-Forwarded-For: {list}")).assert_problem(403, &[nobody]);
+        let list = list.replace("127.", "for=127.");
+        call("", &format!("Forwarded: {list}")).assert_problem(403, &[nobody]);
+    }
+    let mapped = "X-Forwarded-For: ::ffff:127.0.0.2";
+    call("", mapped).assert_problem(403, &[nobody]);
+    let own = "X-Forwarded-For: 127.0.0.9, 127.0.0.3, 127.0.0.1";
+    assert_eq!(call("", own).status(), 200);
+
+    let server = Server::start(&[
+        "--token-server=127.0.0.0/8",
+        "--proxy-protocol=127.0.0.1",
+        "--proxy-protocol=127.0.0.3",
+        "--forwarded-from=127.0.0.2",
+    ]);
+    let call = |client: &str, field: &str| {
+        let start = line(client);
+        request_behind(
+            &server,
+            start.as_bytes(),
+            "GET",
+            "/api/list-tokens",
+            &[field],
+        )
+    };
+    let field = "X-Forwarded-For: 127.0.0.9";
+    for proxy in ["127.0.0.1", "127.0.0.3"] {
+        call(proxy, field).assert_problem(403, &[nobody]);
+    }
+    // Whoever is behind that one says so in a field.
+    assert_eq!(call("127.0.0.2", field).status(), 200);
+    call("127.0.0.2", "X-Forwarded-For: 127.0.0.3").assert_problem(403, &[nobody]);
+    assert_eq!(call("127.0.0.9", "X: y").status(), 200);
+}
+
 #[test]
 fn hosts_are_counted_by_what_their_requests_say() {
     let server = Server::gated(&["--forwarded-from=127.0.0.1", "--connections-per-host=1"]);
@@ -224,11 +287,25 @@ fn a_socket_in_the_file_system_is_of_this_host() {
     server.signal("KILL");
     server.forget();
     assert!(path.exists());
-    let mut server = Server::gated(&[&place, "--listen=127.0.0.1:0", "--proxy-protocol=127.0.0.1"]);
-    let stranger = format!("{}{call}", line("192.0.2.7"));
-    assert!(ask(&stranger).starts_with("HTTP/1.1 403 "));
-    let own = format!("{}{call}", line("127.0.0.1"));
-    assert!(ask(&own).starts_with("HTTP/1.1 200 "));
+    let mut server = Server::start(&[
+        &place,
+        "--listen=127.0.0.1:0",
+        "--proxy-protocol=127.0.0.1",
+        "--token-server=127.0.0.1",
+        "--token-server=198.51.100.7",
+    ]);
+    for (client, status) in [
+        ("192.0.2.7", 403),
+        ("198.51.100.7", 200),
+        // The proxy's own address, by which it names nobody.
+        ("127.0.0.1", 403),
+    ] {
+        let answer = ask(&format!("{}{call}", line(client)));
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+    }
     server.signal("TERM");
     assert!(server.exit_status().success());
     assert!(!path.exists());

@@ -166,7 +166,7 @@ pub(super) const OPTIONS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "proxies there say whose a request is",
         more: "For proxies that speak only HTTP: `Forwarded` or `X-Forwarded-For` is believed from \
-               this subnet, read from the right up to the first address that is not in it. From \
+               this subnet, read from the right up to the first address that is no proxy's. From \
                anyone else the fields are ignored.",
     },
     Row {

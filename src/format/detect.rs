@@ -1,7 +1,8 @@
 //! Telling a container by its first bytes.
 
-use super::frames::{self, Chain, Codec};
-use super::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use super::frames::{self, Chain};
+use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
+use super::window::grow;
 use super::{Format, matroska};
 
 /// What the first bytes show.
@@ -13,8 +14,91 @@ pub(super) enum Detection {
     Unknown,
 }
 
-/// With so many bytes every container has shown itself.
-pub(super) const BYTES_MAX: usize = 8 * 1024;
+/// With so many bytes every container has shown itself: even sound that begins within a frame,
+/// whose frames have 1,441 bytes at most as they are found.
+pub(super) const BYTES_MAX: usize = 12 * 1024;
+
+/// The bytes of a stream that has not been told yet.
+#[derive(Default)]
+pub(super) struct Beginning {
+    bytes: Vec<u8>,
+    /// No frames in a row begin before this place.
+    frames_from: usize,
+}
+
+impl Beginning {
+    /// Takes the next byte. Byte by byte, so that the verdict falls at the same one however they
+    /// come.
+    pub fn take(&mut self, byte: u8) -> Detection {
+        grow(&mut self.bytes, 1, BYTES_MAX);
+        self.bytes.push(byte);
+        let is_last = self.bytes.len() == BYTES_MAX;
+        match detect(&self.bytes) {
+            Detection::Unknown if !names_another(&self.bytes) => self.search(is_last),
+            Detection::More if is_last => self.search(true),
+            detection => detection,
+        }
+    }
+
+    /// Those that were taken.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes that its allocation takes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Radio that is passed on from the middle begins within a frame; zeros may come first, too.
+    /// Each byte is tried once as a frame's first.
+    fn search(&mut self, is_last: bool) -> Detection {
+        while self.frames_from < self.bytes.len() {
+            match frames::found_within(&self.bytes[self.frames_from..]) {
+                Chain::Yes(codec) => return Detection::Known(codec.format()),
+                Chain::More if !is_last => return Detection::More,
+                Chain::More | Chain::No => self.frames_from += 1,
+            }
+        }
+        if is_last {
+            Detection::Unknown
+        } else {
+            Detection::More
+        }
+    }
+}
+
+/// What carries frames of sound in rows, and is not joined: AVI and WAVE, AIFF, CAF, RealMedia,
+/// NSV, FLAC, an MPEG program stream, ASF, EBML that is no Matroska.
+const OTHERS: [&[u8]; 11] = [
+    b"RIFF",
+    b"RIFX",
+    b"RF64",
+    b"FORM",
+    b"caff",
+    b".RMF",
+    b"NSVf",
+    b"fLaC",
+    &[0, 0, 1, 0xba],
+    &[0x30, 0x26, 0xb2, 0x75],
+    EBML,
+];
+
+/// Whether these are the first bytes of something else that may carry frames of sound, or of text.
+fn names_another(bytes: &[u8]) -> bool {
+    let is_other = OTHERS.iter().any(|other| bytes.starts_with(other));
+    // A box of QuickTime's.
+    let is_box = |name: &[u8]| name.iter().all(u8::is_ascii_lowercase);
+    // What LAME stuffs frames with is no text.
+    let is_stuffing = bytes.starts_with(b"UUUU");
+    is_other || bytes.get(4..8).is_some_and(is_box) || begins_as_text(bytes) && !is_stuffing
+}
+
+fn begins_as_text(bytes: &[u8]) -> bool {
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let first = bytes.get(..TEXT_BYTES);
+    first.is_some_and(|first| first.iter().all(is_text) && first[0] != SYNC_BYTE)
+}
 
 /// So many bytes of text at the beginning are text, and no transport stream that begins within a
 /// packet.
@@ -44,8 +128,9 @@ const MAGICS: [(&[u8], Format); 3] = [
     (b"ID3", Format::Mp3),
 ];
 
-/// What a stream is that begins with these bytes. Asked again with each byte until it is clear.
-pub(super) fn detect(bytes: &[u8]) -> Detection {
+/// What a stream is of which these bytes are the beginning of a unit, or of a packet's rest. Asked
+/// again with each byte until it is clear.
+fn detect(bytes: &[u8]) -> Detection {
     for (magic, format) in MAGICS {
         if bytes.starts_with(magic) {
             return Detection::Known(format);
@@ -72,12 +157,10 @@ pub(super) fn detect(bytes: &[u8]) -> Detection {
         };
     }
     if bytes.first() == Some(&FRAME_SYNC) {
-        for (codec, format) in [(Codec::Mpeg, Format::Mp3), (Codec::Adts, Format::Aac)] {
-            match frames::detect(bytes, codec) {
-                Chain::Yes => return Detection::Known(format),
-                Chain::More => return Detection::More,
-                Chain::No => {}
-            }
+        match frames::detect(bytes) {
+            Chain::Yes(codec) => return Detection::Known(codec.format()),
+            Chain::More => return Detection::More,
+            Chain::No => {}
         }
     }
     transport(bytes)
@@ -93,26 +176,13 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
             .any(|known| known.starts_with(kind))
 }
 
-/// Three sync bytes a packet apart, wherever the first lies within the first packet's length.
+/// Sync bytes a packet apart, wherever the first lies within the first packet's length.
 fn transport(bytes: &[u8]) -> Detection {
-    let is_sync = |at: usize| bytes.get(at) == Some(&SYNC_BYTE);
-    let Some(last) = bytes.len().checked_sub(1) else {
-        return Detection::More;
-    };
-    // Only the newest byte can be the third.
-    if let Some(first) = last.checked_sub(2 * PACKET_BYTES)
-        && is_sync(first)
-        && is_sync(first + PACKET_BYTES)
-        && is_sync(last)
-    {
-        return Detection::Known(Format::MpegTs);
-    }
-    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    let is_over = bytes.len() >= 3 * PACKET_BYTES;
-    let begins_as_text = bytes.len() >= TEXT_BYTES
-        && bytes[..TEXT_BYTES].iter().all(is_text)
-        && bytes[0] != SYNC_BYTE;
-    if is_over || begins_as_text {
+    // Only the newest byte can be the last of them.
+    let is_proved = |shape: Shape| shape.is_proved_by_last(bytes);
+    if Shape::ALL.into_iter().any(is_proved) {
+        Detection::Known(Format::MpegTs)
+    } else if bytes.len() >= PROOF_BYTES_MAX || begins_as_text(bytes) {
         Detection::Unknown
     } else {
         Detection::More

@@ -39,8 +39,11 @@ struct Tag {
 
 pub(super) const HEAD_BYTES: usize = 13;
 pub(super) const TAG_HEAD_BYTES: usize = 11;
-/// Of a tag's body, what says what it is.
+/// Of a tag's body, what says what it is: of a script's as much as its name takes.
 const KIND_BYTES: usize = 2;
+/// What a script's body begins with that describes the stream (AMF: a string of ten letters). Cue
+/// points and captions come as scripts too.
+const METADATA_NAME: &[u8; 13] = b"\x02\0\x0aonMetaData";
 pub(super) const PREVIOUS_SIZE_BYTES: usize = 4;
 /// The longest metadata that is kept: room for the key frames of hours, of which a live stream
 /// lists none.
@@ -86,7 +89,11 @@ impl Walker<Findings<'_>> for Flv {
             return Ok(Step::Hold(TAG_HEAD_BYTES));
         };
         let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
-        let kind_end = TAG_HEAD_BYTES + size.min(KIND_BYTES);
+        let kind_bytes = match first & 0x1f {
+            SCRIPT => METADATA_NAME.len(),
+            _ => KIND_BYTES,
+        };
+        let kind_end = TAG_HEAD_BYTES + size.min(kind_bytes);
         let Some(body) = seen.get(TAG_HEAD_BYTES..kind_end) else {
             return Ok(Step::Hold(kind_end));
         };
@@ -194,7 +201,7 @@ const _: () = assert!(HEAD_BYTES + METADATA_BYTES_MAX + 2 * SEQUENCE_BYTES_MAX <
 /// What the first bytes of a tag's body say.
 fn kind(tag_type: u8, body: &[u8]) -> Kind {
     match (tag_type, body) {
-        (SCRIPT, _) => Kind::Metadata,
+        (SCRIPT, name) if name == METADATA_NAME => Kind::Metadata,
         // Enhanced RTMP: the packet type stands where the codec did.
         (VIDEO, [first, ..]) if first & 0x80 != 0 => match (first & 0x0f, first >> 4 & 7) {
             (0, _) => Kind::VideoSequence,

@@ -11,7 +11,7 @@ use super::{Finding, Findings, Format, Header, LetGo, SEARCH_BYTES_MAX, Start, U
 /// Whether bytes begin with frames, each exactly where the one before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chain {
-    Yes,
+    Yes(Codec),
     No,
     /// Too few bytes to tell.
     More,
@@ -24,8 +24,22 @@ pub(super) enum Codec {
     Adts,
 }
 
+impl Codec {
+    /// What a stream of such frames is called.
+    pub fn format(self) -> Format {
+        match self {
+            Codec::Mpeg => Format::Mp3,
+            Codec::Adts => Format::Aac,
+        }
+    }
+}
+
 /// Frames in a row that prove a codec. A single head occurs in any bytes by chance.
 const PROOF_FRAMES: usize = 3;
+
+/// Frames in a row that prove one where they do not stand at a stream's beginning: other containers
+/// carry a few of them in one piece.
+const FOUND_FRAMES: usize = 6;
 
 /// Frames in a row that prove that one is back in step with a codec that is known.
 const RESYNC_FRAMES: usize = 2;
@@ -203,10 +217,19 @@ fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
     Look::Found(first)
 }
 
-/// Whether a stream begins with three frames of the codec in a row.
-pub(super) fn detect(bytes: &[u8], codec: Codec) -> Chain {
-    match row(bytes, Some(codec), PROOF_FRAMES) {
-        Look::Found(_) => Chain::Yes,
+/// Whether a stream begins with frames.
+pub(super) fn detect(bytes: &[u8]) -> Chain {
+    chain(bytes, PROOF_FRAMES)
+}
+
+/// Whether frames begin here, after something else.
+pub(super) fn found_within(bytes: &[u8]) -> Chain {
+    chain(bytes, FOUND_FRAMES)
+}
+
+fn chain(bytes: &[u8], frames: usize) -> Chain {
+    match row(bytes, None, frames) {
+        Look::Found(frame) => Chain::Yes(frame.codec()),
         Look::Nothing => Chain::No,
         Look::Needs(_) => Chain::More,
     }
@@ -284,11 +307,11 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Before the stream's first byte. Without a codec the first frames tell, and correct the
-    /// format.
-    pub(super) fn new(codec: Option<Codec>, format: Format) -> Walk {
+    /// Before the stream's first byte. The first frames tell the codec, and correct the format: a
+    /// tag says nothing of what follows it.
+    pub(super) fn new(format: Format) -> Walk {
         Walk {
-            codec,
+            codec: None,
             format,
             place: Place::Beginning,
             join_from: 0,
@@ -344,10 +367,7 @@ impl Walk {
             }
             Look::Found(frame) => {
                 self.codec = Some(frame.codec());
-                let format = match frame.codec() {
-                    Codec::Mpeg => Format::Mp3,
-                    Codec::Adts => Format::Aac,
-                };
+                let format = frame.codec().format();
                 if format != self.format {
                     self.format = format;
                     findings(Finding::Format(format), Header::NONE);

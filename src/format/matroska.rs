@@ -13,8 +13,8 @@ use super::{Finding, Findings, Format, LetGo, Prelude, Start, UNIT_SPACING};
 
 pub(super) const EBML: u32 = 0x1a45_dfa3;
 pub(super) const SEGMENT: u32 = 0x1853_8067;
-const SEEK_HEAD: u32 = 0x114d_9b74;
-const CUES: u32 = 0x1c53_bb6b;
+pub(super) const SEEK_HEAD: u32 = 0x114d_9b74;
+pub(super) const CUES: u32 = 0x1c53_bb6b;
 pub(super) const CLUSTER: u32 = 0x1f43_b675;
 pub(super) const TRACKS: u32 = 0x1654_ae6b;
 const VOID: u32 = 0xec;

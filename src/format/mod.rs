@@ -25,9 +25,9 @@ mod ogg;
 pub mod splice;
 mod window;
 
-use detect::{Detection, detect};
+use detect::{Beginning, Detection};
 use flv::Flv;
-use frames::{Codec, Walk};
+use frames::Walk;
 pub use header::{HEADER_BYTES_MAX, Header};
 use matroska::Matroska;
 use mp4::Mp4;
@@ -175,7 +175,7 @@ pub struct Scanner {
 
 enum State {
     /// Too few bytes to tell; these are they: at most [`detect::BYTES_MAX`].
-    Undecided(Vec<u8>),
+    Undecided(Beginning),
     Known(Container),
     Unknown,
 }
@@ -235,7 +235,7 @@ impl Container {
 impl Default for Scanner {
     fn default() -> Scanner {
         Scanner {
-            state: State::Undecided(Vec::new()),
+            state: State::Undecided(Beginning::default()),
             window: Window::default(),
             offset: 0,
         }
@@ -262,17 +262,15 @@ impl Scanner {
                     self.let_go(findings);
                 }
             }
-            State::Undecided(held) => {
-                // Decided byte by byte, so that the verdict falls at the same byte however they are
-                // cut; it falls early.
+            State::Undecided(beginning) => {
                 for (index, byte) in bytes.iter().enumerate() {
-                    held.push(*byte);
-                    match detect(held) {
-                        Detection::More if held.len() < detect::BYTES_MAX => {}
-                        Detection::More | Detection::Unknown => return self.let_go(findings),
+                    match beginning.take(*byte) {
+                        Detection::More => {}
+                        Detection::Unknown => return self.let_go(findings),
                         Detection::Known(format) => {
-                            let held = std::mem::take(held);
-                            return self.begin(format, &held, &bytes[index + 1..], findings);
+                            let held = std::mem::take(beginning);
+                            let rest = &bytes[index + 1..];
+                            return self.begin(format, held.bytes(), rest, findings);
                         }
                     }
                 }
@@ -292,7 +290,7 @@ impl Scanner {
     pub fn held_bytes(&self) -> usize {
         self.window.held_bytes()
             + match &self.state {
-                State::Undecided(held) => held.capacity(),
+                State::Undecided(beginning) => beginning.held_bytes(),
                 State::Known(container) => container.held_bytes(),
                 State::Unknown => 0,
             }
@@ -301,7 +299,7 @@ impl Scanner {
     /// Whether what has arrived may still turn out to be a container's beginning.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
-            State::Undecided(held) => detect::may_be_magic(held),
+            State::Undecided(beginning) => detect::may_be_magic(beginning.bytes()),
             State::Known(_) | State::Unknown => false,
         }
     }
@@ -312,9 +310,7 @@ impl Scanner {
             Format::WebM | Format::Matroska => Container::Matroska(Box::default()),
             Format::MpegTs => Container::MpegTs(Box::default()),
             Format::Ogg => Container::Ogg(Box::default()),
-            // A tag says nothing of what follows it: the frames do.
-            Format::Mp3 => Container::Sound(Box::new(Walk::new(None, Format::Mp3))),
-            Format::Aac => Container::Sound(Box::new(Walk::new(Some(Codec::Adts), Format::Aac))),
+            Format::Mp3 | Format::Aac => Container::Sound(Box::new(Walk::new(format))),
             Format::Mp4 => Container::Mp4(Box::default()),
             Format::Flv => Container::Flv(Box::default()),
         };

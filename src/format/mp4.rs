@@ -33,6 +33,8 @@ struct Tracks {
 pub(super) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
 const MOOF_BYTES_MAX: usize = 256 * 1024;
+/// Of a fragment's header: its positions count from the file's first byte.
+pub(super) const BASE_DATA_OFFSET: u32 = 0x1;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
 
@@ -159,7 +161,8 @@ impl Tracks {
                 .map(|(_, traf)| traf)
         };
         // Positions from the beginning of the file are wrong for whoever joins late.
-        let is_absolute = |traf: &[u8]| header_of(traf).is_none_or(|(_, flags, _)| flags & 1 != 0);
+        let is_absolute =
+            |traf: &[u8]| header_of(traf).is_none_or(|(_, flags, _)| flags & BASE_DATA_OFFSET != 0);
         if fragments().any(is_absolute) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Ogg (RFC 3533): pages, whose first ones carry the headers of each logical stream.
 //!
 //! The header pages are kept as they came; of all others only the page head is looked at, and of
-//! Theora's a packet's first byte. Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and
+//! Theora's each packet's first byte. Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and
 //! Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
@@ -112,11 +112,29 @@ impl<'a> Page<'a> {
         self.lacing.iter().filter(|lacing| **lacing < 255).count() as u32
     }
 
+    /// Where in the payload packets begin that have bytes. What stands before the first is the rest
+    /// of one from the page before, which every reader drops who has not seen that.
+    fn packet_begins(&self) -> impl Iterator<Item = usize> {
+        let mut place = 0;
+        let mut begins = !self.is_continued();
+        self.lacing.iter().filter_map(move |lacing| {
+            let begin = (begins && *lacing > 0).then_some(place);
+            begins = *lacing < 255;
+            place += usize::from(*lacing);
+            begin
+        })
+    }
+
     /// The first byte of the packet that begins it. `None` if none does, or one without bytes.
     fn first_byte(&self) -> Option<u8> {
-        let begins_packet =
-            !self.is_continued() && self.lacing.first().is_some_and(|lacing| *lacing > 0);
+        let begins_packet = self.packet_begins().next() == Some(0);
         self.payload.first().copied().filter(|_| begins_packet)
+    }
+
+    /// What must be seen to know the first byte of each packet that begins in it.
+    fn first_bytes_end(&self) -> usize {
+        let last = self.packet_begins().last();
+        self.payload_from() + last.map_or(0, |last| last + 1)
     }
 }
 
@@ -264,7 +282,8 @@ impl Walker<Findings<'_>> for Ogg {
         let needed = match self.phase {
             Phase::Headers { .. } => page.length(),
             Phase::Data if page.begins_stream() => page.length(),
-            Phase::Data => page.length().min(page.payload_from() + 1),
+            Phase::Data if self.video() == Some(page.serial) => page.first_bytes_end(),
+            Phase::Data => page.payload_from(),
         };
         let Some(seen) = bytes.get(..needed) else {
             return Ok(Step::Hold(needed));
@@ -373,27 +392,23 @@ impl Ogg {
         }
     }
 
+    /// The stream that decides, if there is video.
+    fn video(&self) -> Option<u32> {
+        let mut streams = self.streams.iter();
+        let video = streams.find(|stream| stream.codec == Codec::Theora);
+        video.map(|video| video.serial)
+    }
+
     fn is_join(&self, page: &Page) -> bool {
-        match self
-            .streams
-            .iter()
-            .find(|stream| stream.codec == Codec::Theora)
-        {
+        if let Some(video) = self.video() {
             // The two highest bits: no header, and no frame that needs another.
-            Some(video) => {
-                video.serial == page.serial
-                    && page.first_byte().is_some_and(|byte| byte & 0xC0 == 0)
-            }
-            None => {
-                let stream = self
-                    .streams
-                    .iter()
-                    .find(|stream| stream.serial == page.serial);
-                stream.is_some_and(|stream| stream.codec.is_media())
-                    && !page.is_continued()
-                    && page.granule_position != -1
-            }
+            let is_key = |begin| page.payload.get(begin).is_some_and(|byte| byte & 0xC0 == 0);
+            return video == page.serial && page.packet_begins().any(is_key);
         }
+        let mut streams = self.streams.iter();
+        let stream = streams.find(|stream| stream.serial == page.serial);
+        stream.is_some_and(|stream| stream.codec.is_media())
+            && page.packet_begins().next().is_some()
     }
 }
 

@@ -16,7 +16,7 @@ pub mod tokens;
 pub mod tuple;
 pub mod udp_clients;
 
-pub use blocks::Blocks;
+pub use blocks::{BLOCKS_MAX, Blocks};
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
 pub use journal::Record;

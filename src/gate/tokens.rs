@@ -69,6 +69,8 @@ struct Session {
     http: Option<Rc<Tuple>>,
     /// Serials ascend.
     rtp: Vec<Rc<Tuple>>,
+    /// Where datagrams go, if that has been asked for since `rtp` changed.
+    destinations: Option<Rc<[SocketAddr]>>,
 }
 
 impl Session {
@@ -77,6 +79,12 @@ impl Session {
         let earlier = self.rtp.partition_point(|tuple| tuple.serial < serial);
         let (before, after) = self.rtp.split_at(earlier);
         before.iter().chain(&self.http).chain(after)
+    }
+
+    /// Bytes that the list of destinations takes, and its two counters.
+    fn destinations_bytes(&self) -> usize {
+        let list = self.destinations.as_deref();
+        list.map_or(0, |list| size_of_val(list) + 2 * size_of::<usize>())
     }
 
     fn direction(&self) -> Option<Direction> {
@@ -145,7 +153,7 @@ pub struct Tokens {
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
     /// Above every serial in the table.
     serial_next: u64,
-    /// Bytes that the tuples take.
+    /// Bytes that the tuples take, and the lists of destinations.
     tuples_bytes: usize,
 }
 
@@ -250,6 +258,7 @@ impl Tokens {
         let Some(removed) = self.sessions.remove(session) else {
             return Vec::new();
         };
+        self.tuples_bytes -= removed.destinations_bytes();
         let tuples: Vec<Rc<Tuple>> = removed.in_order().cloned().collect();
         for tuple in &tuples {
             self.in_order.remove(&tuple.serial);
@@ -324,6 +333,30 @@ impl Tokens {
                 let rtp = tuple.rtp()?;
                 Some((tuple.serial, &rtp.client, rtp.addresses.as_slice()))
             })
+    }
+
+    /// Where the session's datagrams go: of each of its UDP clients the first address that passes,
+    /// each once, in the order in which they were added. Made once for all who ask until its tuples
+    /// change; so what passes must never change.
+    pub fn destinations(
+        &mut self,
+        session: &SessionId,
+        passes: impl Fn(&SocketAddr) -> bool,
+    ) -> Rc<[SocketAddr]> {
+        let Some(known) = self.sessions.get_mut(session) else {
+            return Rc::default();
+        };
+        if let Some(list) = &known.destinations {
+            return list.clone();
+        }
+        // Two names may be one host's: it gets everything once.
+        let mut seen = HashSet::new();
+        let clients = known.rtp.iter().filter_map(|tuple| tuple.rtp());
+        let addresses = clients.filter_map(|rtp| rtp.addresses.iter().find(|one| passes(one)));
+        let list: Rc<[SocketAddr]> = addresses.copied().filter(|one| seen.insert(*one)).collect();
+        known.destinations = Some(list.clone());
+        self.tuples_bytes += known.destinations_bytes();
+        list
     }
 
     fn direction(&self, session: &SessionId) -> Option<Direction> {
@@ -416,7 +449,11 @@ impl Tokens {
         let known = self.sessions.entry(session.clone()).or_default();
         match tuple.kind {
             Kind::Http(_) => known.http = Some(tuple),
-            Kind::Rtp(_) => put_by_serial(&mut known.rtp, tuple),
+            Kind::Rtp(_) => {
+                self.tuples_bytes -= known.destinations_bytes();
+                known.destinations = None;
+                put_by_serial(&mut known.rtp, tuple);
+            }
         }
     }
 
@@ -440,7 +477,9 @@ impl Tokens {
         self.check_sessions();
         self.check_inbound();
         let tuples = self.in_order.values().map(|tuple| tuple.held_bytes());
-        assert_eq!(tuples.sum::<usize>(), self.tuples_bytes, "tuples' bytes");
+        let lists = self.sessions.values().map(Session::destinations_bytes);
+        let bytes = tuples.chain(lists).sum::<usize>();
+        assert_eq!(bytes, self.tuples_bytes, "tuples' bytes");
         assert!(self.len() <= self.limits.tokens_max, "too many tuples");
         for (serial, tuple) in &self.in_order {
             assert_eq!(*serial, tuple.serial, "a tuple in the wrong place");

@@ -11,8 +11,8 @@ use super::fields::Forwarded;
 use super::refusal::{Refusal, malformed, quoted};
 
 impl Forwarded {
-    /// The client: the last address that is not one of the proxies', or the first of all if every
-    /// one is. `None`: nothing is said. The port is 0 where none is given.
+    /// The client: the last address that is not one of the proxies'. `None`: there is none, since
+    /// nothing is said, or proxies are named alone. The port is 0 where none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {
         let (name, list) = match (&self.standard, &self.x_forwarded_for) {
             (None, None) => return Ok(None),
@@ -26,7 +26,6 @@ impl Forwarded {
                 ));
             }
         };
-        let mut client = None;
         for element in list.rsplit(',') {
             let element = element.trim_matches([' ', '\t']);
             let node = match name {
@@ -39,12 +38,11 @@ impl Forwarded {
                     quoted(element, 64)
                 ))
             })?;
-            client = Some(address);
             if !is_proxy(address.ip()) {
-                break;
+                return Ok(Some(address));
             }
         }
-        Ok(client)
+        Ok(None)
     }
 }
 
@@ -115,7 +113,6 @@ mod tests {
             ("[2001:db8::7]:9", "[2001:db8::7]:9"),
             ("127.0.0.1, 192.0.2.7, 10.0.0.1,10.0.0.2", "192.0.2.7:0"),
             ("rubbish, 192.0.2.7", "192.0.2.7:0"),
-            ("10.0.0.3, 10.0.0.2", "10.0.0.3:0"),
         ] {
             assert_eq!(x_forwarded_for(list).as_deref(), Some(expected), "{list}");
         }
@@ -140,6 +137,8 @@ mod tests {
             "192.0.2.7, _hidden",
             "192.0.2.7 10.0.0.1",
             "192.0.2",
+            "10.0.0.2",
+            "10.0.0.3, ::ffff:10.0.0.2",
         ] {
             assert_eq!(x_forwarded_for(list), None, "{list}");
         }
@@ -149,6 +148,7 @@ mod tests {
             "for=192.0.2.7;for=192.0.2.8",
             "for=\"192.0.2.7",
             "192.0.2.7",
+            "for=10.0.0.3, for=\"10.0.0.2:80\"",
         ] {
             assert_eq!(standard(list), None, "{list}");
         }

@@ -3,7 +3,8 @@
 //!
 //! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
 //! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
-//! [`Gate::publish`] or [`Gate::watch`] (token, block, length, conflict, room).
+//! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length,
+//! conflict, room).
 //!
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
@@ -98,6 +99,8 @@ pub(super) struct Gate<'a> {
     settings: &'a Settings,
     tokens: Option<&'a Tokens>,
     blocks: &'a Blocks,
+    /// The server has been told to end.
+    is_closing: bool,
     now: Moment,
 }
 
@@ -156,6 +159,12 @@ impl Gate<'_> {
     /// Whether what requests from there say of their client is believed.
     pub fn is_forwarder(&self, host: IpAddr) -> bool {
         is_in(&self.settings.forwarders, host)
+    }
+
+    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
+    /// comes by one: a client is never named by a proxy's address.
+    pub fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.settings.proxies, host) || self.is_forwarder(host)
     }
 
     /// Whether a host is of those that may call the API.
@@ -303,8 +312,10 @@ impl Gate<'_> {
         is_scheme && authority.eq_ignore_ascii_case(claim.host) && self.is_own_host(claim.host)
     }
 
-    /// Whether a Host is an address, `localhost` or one of the server's names: none that somebody
-    /// else's DNS can point here.
+    /// Whether a Host is an address, `localhost` or one of the server's names. No DNS points the
+    /// first two anywhere, and a name that `--hostname` gives is in a zone of the operator's. The
+    /// machine's own name may be a short one: who answers for DNS where the operator is can point
+    /// it at a page of theirs first, and here then.
     fn is_own_host(&self, host: &str) -> bool {
         let name = match host.rfind(':') {
             Some(colon) if !host.ends_with(']') => &host[..colon],
@@ -344,8 +355,9 @@ impl Gate<'_> {
             return Err(no_token());
         }
         self.check_block(session)?;
+        self.check_open()?;
         if is_request && framing == Framing::None {
-            return Err(Refusal::new(
+            return Err(Refusal::framing(
                 Status::LengthRequired,
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
@@ -391,9 +403,13 @@ impl Gate<'_> {
     /// Whether the session may be watched, told before anything about whether it runs.
     pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         if !(self.has_token_out(session) || self.origin_decides(standing)) {
-            return Err(no_token());
+            return Err(match self.settings.asks_origin {
+                true => no_token_of_origin(),
+                false => no_token(),
+            });
         }
         self.check_block(session)?;
+        self.check_open()?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),
@@ -452,6 +468,19 @@ impl Gate<'_> {
         ))
     }
 
+    /// Whether nothing new begins any more. Who has asked before may look until the end.
+    fn check_open(&self) -> Result<(), Refusal> {
+        match self.is_closing {
+            false => Ok(()),
+            true => Err(busy("the server is ending; it takes nobody new")),
+        }
+    }
+
+    /// Whether the table of tokens may be changed, by a call that may be made.
+    pub fn change(&self) -> Result<(), Refusal> {
+        self.check_open()
+    }
+
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
         let subnets = &self.settings.rtp_to;
@@ -466,6 +495,7 @@ impl Grants {
             settings: &desk.settings,
             tokens: self.tokens.as_ref(),
             blocks: &self.blocks,
+            is_closing: desk.is_closing,
             now: desk.now,
         }
     }
@@ -519,6 +549,14 @@ fn busy(detail: &'static str) -> Refusal {
 /// 403 for who has no token; the same whether the session exists or not.
 fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
+}
+
+/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
+/// has a source here.
+pub(super) fn no_token_of_origin() -> Refusal {
+    forbidden(
+        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
+    )
 }
 
 /// The answer to every call where there is no token table.

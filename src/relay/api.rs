@@ -15,7 +15,7 @@ use super::ledger::Change;
 use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
-use crate::gate::{self, Direction, Record, SessionId, UdpClient};
+use crate::gate::{self, BLOCKS_MAX, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
 /// A call of the API, or another request that is answered at once.
@@ -402,9 +402,21 @@ impl Relay {
         block: Option<Duration>,
     ) -> Result<Answer, Refusal> {
         let now = self.desk.now;
+        if let Some(block) = block
+            && !self.grants.blocks.add(session, now + block, now)
+        {
+            let detail = format!(
+                "block: {BLOCKS_MAX} sessions are blocked, as many as may be, and nothing was done; without block the stream ends"
+            );
+            return Err(Refusal::busy(
+                Status::ServiceUnavailable,
+                detail,
+                RETRY_AFTER_SECONDS,
+            ));
+        }
         let ended = self.end_session(session);
-        if let Some(block) = block {
-            self.block_session(session, now + block);
+        if block.is_some() {
+            self.block_session(session);
         }
         // A block is something to be done where nothing runs, too.
         let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {

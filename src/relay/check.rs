@@ -1,10 +1,9 @@
 //! What must hold of the whole core, whatever happened to it.
 
-use std::net::SocketAddr;
-
 use super::Relay;
 use super::connection::Phase;
 use super::udp::RtpInput;
+use super::waiting::Fate;
 
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
@@ -25,11 +24,16 @@ impl Relay {
         let waiting = self.clients.connections.iter();
         assert_eq!(
             waiting
-                .filter(|(_, connection)| matches!(connection.phase, Phase::Waiting(_)))
+                .filter(|(_, connection)| match &connection.phase {
+                    Phase::Waiting(waiting) => waiting.fate == Fate::Open,
+                    _ => false,
+                })
                 .count(),
             self.clients.waiting.len(),
             "somebody waits who is gone, or the other way round"
         );
+        let phase_of = |id| Some(&self.clients.connections.get(id)?.phase);
+        self.lists.check_gatherings(phase_of);
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
@@ -45,6 +49,9 @@ impl Relay {
                     self.streams.lives.get(source.live).is_some(),
                     "a source outlives its stream: {id:?}"
                 ),
+                Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
+                    assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
+                }
                 Phase::Waiting(waiting) => assert!(
                     !self.streams.running.contains_key(&waiting.session),
                     "somebody waits for what runs: {id:?}"
@@ -92,7 +99,7 @@ impl Relay {
         for (_, live) in self.streams.lives.iter() {
             live.stream.check();
             let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-            let of_clients = live.outlet.clients.capacity() * size_of::<SocketAddr>();
+            let of_clients = live.outlet.own_clients_bytes();
             assert!(
                 of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
                 "a stream's RTP holds too much"
@@ -129,7 +136,8 @@ impl Relay {
                     .is_some_and(|live| live.pull == Some(pull));
                 is_its && self.streams.running.get(session) == Some(&live)
             });
-        let armed = armed + usize::from(self.rtp_in.armed.is_armed());
+        let single = [&self.rtp_in.armed, &self.desk.return_armed];
+        let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = &self.grants.tokens {
             tokens.check();

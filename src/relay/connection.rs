@@ -224,7 +224,6 @@ impl Connection {
     /// Bytes that are allocated for it, beside its place in the table.
     pub(super) fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
-            Phase::Listing(listing) => listing.held_bytes(),
             Phase::Telling(telling) => telling.held_bytes(),
             Phase::Payload(payload) => payload.call.held_bytes(),
             Phase::Waiting(waiting) => waiting.session.as_str().len(),
@@ -232,6 +231,7 @@ impl Connection {
             | Phase::Head(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
+            | Phase::Listing(_)
             | Phase::Awaiting(_)
             | Phase::Asking(_)
             | Phase::Recording
@@ -332,6 +332,7 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
+        desk.freed(connection.input.capacity());
         connection.input = Vec::new();
         connection.phase = Phase::Lingering(Lingering {
             until: now + LINGER_TIME,
@@ -354,6 +355,7 @@ impl Clients {
         if connection.is_counted {
             self.uncount(connection.peer.ip());
         }
+        desk.freed(connection.input.capacity() + connection.output.rest().len());
         desk.actions.push_back(Action::Close(id));
         if let Some(entry) = &connection.access {
             self.end_access(entry, desk);
@@ -368,9 +370,13 @@ impl Relay {
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
+        let is_head = matches!(connection.phase, Phase::Head(_));
         let mut input = std::mem::take(&mut connection.input);
         let rest_bytes = self.read_on(id, &input).len();
         input.drain(..input.len() - rest_bytes);
+        if is_head && input.is_empty() {
+            self.desk.freed(input.capacity());
+        }
         input.shrink_to(2 * rest_bytes);
         if let Some(connection) = self.clients.connections.get_mut(id)
             && !input.is_empty()

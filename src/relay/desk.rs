@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 use super::errand::Ticket;
 use super::metrics::{Counts, Files};
 use super::report::Report;
 use super::settings::Settings;
-use super::timers::Timers;
+use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::http::{HttpDate, Reply, Version};
 use crate::moment::Moment;
@@ -30,7 +31,17 @@ pub(super) struct Desk {
     pub is_closing: bool,
     report: Report,
     ticket_next: u64,
+    /// Bytes freed since memory was returned last.
+    freed_bytes: usize,
+    /// For when it is returned again.
+    pub return_armed: Armed,
 }
+
+/// With so much freed, memory is returned to the kernel,
+const RETURN_BYTES: usize = 16 * 1024 * 1024;
+/// but not before so much time has passed: it looks at all that is free, which takes milliseconds,
+/// and what is freed meanwhile goes with it.
+const RETURN_AFTER: Duration = Duration::from_secs(5);
 
 impl Desk {
     pub fn new(settings: Settings) -> Desk {
@@ -44,6 +55,8 @@ impl Desk {
             is_closing: false,
             report: Report::new(settings.limits.report),
             ticket_next: 1,
+            freed_bytes: 0,
+            return_armed: Armed::default(),
             settings,
         }
     }
@@ -58,6 +71,23 @@ impl Desk {
         let ticket = Ticket(self.ticket_next);
         self.ticket_next += 1;
         ticket
+    }
+
+    /// So many bytes that had been written to are free.
+    pub fn freed(&mut self, bytes: usize) {
+        self.freed_bytes = self.freed_bytes.saturating_add(bytes);
+        if self.freed_bytes >= RETURN_BYTES {
+            let deadline = self.now + RETURN_AFTER;
+            self.timers
+                .arm(&mut self.return_armed, Owner::Memory, deadline);
+        }
+    }
+
+    /// Much has been freed, a while ago.
+    pub fn memory_due(&mut self) {
+        self.return_armed.fired();
+        self.freed_bytes = 0;
+        self.actions.push_back(Action::ReturnMemory);
     }
 
     /// Tells the operator of an event.
@@ -82,6 +112,93 @@ impl Desk {
     pub fn date(&self) -> HttpDate {
         HttpDate {
             unix_seconds: self.settings.started_unix_seconds + self.now.since_start().as_secs(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use std::net::SocketAddr;
+
+    /// Lets time pass; says how often memory was returned meanwhile.
+    fn returned_within(stage: &mut Stage, time: Duration) -> usize {
+        let until = stage.now + time;
+        let mut count = 0;
+        loop {
+            while let Some(action) = stage.relay.next_action() {
+                count += usize::from(action == Action::ReturnMemory);
+            }
+            let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
+                stage.now = until;
+                return count;
+            };
+            stage.now = due.max(stage.now);
+            stage.relay.expire(stage.now);
+        }
+    }
+
+    fn publish(stage: &mut Stage, media: &[u8]) {
+        let length = media.len();
+        let head = format!("PUT /stream/s HTTP/1.0\r\nContent-Length: {length}\r\n\r\n");
+        let id = stage.client(&head);
+        for piece in media.chunks(64 * 1024) {
+            stage.relay.received(id, piece, stage.now);
+            while stage.write_next() {}
+        }
+        stage.assert_status(id, 200);
+        stage.relay.lost(id, stage.now);
+    }
+
+    #[test]
+    fn tiny_streams_return_no_memory() {
+        let mut stage = Stage::new(&[]);
+        for _ in 0..2_000 {
+            publish(&mut stage, b"x");
+        }
+        assert_eq!(returned_within(&mut stage, Duration::from_secs(60)), 0);
+    }
+
+    /// However much is freed, and how often: at most once in a while, and nothing is forgotten.
+    #[test]
+    fn memory_is_returned_once_a_while_after_much_of_it_was_freed() {
+        let mut stage = Stage::new(&["--buffer=8M"]);
+        let media = vec![0; 8 << 20];
+        let step = Duration::from_millis(100);
+        let mut count = 0;
+        for _ in 0..100 {
+            publish(&mut stage, &media);
+            count += returned_within(&mut stage, step);
+        }
+        assert_eq!(count, 1, "in ten seconds");
+        assert_eq!(returned_within(&mut stage, Duration::from_secs(60)), 1);
+        assert_eq!(stage.relay.next_deadline(), None, "nothing is due any more");
+    }
+
+    #[test]
+    fn memory_of_clients_that_have_left_is_returned() {
+        for sends_whole in [false, true] {
+            let mut stage = Stage::new(&[]);
+            let head = format!("GET /healthz HTTP/1.0\r\nX: {}", "x".repeat(16_000));
+            for round in 0..11 {
+                let ids: Vec<_> = (0..100)
+                    .map(|port| {
+                        let peer = SocketAddr::from(([10, 0, 0, 2], 1_000 + round * 100 + port));
+                        let id = stage.relay.accepted(peer, stage.now).expect("room");
+                        stage.relay.received(id, head.as_bytes(), stage.now);
+                        id
+                    })
+                    .collect();
+                for id in ids {
+                    if sends_whole {
+                        stage.relay.received(id, b"\r\n\r\n", stage.now);
+                        while stage.write_next() {}
+                    }
+                    stage.relay.lost(id, stage.now);
+                }
+            }
+            assert_eq!(returned_within(&mut stage, Duration::from_secs(60)), 1);
         }
     }
 }

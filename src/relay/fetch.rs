@@ -14,10 +14,10 @@ use super::admission::{Claim, Way};
 use super::connection::{Asking, Connection, Phase, Source};
 use super::desk::Desk;
 use super::live::Origin;
-use super::origins::Origins;
-use super::origins::{self, Whereabouts};
+use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
+use super::waiting::Fate;
 use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
 use crate::gate::SessionId;
 use crate::http::{self, Answer, AnswerReader, Body, Refusal};
@@ -123,7 +123,7 @@ impl Fetch {
 }
 
 impl Grants {
-    fn has_own_gate(&self, desk: &Desk) -> bool {
+    pub(super) fn has_own_gate(&self, desk: &Desk) -> bool {
         self.tokens.is_some() && !desk.settings.asks_origin
     }
 }
@@ -147,7 +147,6 @@ impl Relay {
     pub(super) fn has_room_for_pull(&self) -> bool {
         self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
             && self.clients.connections.len() < self.desk.settings.limits.connections_max
-            && !self.desk.is_closing
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their
@@ -161,19 +160,14 @@ impl Relay {
 
     /// A viewer wants a session: it is fetched, unless it runs or is being fetched. The viewer
     /// waits already.
-    pub(super) fn pull(&mut self, session: &SessionId, via: Option<&str>) {
+    pub(super) fn pull(&mut self, session: &SessionId) {
         let now = self.desk.now;
         if self.fetch.origins.is_empty() {
             return;
         }
-        if let Some(id) = self.fetch.pulls.of(session) {
-            if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
-                pull.via = origins::common(pull.via.take(), via);
-            }
-        } else {
+        if self.fetch.pulls.of(session).is_none() {
             let id = self.fetch.pulls.insert(Pull {
                 session: session.clone(),
-                via: via.map(str::to_owned),
                 asked_via: None,
                 is_forbidden: false,
                 stage: Stage::Pausing { until: now },
@@ -186,6 +180,17 @@ impl Relay {
             self.ask_origin(id, 0);
         }
         self.tend_pull(session);
+    }
+
+    /// What a pull's request came through, beside this server: the relays that all have in common
+    /// who wait for the session. None, where viewers of a stream are held, of whom that is not
+    /// kept, and where nobody waits. So no viewer decides alone what an origin sees, nor one who
+    /// has left; two servers that ask each other find that out when one asks while the other waits.
+    fn came_through(&self, session: &SessionId) -> Option<&str> {
+        match self.streams.held(session) {
+            Some(_) => None,
+            None => self.clients.waiting.came_through(session),
+        }
     }
 
     /// Why a session does not run that was waited for until now.
@@ -265,14 +270,17 @@ impl Relay {
             self.fetch.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1);
         }
-        let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
+        let Some(pull) = self.fetch.pulls.entries.get(id) else {
             return;
         };
-        let via = pull.via.as_deref();
-        let Some(request) = self.fetch.origins.request(origin, &pull.session, via) else {
+        let via = self.came_through(&pull.session).map(str::to_owned);
+        let origins = &self.fetch.origins;
+        let Some(request) = origins.request(origin, &pull.session, via.as_deref()) else {
             return;
         };
-        pull.asked_via = pull.via.clone();
+        if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
+            pull.asked_via = via;
+        }
         let asking = Asking {
             pull: id,
             reader: AnswerReader::default(),
@@ -410,7 +418,8 @@ impl Relay {
         }
         // A loop is one of those who wait, and not the pull's, if others have come since who came
         // another way.
-        if asking.fault == Fault::Loop && pull.via != pull.asked_via {
+        let via = self.came_through(&pull.session);
+        if asking.fault == Fault::Loop && via != pull.asked_via.as_deref() {
             return self.ask_address(asking.pull, (origin, address), until);
         }
         self.fetch.note_fault(asking.pull, asking.fault);
@@ -455,11 +464,7 @@ impl Relay {
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.clients.turn_away(
-                &session,
-                &fault.refusal(self.grants.has_own_gate(&self.desk)),
-                &mut self.desk,
-            );
+            self.clients.call_waiting(&session, Fate::TurnedAway(fault));
         }
         self.tend_pull(&session);
     }

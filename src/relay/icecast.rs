@@ -20,14 +20,21 @@ pub(super) fn is_source(head: &Head) -> bool {
     }
 }
 
-/// A body without framing is that of such a client only where it waits for leave to send it.
+/// What may follow a request's head, whether it is granted or not, and whether or not there is
+/// `--icecast`: a source's head without a length may be such a client's, whose media is no request.
 pub(super) fn framing(head: &Head) -> Framing {
-    let waits = head.method == Method::Source || head.expects_continue;
-    if head.framing == Framing::None && waits {
+    let is_sources = matches!(head.method, Method::Source | Method::Put);
+    if head.framing == Framing::None && is_sources {
         Framing::UntilClose
     } else {
         head.framing
     }
+}
+
+/// Whether a client waits for leave before it sends a body without framing. Of no other is it known
+/// that it means to send one.
+pub(super) fn waits_for_leave(head: &Head) -> bool {
+    head.method == Method::Source || head.expects_continue
 }
 
 /// The session that a request publishes: its password names it. Below `/stream/` the path must say

@@ -112,6 +112,7 @@ impl Grants {
 impl Relay {
     /// Makes a change now, or has it written first.
     pub(super) fn change(&mut self, change: Change) -> Result<Answer, Refusal> {
+        self.grants.gate(&self.desk).change()?;
         if self.grants.ledger.is_some() {
             return Ok(Answer::Record(change));
         }

@@ -11,9 +11,7 @@ use super::outlet::Outlet;
 use super::streams::Said;
 use super::timers::{Armed, Owner};
 use super::udp::RtpInput;
-use super::{
-    Action, ConnectionId, Level, LiveId, PullId, RETURN_BYTES, Relay, SOURCE_READ_BYTES_MAX,
-};
+use super::{Action, ConnectionId, Level, LiveId, PullId, Relay, SOURCE_READ_BYTES_MAX};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -206,7 +204,7 @@ impl Live {
             bytes_received,
             bytes_sent: bytes_sent + self.outlet.bytes_sent,
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.clients.len(),
+            udp_clients: self.outlet.client_count,
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),
@@ -410,12 +408,8 @@ impl Streams {
             desk.counts.past.bytes_sent += figures.bytes_sent;
             desk.counts.past.skips += figures.skips;
             desk.counts.past_udp_bytes += live.outlet.bytes_sent;
-            self.freed_bytes += live.stream.pool_bytes();
+            desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
-            if self.freed_bytes >= RETURN_BYTES {
-                self.freed_bytes = 0;
-                desk.actions.push_back(Action::ReturnMemory);
-            }
             self.order.remove(&live.serial);
             desk.timers.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
@@ -485,11 +479,9 @@ impl Relay {
         Some(viewers.sum())
     }
 
-    /// Nobody is admitted to the session until then, whether it runs or not; who waits for it is
-    /// told so.
-    pub(super) fn block_session(&mut self, session: &SessionId, until: Moment) {
-        let now = self.desk.now;
-        self.grants.blocks.add(session, until, now);
+    /// Nobody is admitted to the session any more, whether it ran or not; who waits for it is told
+    /// so.
+    pub(super) fn block_session(&mut self, session: &SessionId) {
         self.drop_pull(session);
         self.admit_waiting(session);
     }

@@ -91,7 +91,7 @@ impl Relay {
             all.skips += skips;
             udp_bytes += live.outlet.bytes_sent;
             viewers += live.stream.viewer_count() as u64;
-            udp_clients += live.outlet.clients.len() as u64;
+            udp_clients += live.outlet.client_count as u64;
             held += u64::from(live.has_waiting_viewers());
         }
         let udp = self.rtp_in.figures;

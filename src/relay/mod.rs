@@ -76,7 +76,7 @@ pub use metrics::Files;
 pub use outlet::Datagrams;
 pub use peers::Peer;
 use pull::Pull;
-pub use reading::{AHEAD_COST_MAX, END_COST, READ_COST_MAX};
+pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
 pub use settings::{Fields, Limits, OriginUrl, Settings};
 use streams::Streams;
@@ -139,8 +139,6 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// Deadlines that are acted on in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
-/// With so much freed, memory is returned to the kernel.
-const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// How long the names of a call may take to resolve, all together.
 pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
@@ -316,6 +314,7 @@ impl Relay {
                 Owner::Live(id) => self.live_due(id),
                 Owner::Pull(id) => self.pull_due(id),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
+                Owner::Memory => self.desk.memory_due(),
             }
             self.settle();
         }

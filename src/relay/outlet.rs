@@ -13,11 +13,12 @@ use super::desk::Desk;
 use super::streams::Streams;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::draining::rest_time;
 use super::live::Origin;
-use super::{Level, LiveId, Relay, udp};
+use super::{Level, LiveId, Relay};
 use crate::format::Format;
 use crate::moment::Moment;
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
@@ -38,7 +39,10 @@ pub struct Datagrams<'a> {
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
 pub(super) struct Outlet {
-    pub clients: Vec<SocketAddr>,
+    clients: Rc<[SocketAddr]>,
+    /// One of them that gets nothing: the source.
+    source: Option<SocketAddr>,
+    pub client_count: usize,
     /// The way of MPEG-TS, if the stream is that, or may be.
     pub transport: Option<Transport>,
     post: VecDeque<Letter>,
@@ -81,10 +85,12 @@ impl Outlet {
     pub fn next(&mut self) -> Option<SocketAddr> {
         loop {
             let letter = self.post.front()?;
-            if let Some(client) = self.clients.get(self.next_client) {
-                self.next_client += 1;
+            let rest = self.clients.get(self.next_client..).unwrap_or_default();
+            let next = rest.iter().position(|client| self.source != Some(*client));
+            if let Some(next) = next {
+                self.next_client += next + 1;
                 self.bytes_sent += letter.bytes.len() as u64;
-                return Some(*client);
+                return Some(rest[next]);
             }
             self.next_client = 0;
             self.post_bytes -= letter.held_bytes();
@@ -108,7 +114,7 @@ impl Outlet {
     /// Several of one size share a letter that is not being sent yet.
     #[must_use]
     pub fn forward(&mut self, datagram: &[u8]) -> bool {
-        if self.clients.is_empty() || datagram.is_empty() {
+        if self.client_count == 0 || datagram.is_empty() {
             return true;
         }
         if self.post_bytes + datagram.len() + 2 * size_of::<Letter>() > POST_BYTES_MAX {
@@ -164,26 +170,37 @@ impl Outlet {
         let transport = self.transport.as_ref();
         letters.sum::<usize>()
             + self.post.capacity() * size_of::<Letter>()
-            + self.clients.capacity() * size_of::<SocketAddr>()
+            + self.own_clients_bytes()
             + transport.map_or(0, |transport| {
                 transport.pacing.held_bytes() + transport.packetiser.held_bytes()
             })
     }
 
-    /// These clients, and no others, from now on.
-    pub fn set_clients(&mut self, clients: Vec<SocketAddr>) {
+    /// What its list of clients takes, unless that is lent by the tokens.
+    pub fn own_clients_bytes(&self) -> usize {
+        let is_own = Rc::strong_count(&self.clients) == 1;
+        if is_own {
+            size_of_val(&*self.clients)
+        } else {
+            0
+        }
+    }
+
+    /// These clients but the source, and no others, from now on. None is there twice.
+    pub fn set_clients(&mut self, clients: Rc<[SocketAddr]>, source: Option<SocketAddr>) {
+        self.source = source.filter(|source| clients.contains(source));
+        self.client_count = clients.len() - usize::from(self.source.is_some());
+        if self.next_client == 0 {
+            self.clients = clients;
+            return;
+        }
         // Whoever has had the first letter does not get it again.
-        let had: HashSet<SocketAddr> = self
-            .clients
-            .iter()
-            .take(self.next_client)
-            .copied()
-            .collect();
-        let (mut first, rest): (Vec<_>, Vec<_>) =
-            clients.into_iter().partition(|client| had.contains(client));
+        let had: HashSet<&SocketAddr> = self.clients.iter().take(self.next_client).collect();
+        let (mut first, rest): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            clients.iter().partition(|client| had.contains(client));
         self.next_client = first.len();
         first.extend(rest);
-        self.clients = first;
+        self.clients = first.into();
     }
 
     /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
@@ -199,7 +216,7 @@ impl Outlet {
         };
         let mut batch = Batch::default();
         transport.write(now, has_ended, &mut batch, lend);
-        if !batch.bytes.is_empty() && !self.clients.is_empty() {
+        if !batch.bytes.is_empty() && self.client_count > 0 {
             self.push(Letter {
                 bytes: batch.bytes,
                 datagram_bytes: DATAGRAM_BYTES,
@@ -307,28 +324,26 @@ impl Transport {
 
 impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source.
-    fn set_clients(&mut self, id: LiveId, destinations: Vec<SocketAddr>, desk: &mut Desk) {
+    fn set_clients(&mut self, id: LiveId, clients: Rc<[SocketAddr]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         let source = live.source;
-        // Two names may be one host's: it gets everything once.
-        let mut seen = HashSet::new();
-        let clients = destinations
-            .into_iter()
-            .filter(|address| source != Origin::Rtp(*address) && seen.insert(*address))
-            .collect();
-        live.outlet.set_clients(clients);
+        let address = match source {
+            Origin::Rtp(address) => Some(address),
+            Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone => None,
+        };
+        live.outlet.set_clients(clients, address);
         let may_be_transport = matches!(
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
         );
-        let is_body = live.input.is_none() && !matches!(source, Origin::Rtp(_));
+        let is_body = live.input.is_none() && address.is_none();
         let has_ended = live.stream.end().is_some();
-        let is_over = live.outlet.clients.is_empty() || live.outlet.is_over(live.stream.newest());
+        let is_over = live.outlet.client_count == 0 || live.outlet.is_over(live.stream.newest());
         if has_ended && is_over {
             self.end_rest(id, desk);
-        } else if live.outlet.clients.is_empty() {
+        } else if live.outlet.client_count == 0 {
             live.outlet.transport = None;
             self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
@@ -421,7 +436,7 @@ impl Streams {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if !live.outlet.clients.is_empty() && live.rtp_fault().is_some() {
+        if live.outlet.client_count > 0 && live.rtp_fault().is_some() {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,
@@ -436,19 +451,15 @@ impl Streams {
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let (Some(tokens), Some(bound)) = (&self.grants.tokens, self.rtp_in.bound) else {
+        let (Some(tokens), Some(_)) = (&mut self.grants.tokens, self.rtp_in.bound) else {
             return;
         };
         let Some(live) = self.streams.lives.get(id) else {
             return;
         };
-        let destinations = tokens.udp_destinations(&live.session);
-        let destinations = destinations.filter_map(|(_, _, addresses)| {
-            let mut addresses = addresses.iter();
-            addresses.find(|address| udp::destination_fault(bound, **address).is_none())
-        });
-        let destinations = destinations.copied().collect();
-        self.streams.set_clients(id, destinations, &mut self.desk);
+        let reaches = |address: &SocketAddr| self.rtp_in.destination_fault(*address).is_none();
+        let clients = tokens.destinations(&live.session, reaches);
+        self.streams.set_clients(id, clients, &mut self.desk);
     }
 
     /// The next datagrams to be sent, to one client.

@@ -107,14 +107,14 @@ impl Relay {
                 connection.peer = canonical(client);
                 connection.is_proxied = true;
                 let peer = connection.peer;
-                if self.grants.gate(&self.desk).is_forwarder(peer.ip()) {
-                    if let Some(connection) = self.clients.connections.get_mut(id) {
-                        connection.forwarder = Some(Box::new(peer));
-                    }
+                let gate = self.grants.gate(&self.desk);
+                let is_forwarder = gate.is_forwarder(peer.ip());
+                // A proxy that another one introduces is nobody, as one that speaks for itself.
+                let is_nobody = gate.is_proxy(peer.ip());
+                connection.forwarder = is_forwarder.then(|| Box::new(peer));
+                connection.is_named = !is_nobody;
+                if is_nobody {
                     return true;
-                }
-                if let Some(connection) = self.clients.connections.get_mut(id) {
-                    connection.is_named = true;
                 }
                 self.count(id);
                 let others = self.clients.connections.len().saturating_sub(1);
@@ -151,7 +151,7 @@ impl Relay {
             return Ok(());
         };
         let forwarder = *forwarder;
-        let client = forwarded.client(|address| gate.is_forwarder(address));
+        let client = forwarded.client(|address| gate.is_proxy(address));
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return Ok(());
         };

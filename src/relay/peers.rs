@@ -6,16 +6,15 @@
 //! a field names it. A peer that asks is answered with this server's rows alone, or two that are
 //! each other's peers would ask for ever.
 //!
-//! Bounds: [`GATHERINGS_MAX`] at a time, [`PEER_TIME`] and [`PEER_BYTES_MAX`] for each peer.
+//! Bounds: [`GATHERINGS_MAX`] at a time, from when the peers are asked until all that they told is
+//! written, and for each peer [`PEER_TIME`] and [`PEER_BYTES_MAX`].
 
 use super::clients::Clients;
 use super::desk::Desk;
 use super::lists::Lists;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
-
-use serde::de::IgnoredAny;
 
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Connection, Phase};
@@ -24,10 +23,11 @@ use super::listing::Rows;
 use super::settings::OriginUrl;
 use super::{Action, ConnectionId, Relay};
 use crate::held::table_bytes;
-use crate::http::{self, AnswerReader, Body, HeadReader, Part, Refusal, Reply, Status};
+use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status};
+use crate::json;
 use crate::moment::Moment;
 
-/// More lists of the whole are not put together at a time.
+/// More lists of the whole are not put together or written at a time.
 const GATHERINGS_MAX: usize = 8;
 /// So long a peer may take.
 const PEER_TIME: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ pub struct Peer {
     url: OriginUrl,
 }
 
-/// A list that is being put together.
+/// A list of the whole: first it is put together, then its client reads it.
 pub(super) struct Gathering {
     client: ConnectionId,
     reply: Reply,
@@ -61,8 +61,8 @@ enum Share {
     /// It is being asked over this connection.
     Awaited(ConnectionId),
     Missing,
-    /// Its rows, without the brackets.
-    Rows(Vec<u8>),
+    /// Its rows as far as they are not written, each with the comma before it.
+    Rows(VecDeque<Vec<u8>>),
 }
 
 /// A peer that is being asked.
@@ -73,27 +73,20 @@ pub(super) struct Telling {
     reader: AnswerReader,
     /// Its head has come.
     body: Option<Body>,
-    content: Vec<u8>,
+    rows: json::Rows,
+    bytes: usize,
 }
 
 impl Telling {
-    /// Keeps more of a list, in no more memory than a list may take. Says whether there was room.
-    fn keep(&mut self, content: &[u8]) -> bool {
-        let bytes = self.content.len() + content.len();
-        if bytes > PEER_BYTES_MAX {
-            return false;
-        }
-        if bytes > self.content.capacity() {
-            let room = (2 * bytes).min(PEER_BYTES_MAX);
-            self.content.reserve_exact(room - self.content.len());
-        }
-        self.content.extend_from_slice(content);
-        true
+    /// Takes more of a list. Says whether it is one, and not too long.
+    fn take(&mut self, content: &[u8]) -> bool {
+        self.bytes += content.len();
+        self.bytes <= PEER_BYTES_MAX && self.rows.read(content)
     }
 
     /// Bytes that are allocated for it: as much as has come of its list.
     pub fn held_bytes(&self) -> usize {
-        self.content.capacity()
+        self.rows.held_bytes()
     }
 }
 
@@ -141,7 +134,8 @@ impl Clients {
             until: now + PEER_TIME,
             reader: AnswerReader::default(),
             body: None,
-            content: Vec::new(),
+            rows: json::Rows::default(),
+            bytes: 0,
         };
         let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
         connection.output.push(peer.request(rows).as_bytes());
@@ -169,14 +163,43 @@ impl Lists {
         gathering
     }
 
-    /// What lists that are being put together hold in memory, in bytes: rows that have come, and
-    /// those that are coming.
+    /// The next block of what the peers told, for their rows to be written. When all of it has been
+    /// taken the gathering is over.
+    pub(super) fn next_block(&mut self, ticket: Ticket) -> Option<Vec<u8>> {
+        let gathering = self.gatherings.get_mut(&ticket)?;
+        let block = gathering.shares.iter_mut().find_map(|share| match share {
+            Share::Rows(blocks) => blocks.pop_front(),
+            Share::Awaited(_) | Share::Missing => None,
+        });
+        if block.is_none() {
+            self.take_gathering(ticket);
+        }
+        block
+    }
+
+    /// What must hold of a gathering whose client is in this phase.
+    pub(super) fn check_gatherings<'a>(
+        &self,
+        phase_of: impl Fn(ConnectionId) -> Option<&'a Phase>,
+    ) {
+        assert!(self.gatherings.len() <= GATHERINGS_MAX);
+        for (ticket, gathering) in &self.gatherings {
+            let is_its = match phase_of(gathering.client) {
+                Some(Phase::Awaiting(awaited)) => awaited == ticket,
+                Some(Phase::Listing(listing)) => listing.gathering == Some(*ticket),
+                _ => false,
+            };
+            assert!(is_its, "a list is for nobody: {ticket:?}");
+        }
+    }
+
+    /// What the gatherings hold in memory, in bytes: rows that have come and are not written.
     pub(super) fn held_by_gatherings(&self) -> usize {
         let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
         let gatherings = self.gatherings.values();
         let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
         let rows = shares.map(|share| match share {
-            Share::Rows(rows) => rows.capacity(),
+            Share::Rows(blocks) => json::blocks_bytes(blocks),
             // What is coming is its connection's.
             Share::Awaited(_) | Share::Missing => 0,
         });
@@ -192,7 +215,7 @@ impl Relay {
         if self.lists.gatherings.len() >= GATHERINGS_MAX {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
-                "too many lists are being put together",
+                "too many lists of the whole are being put together or read",
                 RETRY_AFTER_SECONDS,
             );
             return self.clients.refuse(id, &refusal, reply, &mut self.desk);
@@ -245,13 +268,11 @@ impl Relay {
             },
             Some(body) => match body.read(input) {
                 Ok(Part::More) => return false,
-                Ok(Part::Content(content)) => telling.keep(content),
+                Ok(Part::Content(content)) => telling.take(content),
                 Ok(Part::End) => {
                     let (ticket, peer) = (telling.gathering, telling.peer);
-                    let share = match rows_of(std::mem::take(&mut telling.content)) {
-                        Some(rows) => Share::Rows(rows),
-                        None => Share::Missing,
-                    };
+                    let rows = std::mem::take(&mut telling.rows).finish();
+                    let share = rows.map_or(Share::Missing, Share::Rows);
                     self.lists.told(ticket, peer, share);
                     false
                 }
@@ -280,14 +301,11 @@ impl Relay {
 
     /// Once no peer is awaited any more, the list is answered.
     fn finish_gathering(&mut self, ticket: Ticket) {
-        let is_whole = |gathering: &Gathering| {
+        let is_whole = |gathering: &&Gathering| {
             let mut shares = gathering.shares.iter();
             !shares.any(|share| matches!(share, Share::Awaited(_)))
         };
-        if !self.lists.gatherings.get(&ticket).is_some_and(is_whole) {
-            return;
-        }
-        let Some(gathering) = self.lists.take_gathering(ticket) else {
+        let Some(gathering) = self.lists.gatherings.get(&ticket).filter(is_whole) else {
             return;
         };
         let peers = self.desk.settings.peers.iter().zip(&gathering.shares);
@@ -295,64 +313,42 @@ impl Relay {
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
             .map(|(peer, _)| peer.address.to_string())
             .collect();
-        let others = gathering.shares.into_iter();
-        let others = others.filter_map(|share| match share {
-            Share::Rows(rows) if !rows.is_empty() => Some(rows),
-            Share::Rows(_) | Share::Missing | Share::Awaited(_) => None,
-        });
-        let others = others.collect();
-        if let Some(connection) = self.clients.connections.get_mut(gathering.client) {
-            connection.phase = Phase::Head(HeadReader::default());
-            self.clients.list(
-                gathering.client,
-                gathering.rows,
-                (others, &missing.join(", ")),
-                gathering.reply,
-                &mut self.desk,
-            );
+        let Gathering {
+            client,
+            rows,
+            reply,
+            ..
+        } = *gathering;
+        let has_rows = |share: &Share| matches!(share, Share::Rows(rows) if !rows.is_empty());
+        let is_read = gathering.shares.iter().any(has_rows) && !reply.head_only;
+        if !is_read {
+            self.lists.take_gathering(ticket);
         }
+        self.clients.list(
+            client,
+            rows,
+            (is_read.then_some(ticket), &missing.join(", ")),
+            reply,
+            &mut self.desk,
+        );
     }
 
-    /// Whoever asked for a list is gone, or has waited for too long. Says whether it was one.
-    pub(super) fn drop_gathering(&mut self, ticket: Ticket) -> bool {
+    /// Whoever asked for a list is gone.
+    pub(super) fn drop_gathering(&mut self, ticket: Ticket) {
         let Some(gathering) = self.lists.take_gathering(ticket) else {
-            return false;
+            return;
         };
         for share in gathering.shares {
             if let Share::Awaited(id) = share {
                 self.clients.close(id, &mut self.desk);
             }
         }
-        true
     }
-}
-
-/// The rows of a JSON array, without its brackets.
-fn rows_of(mut array: Vec<u8>) -> Option<Vec<u8>> {
-    let _: Vec<IgnoredAny> = serde_json::from_slice(&array).ok()?;
-    let end = array.iter().rposition(|&byte| byte == b']')?;
-    let begin = array.iter().position(|&byte| byte == b'[')?;
-    array.truncate(end);
-    array.drain(..=begin);
-    array.truncate(array.trim_ascii_end().len());
-    array.drain(..array.len() - array.trim_ascii_start().len());
-    Some(array)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rows_are_taken_out_of_arrays_and_nothing_else() {
-        let rows = |text: &str| rows_of(text.as_bytes().to_vec());
-        assert_eq!(rows("[]"), Some(b"".to_vec()));
-        assert_eq!(rows(" [ ]\n"), Some(b"".to_vec()));
-        assert_eq!(rows("[{\"a\":[1]},2]"), Some(b"{\"a\":[1]},2".to_vec()));
-        for wrong in ["", "{}", "[", "[1,]", "[1][2]", "null", "\"[]\""] {
-            assert_eq!(rows(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn a_peer_is_known_by_its_via() {

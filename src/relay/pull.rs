@@ -18,6 +18,7 @@
 
 use std::collections::HashMap;
 
+use super::admission::no_token_of_origin;
 use super::api::RETRY_AFTER_SECONDS;
 use super::timers::Armed;
 use super::{ConnectionId, LiveId, PullId};
@@ -30,9 +31,7 @@ use crate::slots::Slots;
 /// A session that is fetched.
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What all came through who have asked for it: none of them alone decides what an origin sees.
-    pub(super) via: Option<String>,
-    /// The same, when an origin was asked last.
+    /// What an origin was told last that the request came through: see `Relay::came_through`.
     pub(super) asked_via: Option<String>,
     /// An origin has said that it may not be watched, and none has sent it since.
     pub(super) is_forbidden: bool,
@@ -129,10 +128,7 @@ impl Fault {
         );
         match self {
             Fault::NotFound => Refusal::new(Status::NotFound, "this session is not running now"),
-            Fault::Forbidden if !has_own_gate => Refusal::new(
-                Status::Forbidden,
-                "this sessionid has no http token at the origin",
-            ),
+            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
             Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
             Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
             Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
@@ -149,10 +145,10 @@ impl Pulls {
 
     /// What they hold in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let pulls = self.entries.iter().map(|(_, pull)| {
-            let via = string_bytes(pull.via.as_ref()) + string_bytes(pull.asked_via.as_ref());
-            pull.session.held_bytes() + via
-        });
+        let pulls = self
+            .entries
+            .iter()
+            .map(|(_, pull)| pull.session.held_bytes() + string_bytes(pull.asked_via.as_ref()));
         let by_session = table_bytes::<(SessionId, PullId)>(self.by_session.capacity());
         self.entries.held_bytes() + by_session + pulls.sum::<usize>()
     }

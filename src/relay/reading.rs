@@ -8,6 +8,8 @@
 use super::clients::Clients;
 use std::collections::VecDeque;
 
+use super::connection::Phase;
+use super::waiting::Fate;
 use super::{Action, ConnectionId, Relay};
 use crate::moment::Moment;
 
@@ -16,6 +18,8 @@ use crate::moment::Moment;
 pub const READ_COST_MAX: usize = 1024 * 1024;
 /// And on reading on in what has come before: less, since whoever sends ahead may wait.
 pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
+/// And on datagrams: a source that begins, or says that it is over, costs a head.
+pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
 
 /// Heads that are read of a client at one go.
 pub(super) const HEADS_AT_ONCE_MAX: usize = 2;
@@ -71,14 +75,20 @@ impl Clients {
 }
 
 impl Relay {
-    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go; says
-    /// what that cost. `None`: there is none.
+    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
+    /// answers it if it has waited; says what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.now = now;
         let id = self.clients.reading.ahead.pop_front()?;
         self.clients.reading.begin(0);
         if let Some(connection) = self.clients.connections.get_mut(id) {
             connection.is_ahead = false;
+            if let Phase::Waiting(waiting) = &connection.phase
+                && waiting.fate != Fate::Open
+            {
+                self.clients.reading.count_head();
+                self.end_wait(id);
+            }
             self.read_input(id);
         }
         self.settle();

@@ -4,14 +4,14 @@
 use super::clients::Clients;
 use super::desk::Desk;
 use super::grants::Grants;
-use std::collections::VecDeque;
 
 use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
+use super::icecast;
 use super::listing::{Listing, Rows};
 use super::route::Wish;
 use super::settings::Fields;
-use super::{ConnectionId, Relay};
+use super::{ConnectionId, Relay, Ticket};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
@@ -52,12 +52,12 @@ impl Clients {
         self.queue(id);
     }
 
-    /// A list, with what other relays have of it and the names of those that did not say.
+    /// A list, with what other relays have told of it and the names of those that did not.
     pub(super) fn list(
         &mut self,
         id: ConnectionId,
         rows: Rows,
-        (others, missing): (VecDeque<Vec<u8>>, &str),
+        (gathering, missing): (Option<Ticket>, &str),
         reply: Reply,
         desk: &mut Desk,
     ) {
@@ -89,7 +89,7 @@ impl Clients {
             entry.status = Some(Status::Ok);
             entry.bytes = head.len() as u64;
         }
-        connection.phase = Phase::Listing(Listing::new(rows, others, reply));
+        connection.phase = Phase::Listing(Listing::new(rows, gathering, reply));
         self.queue(id);
     }
 }
@@ -207,8 +207,9 @@ impl Relay {
             date: self.desk.date(),
             fields: self.grants.fields_for(&head, &self.desk),
         };
-        let has_payload = !matches!(head.framing, Framing::None | Framing::Length(0));
-        match introduced.and_then(|()| self.route(id, &head)) {
+        let framing = icecast::framing(&head);
+        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        match introduced.and_then(|()| self.route(id, &head, framing)) {
             Err(refusal) => {
                 let reply = Reply {
                     keep_alive: reply.keep_alive && !has_payload && !refusal.ends_connection,
@@ -344,7 +345,7 @@ impl Relay {
             }
             Ok(Answer::List(rows)) => {
                 self.clients
-                    .list(id, rows, Default::default(), reply, &mut self.desk)
+                    .list(id, rows, (None, ""), reply, &mut self.desk)
             }
             Ok(Answer::Gather(rows)) => self.gather(id, rows, reply),
             Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
@@ -364,7 +365,8 @@ impl Relay {
         if !connection.output.is_empty() {
             return;
         }
-        let after = listing.after;
+        let (after, gathering) = (listing.after, listing.gathering);
+        let block = || self.lists.next_block(gathering?);
         let (piece, is_last) = match listing.rows {
             Rows::Tokens => listing.piece(
                 self.grants
@@ -372,6 +374,7 @@ impl Relay {
                     .iter()
                     .flat_map(|tokens| tokens.after(after))
                     .map(|tuple| (tuple.serial(), tuple)),
+                block,
             ),
             Rows::Streams => listing.piece(
                 self.streams
@@ -379,6 +382,7 @@ impl Relay {
                     .range(after + 1..)
                     .filter_map(|(serial, live)| Some((*serial, self.streams.lives.get(*live)?)))
                     .map(|(serial, live)| (serial, live.row(now))),
+                block,
             ),
         };
         let reply = listing.reply;

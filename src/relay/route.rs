@@ -34,6 +34,8 @@ pub(super) enum Wish {
 struct Asked<'a> {
     client: &'a Connection,
     head: &'a Head,
+    /// How what follows the head ends.
+    framing: Framing,
 }
 
 impl<'a> Asked<'a> {
@@ -104,11 +106,20 @@ impl Grants {
 
 impl Relay {
     /// Checks a request and says what it asks for.
-    pub(super) fn route(&self, id: ConnectionId, head: &Head) -> Result<Wish, Refusal> {
+    pub(super) fn route(
+        &self,
+        id: ConnectionId,
+        head: &Head,
+        framing: Framing,
+    ) -> Result<Wish, Refusal> {
         let Some(client) = self.clients.connections.get(id) else {
             return Err(not_found());
         };
-        let wish = self.route_path(Asked { client, head });
+        let wish = self.route_path(Asked {
+            client,
+            head,
+            framing,
+        });
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
             Ok(Wish::Call(_)) => Way::Call,
@@ -197,7 +208,10 @@ impl Relay {
         let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(Way::Icecast));
         gate.enter(&claim)?;
         let session = icecast::session(asked.head)?;
-        let framing = icecast::framing(asked.head);
+        let framing = match asked.framing {
+            Framing::UntilClose if !icecast::waits_for_leave(asked.head) => Framing::None,
+            framing => framing,
+        };
         gate.publish(&claim, &session, framing, &self.standing(&session))?;
         Ok(Wish::Publish {
             session,

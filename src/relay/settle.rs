@@ -31,7 +31,10 @@ impl Relay {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
             streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
             streams::Said::SourceLeft { source, id } => {
-                if let Origin::Rtp(address) = source {
+                // It may have come back since.
+                if let Origin::Rtp(address) = source
+                    && !self.streams.has_as_source(id, source)
+                {
                     self.rtp_in.forget_rtp_source(address, id);
                 }
             }
@@ -55,11 +58,15 @@ impl Relay {
                 self.lists.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
+            Phase::Listing(listing) => {
+                if let Some(ticket) = listing.gathering {
+                    self.drop_gathering(ticket);
+                }
+            }
             Phase::Telling(telling) => self.telling_ended(&telling),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Listing(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}
         }

@@ -147,7 +147,9 @@ impl Relay {
                     source.live = id;
                 }
             }
-            Origin::Rtp(address) => self.begin_input(id, address),
+            Origin::Rtp(address) => {
+                self.rtp_in.sources.insert(address, id);
+            }
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
@@ -157,6 +159,7 @@ impl Relay {
                 .enter(pull, Stage::Running { live: id, since });
         }
         self.refresh_clients(id);
+        self.streams.rearm_live(id, &mut self.desk);
     }
 
     /// A stream's source is gone before its time, unless it is not its source any more: the stream

@@ -20,8 +20,6 @@ pub(super) struct Streams {
     pub order: BTreeMap<u64, LiveId>,
     pub live_serial_next: u64,
     pub pool: Pool,
-    /// Bytes of buffers freed since memory was returned last.
-    pub freed_bytes: usize,
     /// Streams with something for their viewers, and how many viewers of the first have been served
     /// in a row.
     pub flowing: VecDeque<LiveId>,
@@ -59,10 +57,7 @@ impl Streams {
             draining: Draining::default(),
             order: BTreeMap::new(),
             live_serial_next: 1,
-            pool: Pool {
-                bytes_left: limits.buffers_bytes_max as isize,
-            },
-            freed_bytes: 0,
+            pool: Pool::new(limits.buffers_bytes_max),
             flowing: VecDeque::new(),
             served_in_row: 0,
             frame: Frame::default(),
@@ -83,6 +78,7 @@ impl Streams {
             + tree_map_bytes(&self.order)
             + queued * size_of::<LiveId>()
             + self.frame.held_bytes()
+            + self.pool.held_bytes()
             + self.spliced.capacity()
             + self.said.capacity() * size_of::<Said>()
     }

@@ -20,6 +20,8 @@ pub(super) enum Owner {
     Pull(PullId),
     /// First packets of RTP sources: the second has not come.
     Candidates,
+    /// Memory that has been freed: it has been for a while.
+    Memory,
 }
 
 /// The moment for which an owner has an entry, kept at the owner.

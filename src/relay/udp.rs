@@ -51,7 +51,8 @@ pub struct UdpFigures {
     pub dropped_outside: u64,
     /// Of another SSRC than the source's, or from a host whose sessions all have another source.
     pub dropped_second_source: u64,
-    /// Of a source for which there is no room, or whose session is blocked.
+    /// Of a source for which there is no room, whose session is blocked, or whose address has been
+    /// the source of another stream within the last second.
     pub dropped_refused: u64,
     /// Not in sequence with what its source sends.
     pub dropped_out_of_sequence: u64,
@@ -66,6 +67,8 @@ pub struct UdpFigures {
 pub(super) struct RtpIn {
     /// Where the RTP socket is bound, if there is one.
     pub bound: Option<SocketAddr>,
+    /// Whether an address is this machine's, as the shell finds out.
+    is_own: Option<fn(IpAddr) -> bool>,
     pub figures: UdpFigures,
     /// The streams whose source is an address.
     pub sources: HashMap<SocketAddr, LiveId>,
@@ -143,10 +146,23 @@ impl RtpIn {
 
     /// Why a UDP client cannot be one, if it cannot.
     pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
-        match self.bound {
-            Some(bound) => destination_fault(bound, address),
-            None => Some("there is no RTP here, so it would get nothing; see --rtp"),
+        let Some(bound) = self.bound else {
+            return Some("there is no RTP here, so it would get nothing; see --rtp");
+        };
+        if address.port() == bound.port() && self.is_here(bound.ip(), address.ip()) {
+            Some("that is this server's own RTP address")
+        } else if !is_reachable(bound, address.ip()) {
+            Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
+        } else {
+            None
         }
+    }
+
+    /// Whether what is sent to an address arrives at a socket of this machine that is bound there.
+    fn is_here(&self, bound: IpAddr, address: IpAddr) -> bool {
+        let (bound, address) = (bound.to_canonical(), address.to_canonical());
+        let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
+        address == bound || (bound.is_unspecified() && (address.is_loopback() || is_own()))
     }
 }
 
@@ -167,11 +183,25 @@ impl Relay {
         self.rtp_in.bound = Some(bound);
     }
 
-    /// A datagram has arrived.
-    pub fn datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8], now: Moment) {
+    /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
+    /// socket's port only: what went to one of these would come back as a source's.
+    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+        self.rtp_in.is_own = Some(is_own);
+    }
+
+    /// A datagram has arrived. Says what taking it has cost.
+    pub fn datagram(
+        &mut self,
+        from: SocketAddr,
+        port: UdpPort,
+        bytes: &[u8],
+        now: Moment,
+    ) -> usize {
         self.desk.now = now;
+        self.clients.reading.begin(bytes.len());
         self.sort_datagram(from, port, bytes);
         self.settle();
+        self.clients.reading.cost()
     }
 
     /// Finds out whose it is.
@@ -212,6 +242,10 @@ impl Relay {
         (packet, bytes): (&Packet<'_>, &[u8]),
     ) {
         let now = self.desk.now;
+        if self.rtp_in.candidates.has_just_begun(from, now) {
+            self.rtp_in.figures.dropped_refused += 1;
+            return;
+        }
         let session = match running.and_then(|live| self.streams.lives.get(live)) {
             Some(live) => Some(live.session.clone()),
             None => self.free_session_of(from),
@@ -234,7 +268,7 @@ impl Relay {
             self.grants
                 .gate(&self.desk)
                 .publish(&claim, &session, Framing::UntilClose, &standing);
-        if self.desk.is_closing || verdict.is_err() {
+        if verdict.is_err() {
             self.rtp_in.figures.dropped_refused += 1;
             return;
         }
@@ -264,6 +298,7 @@ impl Relay {
     /// A source has shown with its second packet that it is one.
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
         let now = self.desk.now;
+        self.clients.reading.count_head();
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
@@ -279,18 +314,10 @@ impl Relay {
             payload_type: second.payload_type,
             heard: now,
         }));
-        self.begin_input(id, from);
-        self.admit_waiting(&session);
-        self.streams.rearm_live(id, &mut self.desk);
-    }
-
-    /// A stream's source is this address from now on. What comes as RTP goes out as it came.
-    pub(super) fn begin_input(&mut self, id: LiveId, from: SocketAddr) {
-        if let Some(live) = self.streams.lives.get_mut(id) {
-            live.outlet.transport = None;
-        }
+        // What comes as RTP goes out as it came.
+        live.outlet.transport = None;
         self.rtp_in.sources.insert(from, id);
-        self.refresh_clients(id);
+        self.admit_waiting(&session);
         self.streams.rearm_live(id, &mut self.desk);
     }
 
@@ -393,6 +420,7 @@ impl Relay {
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.streams.post(id);
         if control.says_bye {
+            self.clients.reading.count_head();
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }
@@ -415,24 +443,45 @@ impl Relay {
     }
 }
 
-/// Why a socket that is bound here cannot send there, if it cannot.
-pub(super) fn destination_fault(bound: SocketAddr, address: SocketAddr) -> Option<&'static str> {
-    let is_here = address.ip() == bound.ip().to_canonical()
-        || (bound.ip().is_unspecified() && address.ip().is_loopback());
-    if address.port() == bound.port() && is_here {
-        Some("that is this server's own RTP address")
-    } else if !is_reachable(bound, address.ip()) {
-        Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
-    } else {
-        None
-    }
-}
-
 /// Whether a socket that is bound here can send there.
 fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
     match (bound.ip(), address.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
         (IpAddr::V6(bound), IpAddr::V4(_)) => bound.is_unspecified(),
         (IpAddr::V4(_), IpAddr::V6(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+
+    /// What is sent there would come back, and be taken for a source's.
+    #[test]
+    fn no_address_of_this_machine_is_a_client_at_the_rtp_sockets_port() {
+        let own = "that is this server's own RTP address";
+        for (bound, client, is_refused) in [
+            ("0.0.0.0:5004", "10.9.0.7:5004", true),
+            ("0.0.0.0:5004", "127.0.0.1:5004", true),
+            ("0.0.0.0:5004", "10.9.0.7:5005", false),
+            ("0.0.0.0:5004", "10.9.0.8:5004", false),
+            ("[::]:5004", "10.9.0.7:5004", true),
+            ("[::]:5004", "[::ffff:10.9.0.7]:5004", true),
+            ("[::]:5004", "[::1]:5004", true),
+            ("10.9.0.7:5004", "10.9.0.7:5004", true),
+            // Another program's socket.
+            ("10.9.0.6:5004", "10.9.0.7:5004", false),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
+            stage.relay.set_rtp(bound.parse().expect("an address"));
+            let is_own = |address: IpAddr| address == IpAddr::from([10, 9, 0, 7]);
+            stage.relay.set_own_addresses(is_own);
+            let call = stage.client(&format!(
+                "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients={client} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ));
+            stage.assert_status(call, if is_refused { 400 } else { 201 });
+            assert_eq!(stage.text(call).contains(own), is_refused, "{client}");
+        }
     }
 }

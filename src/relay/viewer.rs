@@ -120,8 +120,8 @@ impl Relay {
     ) {
         let now = self.desk.now;
         let Some(&live_id) = self.streams.running.get(&session) else {
-            self.wait_for(id, session.clone(), reply);
-            return self.pull(&session, via);
+            self.wait_for(id, session.clone(), via, reply);
+            return self.pull(&session);
         };
         let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;
@@ -162,7 +162,8 @@ impl Relay {
             owes_head: true,
             framing,
         });
-        self.clients.queue(id);
+        // In the stream's turn, not in that of short answers: many may come at once.
+        self.streams.flow(live_id);
         self.tend_pull(&session);
     }
 

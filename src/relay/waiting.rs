@@ -3,15 +3,20 @@
 //!
 //! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
 //! one.
+//!
+//! All who wait for a session may wait for the same moment. When it begins they join its stream at
+//! once, for they are to miss nothing of it, and each gets its answer in the stream's turn. If they
+//! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
+//! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
 use super::clients::Clients;
-use super::desk::Desk;
 use std::collections::{HashMap, HashSet};
 
 use super::connection::Phase;
-use super::{ConnectionId, Relay};
+use super::pull::Fault;
+use super::{ConnectionId, Relay, origins};
 use crate::gate::SessionId;
-use crate::held::table_bytes;
+use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Refusal, Reply};
 use crate::moment::Moment;
 
@@ -20,35 +25,65 @@ pub(super) struct Waiting {
     pub session: SessionId,
     pub reply: Reply,
     pub until: Moment,
+    pub fate: Fate,
+}
+
+/// What is known of what becomes of a viewer who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stands in the room.
+    Open,
+    /// It has been called out of the room, and is asked about again in its turn.
+    Called,
+    /// The same, but it is known why it will be refused.
+    TurnedAway(Fault),
+}
+
+/// Who waits for a session.
+#[derive(Default)]
+struct Waiters {
+    ids: HashSet<ConnectionId>,
+    /// The relays (`Via`) through which all came who have waited since somebody does.
+    via: Option<String>,
 }
 
 /// Who waits for each session.
 #[derive(Default)]
 pub(super) struct WaitingRoom {
-    sessions: HashMap<SessionId, HashSet<ConnectionId>>,
+    sessions: HashMap<SessionId, Waiters>,
 }
 
 impl WaitingRoom {
-    fn enter(&mut self, session: &SessionId, id: ConnectionId) {
-        self.sessions.entry(session.clone()).or_default().insert(id);
+    fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
+        let waiters = self.sessions.entry(session.clone()).or_default();
+        waiters.via = match waiters.ids.is_empty() {
+            true => via.map(str::to_owned),
+            false => origins::common(waiters.via.take(), via),
+        };
+        waiters.ids.insert(id);
     }
 
     fn leave(&mut self, session: &SessionId, id: ConnectionId) {
-        if let Some(ids) = self.sessions.get_mut(session) {
-            ids.remove(&id);
-            if ids.is_empty() {
+        if let Some(waiters) = self.sessions.get_mut(session) {
+            waiters.ids.remove(&id);
+            if waiters.ids.is_empty() {
                 self.take(session);
             }
         }
     }
 
-    /// All who wait for a session, who wait no more.
+    /// All who wait for a session: they leave the room.
     fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
-        let ids = self.sessions.remove(session).unwrap_or_default();
+        let waiters = self.sessions.remove(session).unwrap_or_default();
         if self.sessions.is_empty() {
             self.sessions = HashMap::new();
         }
-        ids
+        waiters.ids
+    }
+
+    /// The relays through which all came who wait for a session, as their requests say.
+    pub fn came_through(&self, session: &SessionId) -> Option<&str> {
+        self.sessions.get(session)?.via.as_deref()
     }
 
     /// Whether anybody waits for this session.
@@ -58,48 +93,63 @@ impl WaitingRoom {
 
     /// What the room holds in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let table = table_bytes::<(SessionId, HashSet<ConnectionId>)>(self.sessions.capacity());
-        let sessions = self.sessions.iter().map(|(session, ids)| {
-            session.held_bytes() + table_bytes::<ConnectionId>(ids.capacity())
+        let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
+        let sessions = self.sessions.iter().map(|(session, waiters)| {
+            let ids = table_bytes::<ConnectionId>(waiters.ids.capacity());
+            session.held_bytes() + ids + string_bytes(waiters.via.as_ref())
         });
         table + sessions.sum::<usize>()
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.sessions.values().map(HashSet::len).sum()
+        self.sessions
+            .values()
+            .map(|waiters| waiters.ids.len())
+            .sum()
     }
 }
 
 impl Clients {
-    fn take_waiting(&mut self, id: ConnectionId) -> Option<(SessionId, Reply)> {
+    /// A viewer waits no more.
+    fn take_waiting(&mut self, id: ConnectionId) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         match phase {
-            Phase::Waiting(Waiting { session, reply, .. }) => Some((session, reply)),
+            Phase::Waiting(waiting) => {
+                self.waiting.leave(&waiting.session, id);
+                Some(waiting)
+            }
             phase => {
                 connection.phase = phase;
                 None
             }
         }
     }
-}
 
-impl Clients {
-    /// The session will not run: all who wait for it are told why.
-    pub(super) fn turn_away(&mut self, session: &SessionId, refusal: &Refusal, desk: &mut Desk) {
-        let ids = self.waiting.take(session);
-        for id in ids {
-            if let Some((_, reply)) = self.take_waiting(id) {
-                self.refuse(id, refusal, reply, desk);
+    /// All who wait for a session are called: each is told in its turn.
+    pub(super) fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
+        for id in self.waiting.take(session) {
+            if let Some(connection) = self.connections.get_mut(id)
+                && let Phase::Waiting(waiting) = &mut connection.phase
+            {
+                waiting.fate = fate;
+                self.wait_ahead(id);
             }
         }
     }
 }
 
 impl Relay {
-    /// The request is answered when the session begins, or when it has not for too long.
-    pub(super) fn wait_for(&mut self, id: ConnectionId, session: SessionId, reply: Reply) {
+    /// The request, which came through `via`, is answered when the session begins, or when it has
+    /// not for too long.
+    pub(super) fn wait_for(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        via: Option<&str>,
+        reply: Reply,
+    ) {
         let now = self.desk.now;
         let until = now
             + self
@@ -111,36 +161,58 @@ impl Relay {
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
-        self.clients.waiting.enter(&session, id);
+        let via = via.filter(|_| !self.fetch.origins.is_empty());
+        self.clients.waiting.enter(&session, id, via);
         connection.phase = Phase::Waiting(Waiting {
             session,
             reply,
             until,
+            fate: Fate::Open,
         });
     }
 
-    /// The session runs: those who waited for it watch, if they still may.
+    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
+    /// once for all of them.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        let ids = self.clients.waiting.take(session);
-        for id in ids {
-            self.end_wait(id);
+        if !self.clients.waiting.is_awaited(session) {
+            return;
+        }
+        if self.late_verdict(session).is_err() {
+            self.clients.call_waiting(session, Fate::Called);
+        }
+        for id in self.clients.waiting.take(session) {
+            if let Some(Waiting { reply, .. }) = self.clients.take_waiting(id) {
+                self.watch(id, session.clone(), None, reply);
+            }
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited.
+    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        gate.watch(session, &self.standing(session))?;
+        match self.streams.running.contains_key(session) {
+            true => Ok(()),
+            false => Err(self.absence(session)),
         }
     }
 
-    /// It runs, or has not for too long.
+    /// A viewer has waited: for too long, or it has been called, and this is its turn.
     pub(super) fn end_wait(&mut self, id: ConnectionId) {
-        let Some((session, reply)) = self.clients.take_waiting(id) else {
+        let Some(Waiting {
+            session,
+            reply,
+            fate,
+            ..
+        }) = self.clients.take_waiting(id)
+        else {
             return;
         };
-        let verdict = match self
-            .grants
-            .gate(&self.desk)
-            .watch(&session, &self.standing(&session))
-        {
-            Ok(()) if !self.streams.running.contains_key(&session) => Err(self.absence(&session)),
-            verdict => verdict,
+        let verdict = match fate {
+            Fate::Open | Fate::Called => self.late_verdict(&session),
+            Fate::TurnedAway(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
         };
-        self.clients.waiting.leave(&session, id);
         match verdict {
             Ok(()) => self.watch(id, session.clone(), None, reply),
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
@@ -152,5 +224,104 @@ impl Relay {
     pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
         self.clients.waiting.leave(&waiting.session, id);
         self.tend_pull(&waiting.session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::AHEAD_COST_MAX;
+    use crate::relay::reading::END_COST;
+    use crate::relay::stage::Stage;
+
+    const VIEWERS: usize = 90;
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// How many are written to before it is this one's turn.
+    fn writes_before(stage: &mut Stage, id: ConnectionId) -> usize {
+        let mut writes = 0;
+        while stage.text(id).is_empty() {
+            assert!(stage.write_next(), "it is never its turn");
+            writes += 1;
+        }
+        writes - 1
+    }
+
+    /// They all begin with the first byte, and nobody waits for their answers.
+    #[test]
+    fn many_who_waited_do_not_hold_up_others() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+        assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+        let asking = stage.client("");
+        let source = stage.client("");
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 5\r\n\r\nfirst";
+        stage.relay.received(source, head.as_bytes(), stage.now);
+        stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+        stage.relay.check();
+        let before = writes_before(&mut stage, asking);
+        assert!(before <= 2, "{before} others first");
+        stage.settle();
+        for viewer in viewers {
+            assert_eq!(stage.content(viewer), ("first".to_owned(), true));
+        }
+        assert_eq!(stage.relay.clients.waiting.held_bytes(), 0);
+    }
+
+    /// Refused they are a few in a turn, whoever refuses. Some have left meanwhile.
+    #[test]
+    fn many_who_waited_are_turned_away_a_few_a_turn() {
+        let gated = "--token-server=10.0.0.0/24";
+        let cases: [(&[&str], &str); 2] = [
+            (
+                &["--wait=60", gated],
+                "DELETE /api/abort-stream?sessionid=s&block=60",
+            ),
+            (&["--origin=http://127.0.0.1:9000", gated], ""),
+        ];
+        for (options, call) in cases {
+            let mut stage = Stage::new(options);
+            let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stage.client(&request("POST /api/add-token?type=http&sessionid=s"));
+            let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+            assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+            let asking = stage.client("");
+            let (id, said) = match call {
+                "" => (
+                    stage.call().0,
+                    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into(),
+                ),
+                call => (stage.client(""), request(call)),
+            };
+            stage.relay.received(id, said.as_bytes(), stage.now);
+            stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+            stage.relay.check();
+            assert_eq!(stage.relay.clients.waiting.len(), 0);
+            let before = writes_before(&mut stage, asking);
+            assert!(before <= 2, "{before} others first");
+            let (gone, rest) = viewers.split_at(10);
+            for viewer in gone {
+                stage.relay.lost(*viewer, stage.now);
+            }
+            stage.relay.check();
+            let refused =
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals.values().sum() };
+            while stage.relay.has_ahead() {
+                let (earlier, mut cost) = (refused(&stage), 0);
+                while cost < AHEAD_COST_MAX
+                    && let Some(spent) = stage.relay.read_ahead(stage.now)
+                {
+                    cost += spent;
+                }
+                let in_turn = (refused(&stage) - earlier) as usize;
+                assert!(in_turn <= AHEAD_COST_MAX / END_COST, "{in_turn} in a turn");
+                stage.relay.check();
+            }
+            stage.settle();
+            for viewer in rest {
+                assert!(stage.text(*viewer).starts_with("HTTP/1.1 4"));
+            }
+            assert_eq!(refused(&stage) as usize, rest.len());
+        }
     }
 }

@@ -5,7 +5,9 @@
 //! one place, the oldest makes room for the newest, and a place is given up when no second packet
 //! has followed for [`PROBATION_TIME`]. Held at the most: [`DATAGRAM_BYTES_MAX`] of datagrams and
 //! [`PLACES_MAX`] places, 0.75 MiB. A packet that finds no room among the datagrams keeps its place
-//! all the same; its source then begins with the second.
+//! all the same; its source then begins with the second. An address that has become a source keeps
+//! its place for [`BEGIN_SPACING`], and is none again before that: a stream that begins costs more
+//! than a packet does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -28,7 +30,8 @@ pub struct Candidates {
 
 #[derive(Debug)]
 struct Candidate {
-    probation: Probation,
+    /// None: its source has begun.
+    probation: Option<Probation>,
     /// Empty if there was no room for it.
     datagram: Box<[u8]>,
     arrived: Moment,
@@ -37,6 +40,8 @@ struct Candidate {
 
 /// Two packets that are further apart are not in sequence.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
+/// From one address a source begins at most so often.
+const BEGIN_SPACING: Duration = Duration::from_secs(1);
 /// Addresses that wait at the most.
 const PLACES_MAX: usize = 1024;
 /// What their datagrams take at the most.
@@ -54,32 +59,50 @@ impl Candidates {
     ) -> Option<Box<[u8]>> {
         self.expire(now);
         if let Some(before) = self.take(from)
-            && before
-                .probation
-                .is_followed_by(packet.ssrc, packet.sequence_number)
+            && let Some(probation) = before.probation
+            && probation.is_followed_by(packet.ssrc, packet.sequence_number)
         {
+            self.put(from, None, &[], now);
             return Some(before.datagram);
         }
+        let has_room = self.datagram_bytes + datagram.len() <= DATAGRAM_BYTES_MAX;
+        let probation = Probation {
+            ssrc: packet.ssrc,
+            sequence_number: packet.sequence_number,
+        };
+        let kept = if has_room { datagram } else { &[] };
+        self.put(from, Some(probation), kept, now);
+        None
+    }
+
+    /// Whether this address became a source within [`BEGIN_SPACING`].
+    pub fn has_just_begun(&self, from: SocketAddr, now: Moment) -> bool {
+        self.places.get(&from).is_some_and(|place| {
+            place.probation.is_none() && now.since(place.arrived) < BEGIN_SPACING
+        })
+    }
+
+    fn put(
+        &mut self,
+        from: SocketAddr,
+        probation: Option<Probation>,
+        datagram: &[u8],
+        now: Moment,
+    ) {
         if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
-        let has_room = self.datagram_bytes + datagram.len() <= DATAGRAM_BYTES_MAX;
-        let kept = if has_room { datagram } else { &[] };
-        self.datagram_bytes += kept.len();
+        self.datagram_bytes += datagram.len();
         let serial = self.serial_next;
         self.serial_next += 1;
         self.order.insert(serial, from);
         let candidate = Candidate {
-            probation: Probation {
-                ssrc: packet.ssrc,
-                sequence_number: packet.sequence_number,
-            },
-            datagram: kept.into(),
+            probation,
+            datagram: datagram.into(),
             arrived: now,
             serial,
         };
         self.places.insert(from, candidate);
-        None
     }
 
     /// What came from an address counts no more.
@@ -160,7 +183,13 @@ mod tests {
         assert_eq!(hear(&mut candidates, 2, 9, 100, at(2_020)), None);
         candidates.forget(from(2));
         assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
-        candidates.expire(at(5_000));
+        assert!(!candidates.has_just_begun(from(2), at(2_030)));
+        assert!(hear(&mut candidates, 2, 11, 100, at(2_040)).is_some());
+        assert!(candidates.has_just_begun(from(2), at(3_039)));
+        assert!(!candidates.has_just_begun(from(2), at(3_040)));
+        assert_eq!(hear(&mut candidates, 2, 12, 100, at(3_040)), None);
+        assert!(hear(&mut candidates, 2, 13, 100, at(3_050)).is_some());
+        candidates.expire(at(6_000));
         assert_eq!(candidates.held_bytes(), 0);
     }
 

@@ -8,9 +8,9 @@
 //! A turn of it:
 //!
 //! ```text
-//!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──▶ close ──┐
-//!    ▲      (edges are noted)   ≤ 64   ≤ a share  ≤ 256 deadlines ≤ 256 viewers      │
-//!    └───────────── without waiting, while any of these has more to do ◀─────────────┘
+//!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──────▶ close ──┐
+//!    ▲      (edges are noted)   ≤ 64   ≤ a share  ≤ 256 deadlines ≤ 256 viewers ≤ 128    │
+//!    └─────────────── without waiting, while any of these has more to do ◀───────────────┘
 //! ```
 //!
 //! Whoever has bytes queued is written to in the same turn; what is left over when a budget is used
@@ -43,7 +43,8 @@ use mio::{Events, Poll, Token};
 
 use crate::moment::Moment;
 use crate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, END_COST, Job, READ_COST_MAX, Relay, Ticket,
+    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, READ_COST_MAX, Relay,
+    Ticket,
 };
 use crate::stream::Outcome;
 use disk::Disk;
@@ -56,7 +57,6 @@ use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
-const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// What is read at once from each client, however many there are: a system call should be worth it.
@@ -129,6 +129,7 @@ impl Server {
             self.write(now);
             self.send(now);
             self.act(now);
+            self.close();
             self.relay.threads_hold(self.held_bytes());
             self.relay.turn_took(self.now().since(now));
             if self
@@ -146,6 +147,7 @@ impl Server {
             || !self.to_read_on.is_empty()
             || self.relay.has_ahead()
             || self.relay.has_writes()
+            || self.sockets.has_to_close()
             || self.udp.as_ref().is_some_and(Udp::is_readable)
             || (self.accept_again.is_none()
                 && self.listeners.iter().any(|accepting| accepting.is_ready));
@@ -428,15 +430,15 @@ impl Server {
         }
     }
 
-    /// Takes datagrams, a bounded number of them.
+    /// Takes datagrams: a turn's share of them.
     fn receive(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
-        for _ in 0..DATAGRAMS_PER_TURN_MAX {
-            let Some((bytes, from, port)) = udp.receive(&mut self.read_buffer) else {
-                return;
-            };
-            self.relay
-                .datagram(from, port, &self.read_buffer[..bytes], now);
+        let mut cost = 0;
+        while cost < DATAGRAMS_COST_MAX
+            && let Some((bytes, from, port)) = udp.receive(&mut self.read_buffer)
+        {
+            let datagram = &self.read_buffer[..bytes];
+            cost += self.relay.datagram(from, port, datagram, now);
         }
     }
 
@@ -454,6 +456,13 @@ impl Server {
         }
     }
 
+    /// Closes sockets, a bounded number of them. There may be descriptors for newcomers then.
+    fn close(&mut self) {
+        if self.sockets.close_some() {
+            self.accept_again = None;
+        }
+    }
+
     fn act(&mut self, now: Moment) {
         while let Some(action) = self.relay.next_action() {
             match action {
@@ -463,10 +472,7 @@ impl Server {
                         self.relay.lost(id, now);
                     }
                 }
-                Action::Close(id) => {
-                    self.sockets.close(id);
-                    self.accept_again = None;
-                }
+                Action::Close(id) => self.sockets.close(id),
                 Action::ShutdownWrite(id) => {
                     if let Some(socket) = self.sockets.get_mut(id) {
                         socket.shut_down_write();

@@ -18,7 +18,7 @@ use super::signals::Signals;
 use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
 use super::token_file::TokenFile;
-use super::udp::Udp;
+use super::udp::{Udp, is_own_address};
 use super::{
     Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, THREADS, sys,
 };
@@ -232,6 +232,7 @@ impl Server {
         }
         let bound = udp.rtp.local_addr().map_err(failed)?;
         self.relay.set_rtp(bound);
+        self.relay.set_own_addresses(is_own_address);
         self.udp = Some(udp);
         self.console.tell(&format!("listening rtp {bound}"));
         Ok(())

@@ -4,6 +4,7 @@
 //! until it has said that it would block. So each socket remembers whether it may have something to
 //! read; whether it takes bytes, the core remembers.
 
+use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
@@ -108,12 +109,16 @@ impl Drop for Listener {
     }
 }
 
+/// Sockets that are closed in a turn: the kernel tells the other side, which takes as long as a
+/// write.
+const CLOSES_PER_TURN_MAX: usize = 128;
+
 /// The sockets of the clients, each under its connection's id.
 #[derive(Default)]
 pub(super) struct Sockets {
     places: Vec<Option<Socket>>,
-    /// How many there are.
-    pub open: usize,
+    /// Those of connections that are over. A newcomer may take the place of one: that closes it.
+    to_close: VecDeque<ConnectionId>,
 }
 
 /// A client's socket.
@@ -172,7 +177,6 @@ impl Sockets {
             is_broken: false,
             is_read_queued: false,
         });
-        self.open += 1;
         Ok(())
     }
 
@@ -195,12 +199,29 @@ impl Sockets {
             .filter(|socket| socket.id == id)
     }
 
-    /// Closes a socket; the kernel forgets its registration with it.
+    /// Has a socket closed: in this turn, or one of the next.
     pub fn close(&mut self, id: ConnectionId) {
-        if self.get_mut(id).is_some() {
-            self.places[id.index()] = None;
-            self.open -= 1;
+        self.to_close.push_back(id);
+    }
+
+    /// Closes some of those that are to be closed; the kernel forgets their registration with them.
+    /// Says whether any was closed.
+    pub fn close_some(&mut self) -> bool {
+        let count = self.to_close.len().min(CLOSES_PER_TURN_MAX);
+        for id in self.to_close.drain(..count) {
+            let place = self.places.get_mut(id.index());
+            if let Some(place) = place
+                && place.as_ref().is_some_and(|socket| socket.id == id)
+            {
+                *place = None;
+            }
         }
+        count > 0
+    }
+
+    /// Whether some are still to be closed.
+    pub fn has_to_close(&self) -> bool {
+        !self.to_close.is_empty()
     }
 }
 
@@ -245,5 +266,55 @@ impl Socket {
     pub fn shut_down_write(&self) {
         // It fails only where the client is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    use mio::Poll;
+
+    /// So many connections end at once; and somebody comes for the place of one before it is
+    /// closed.
+    #[test]
+    fn sockets_are_closed_a_few_a_turn() {
+        let poll = Poll::new().expect("a poll");
+        let listener = net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let mut sockets = Sockets::default();
+        let connect = |sockets: &mut Sockets, id: ConnectionId| {
+            let connected = sockets.connect(id, address, poll.registry());
+            connected.expect("a connection");
+            listener.accept().expect("it comes").0
+        };
+        let id = |index: u64, generation: u64| ConnectionId::from_u64(generation << 32 | index);
+        let clients = 2 * CLOSES_PER_TURN_MAX + 10;
+        let ids: Vec<ConnectionId> = (0..clients as u64).map(|index| id(index, 1)).collect();
+        let theirs: Vec<net::TcpStream> = ids.iter().map(|id| connect(&mut sockets, *id)).collect();
+        let open = |sockets: &Sockets| sockets.places.iter().flatten().count();
+        for id in &ids {
+            sockets.close(*id);
+            sockets.close(*id);
+        }
+        assert_eq!(open(&sockets), clients);
+        let newcomer = id(clients as u64 - 1, 2);
+        let _its = connect(&mut sockets, newcomer);
+        let mut left = clients;
+        while sockets.has_to_close() {
+            assert!(sockets.close_some());
+            let now = open(&sockets);
+            assert!(left - now <= CLOSES_PER_TURN_MAX, "{left} {now}");
+            left = now;
+        }
+        assert!(!sockets.close_some());
+        assert_eq!(open(&sockets), 1);
+        assert!(sockets.get_mut(newcomer).is_some());
+        for mut each in theirs {
+            each.set_nonblocking(true).expect("a socket");
+            let read = each.read(&mut [0]).map_err(|error| error.kind());
+            assert_ne!(read, Err(ErrorKind::WouldBlock), "it is closed");
+        }
     }
 }

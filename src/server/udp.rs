@@ -34,6 +34,12 @@ const SEGMENTED_BYTES_MAX: usize = 65_000;
 /// Room for a burst of a thousand receivers' datagrams.
 const SOCKET_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
 
+/// Whether an address is this machine's, now: a socket can be bound to it. So it can to a group's,
+/// which is nobody's.
+pub fn is_own_address(address: IpAddr) -> bool {
+    !address.is_multicast() && net::UdpSocket::bind((address, 0)).is_ok()
+}
+
 impl Udp {
     /// Over a socket that is bound; the RTCP socket is bound beside it if it can be had.
     pub fn new(socket: net::UdpSocket) -> io::Result<Udp> {
@@ -205,6 +211,20 @@ mod tests {
                     assert!(received[..length] == *sent);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn this_machines_addresses_are_its_own_and_no_others() {
+        for (address, is_own) in [
+            ("127.0.0.1", true),
+            ("127.0.0.9", true),
+            ("198.51.100.1", false),
+            ("2001:db8::1", false),
+            ("239.1.2.3", false),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(is_own_address(address), is_own, "{address}");
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::moment::Moment;
 pub struct Pool {
     /// What is left of the bound; below zero by the blocks that are granted whatever it says.
     pub bytes_left: isize,
+    /// Blocks of streams that are over, for those that begin: at most [`FREE_BLOCKS_MAX`]. While
+    /// there is one none is allocated, so with them the blocks never take more than they once took.
+    free: Vec<Vec<u8>>,
 }
 
 /// The newest bytes of one stream.
@@ -41,6 +44,43 @@ const BLOCK_BYTES_MIN: usize = 4 * 1024;
 /// before it is known to be media, so that what comes with a source's head is not lost to those who
 /// wait for it.
 const GRANTED_BYTES: usize = 16 * 1024;
+/// Enough that a stream of a few bytes costs no new block, where such come one after the other.
+const FREE_BLOCKS_MAX: usize = 4;
+
+impl Pool {
+    /// For so many bytes.
+    pub fn new(bytes_max: usize) -> Pool {
+        Pool {
+            bytes_left: isize::try_from(bytes_max).unwrap_or(isize::MAX),
+            free: Vec::new(),
+        }
+    }
+
+    /// Bytes that its free blocks take.
+    pub fn held_bytes(&self) -> usize {
+        let blocks = self.free.iter().map(Vec::capacity);
+        blocks.sum::<usize>() + self.free.capacity() * size_of::<Vec<u8>>()
+    }
+
+    /// Room for a block.
+    fn take(&mut self, block_bytes: usize) -> Vec<u8> {
+        self.bytes_left -= block_bytes as isize;
+        let free = self
+            .free
+            .pop()
+            .filter(|free| free.capacity() == block_bytes);
+        free.unwrap_or_else(|| Vec::with_capacity(block_bytes))
+    }
+
+    /// A block is not needed any more.
+    fn give_back(&mut self, mut block: Vec<u8>, block_bytes: usize) {
+        self.bytes_left += block_bytes as isize;
+        if self.free.len() < FREE_BLOCKS_MAX {
+            block.clear();
+            self.free.push(block);
+        }
+    }
+}
 
 impl Buffer {
     /// A buffer that holds about `bytes_max` bytes and never more.
@@ -119,9 +159,8 @@ impl Buffer {
 
     /// Adds an empty block, for bytes that arrive at `now`.
     pub fn grow(&mut self, pool: &mut Pool, now: Moment) {
-        pool.bytes_left -= self.block_bytes as isize;
         self.blocks.push_back(Block {
-            bytes: Vec::with_capacity(self.block_bytes),
+            bytes: pool.take(self.block_bytes),
             began: now,
         });
     }
@@ -149,8 +188,9 @@ impl Buffer {
 
     /// Gives all blocks back.
     pub fn release(&mut self, pool: &mut Pool) {
-        pool.bytes_left += self.pool_bytes() as isize;
-        self.blocks.clear();
+        for block in self.blocks.drain(..) {
+            pool.give_back(block.bytes, self.block_bytes);
+        }
         self.oldest = self.newest;
     }
 

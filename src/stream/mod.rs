@@ -298,6 +298,11 @@ impl<C: Copy> Stream<C> {
         self.buffer.pool_bytes()
     }
 
+    /// Bytes that there are in its buffer.
+    pub fn filled_bytes(&self) -> usize {
+        (self.buffer.newest() - self.buffer.oldest()) as usize
+    }
+
     /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its
     /// viewers' places take.
     pub fn held_bytes(&self) -> usize {
@@ -400,10 +405,9 @@ impl<C: Copy> Stream<C> {
         });
         if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
             self.lag(viewer, cursor);
-            self.lines.be_ready(viewer.index());
-        } else {
-            self.lines.wait(viewer.index());
         }
+        // Its response's head at least.
+        self.lines.be_ready(viewer.index());
         viewer
     }
 

@@ -17,7 +17,7 @@ fn media(bytes: usize) -> Vec<u8> {
 #[test]
 fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
     let now = Moment::after_start(Duration::ZERO);
-    let mut pool = Pool { bytes_left: 0 };
+    let mut pool = Pool::new(0);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, now);
     let read_at_once = 16 * 1024;
@@ -45,9 +45,7 @@ fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
 #[test]
 fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     let now = Moment::after_start(Duration::ZERO);
-    let mut pool = Pool {
-        bytes_left: 1 << 20,
-    };
+    let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, now);
     let piece = media(8 * 1024);
@@ -72,16 +70,15 @@ fn metadata_and_key_frame(round: u8) -> Vec<u8> {
         let head = [kind, length[1], length[2], length[3], 0, 0, 0, 0, 0, 0, 0];
         [&head, body, &[0; 4]].concat()
     };
-    [tag(18, &[round; 1_000]), tag(9, &[0x17, 1, 0, 0, 0, round])].concat()
+    let metadata = [&b"\x02\0\x0aonMetaData"[..], &[round; 1_000]].concat();
+    [tag(18, &metadata), tag(9, &[0x17, 1, 0, 0, 0, round])].concat()
 }
 
 #[test]
 fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing_of_it_gets_the_new_one()
  {
     let now = Moment::after_start(Duration::ZERO);
-    let mut pool = Pool {
-        bytes_left: 1 << 20,
-    };
+    let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     stream.append(b"FLV\x01\x05\0\0\0\x09\0\0\0\0", &mut pool, now);
     stream.append(&metadata_and_key_frame(0), &mut pool, now);
@@ -100,4 +97,31 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
     let mut gather = Gather::default();
     stream.lend(patient, usize::MAX, &mut gather, 0);
     assert_eq!(gather.slices()[0][..], stream.header().to_vec()[..]);
+}
+
+#[test]
+fn a_stream_takes_the_blocks_of_one_that_is_over() {
+    let (now, bytes_max) = (Moment::START, 1 << 20);
+    let mut pool = Pool::new(bytes_max);
+    let begin = |media: &[u8], pool: &mut Pool| {
+        let mut stream = stream(64 * 1024);
+        stream.append(media, pool, now);
+        stream
+    };
+    let mut first = begin(b"x", &mut pool);
+    let place = first.slice(0, 1).as_ptr();
+    assert_eq!(first.filled_bytes(), 1);
+    first.release(&mut pool);
+    assert_eq!(pool.bytes_left, bytes_max as isize);
+    let second = begin(b"y", &mut pool);
+    assert_eq!(second.slice(0, 1), b"y");
+    assert_eq!(second.slice(0, 1).as_ptr(), place);
+    assert!(pool.held_bytes() < 1_000, "it is in use");
+    // Many that end together leave a few.
+    let large = media(64 * 1024);
+    let mut streams: Vec<_> = (0..9).map(|_| begin(&large, &mut pool)).collect();
+    for stream in &mut streams {
+        stream.release(&mut pool);
+    }
+    assert!(pool.held_bytes() <= 5 * 4096, "{}", pool.held_bytes());
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::hall::Hall;
 
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
-/// Tables keep their places.
-const TABLES_BYTES: usize = 16 << 10;
+/// Tables keep their places, and a few blocks wait for the next stream.
+const TABLES_BYTES: usize = (16 << 10) + 4 * (64 << 10);
 
 fn packet(sequence: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x80, 33];
@@ -98,6 +98,11 @@ fn abort_with_a_block_ends_the_stream() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }
 
 /// The same on and on, with one token that names several addresses.
@@ -199,6 +204,11 @@ fn goodbye_ends_the_stream() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }
 
 #[test]
@@ -213,4 +223,9 @@ fn an_rtp_source_that_falls_silent_is_lost() {
     }
     let held = hall.relay.held_bytes()[1];
     assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
+    assert_eq!(
+        hall.relay.next_deadline(),
+        None,
+        "somebody is waited for still"
+    );
 }

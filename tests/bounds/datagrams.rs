@@ -116,3 +116,41 @@ fn a_strangers_datagram_allocates_nothing() {
     }
     assert_eq!(meter::allocated(), before);
 }
+
+/// A stream that begins and ends allocates the same for a session with one UDP client and with
+/// many: their list is lent.
+#[test]
+fn a_sources_streams_allocate_nothing_for_each_udp_client() {
+    let mut costs = [1, 256].map(|clients: u16| {
+        let mut hall = hall(0);
+        let operator = hall.connect(OPERATOR, usize::MAX, b"");
+        for number in 0..clients {
+            let client = address(number);
+            let call = format!(
+                "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients={client} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"
+            );
+            hall.send(operator, call.as_bytes());
+            hall.turn(Duration::ZERO);
+        }
+        while hall.unread(operator) > 0 {
+            hall.turn(Duration::ZERO);
+        }
+        let mut before = 0;
+        for round in 0..11 {
+            if round == 1 {
+                before = meter::allocated();
+            }
+            hall.datagram(address(0), &packet(1, round, 100));
+            hall.datagram(address(0), &packet(2, round, 100));
+            assert_eq!(hall.running, 1);
+            let bye = [&[0x81, 203, 0, 1][..], &round.to_be_bytes()].concat();
+            hall.datagram(address(0), &bye);
+            hall.turn(Duration::from_secs(3));
+            assert_eq!(hall.running, 0);
+        }
+        meter::allocated() - before
+    });
+    costs.sort();
+    let [least, most] = costs;
+    assert!(most - least < 10 * 1_000, "{costs:?}");
+}

@@ -1,6 +1,12 @@
 //! Sources that cost as much as they can: of each container what may be large, comes often, or
 //! changes.
 
+#[path = "../support/transport.rs"]
+#[allow(dead_code, reason = "a checksum is all that is needed of it")]
+mod transport;
+
+use transport::checksum;
+
 /// A name for each, and its bytes.
 pub fn all() -> Vec<(&'static str, Vec<u8>)> {
     let mut all = mpegts();
@@ -134,7 +140,7 @@ fn ts_section(table: u8, extension: u16, version: usize, body: &[u8]) -> Vec<u8>
     section.extend(extension.to_be_bytes());
     section.extend([0xc1 | (version as u8 & 31) << 1, 0, 0]);
     section.extend_from_slice(body);
-    section.extend([0; 4]);
+    section.extend(checksum(&section));
     section
 }
 
@@ -181,7 +187,7 @@ fn flv() -> Vec<(&'static str, Vec<u8>)> {
         let mut body = vec![0; bytes];
         let length = body.len().min(8);
         body[..length].copy_from_slice(&round.to_be_bytes()[8 - length..]);
-        flv_tag(18, &body)
+        flv_tag(18, &[b"\x02\0\x0aonMetaData", &body[..]].concat())
     };
     let large = [
         FLV_HEAD,

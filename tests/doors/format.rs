@@ -1,7 +1,12 @@
 //! Containers in arbitrary bytes: the findings may not depend on how the bytes are cut, and always
 //! make sense.
 
+#[path = "../support/transport.rs"]
+#[allow(dead_code, reason = "a checksum is all that is needed of it")]
+mod transport;
+
 use tollgate::format::{Finding, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner};
+use transport::checksum;
 
 /// A finding, and the header if it is one.
 pub type Found = (Finding, Option<Vec<u8>>);
@@ -90,13 +95,24 @@ pub fn aac(data: &[u8]) {
     behind(&[0xff, 0xf1, 0x50, 0x80, 0x00, 0xff, 0xfc].repeat(3), data);
 }
 
-/// Sync bytes stand where a transport stream has them.
+/// Sync bytes stand where a transport stream has them, and checksums behind what may be a table:
+/// chance would not find them.
 pub fn mpegts(data: &[u8]) {
     let mut data = data.to_vec();
-    data.iter_mut()
-        .skip(2)
-        .step_by(188)
-        .for_each(|byte| *byte = 0x47);
+    for packet in data.get_mut(2..).unwrap_or_default().chunks_mut(188) {
+        packet[0] = 0x47;
+        // Without an adaptation field, from the packet's first byte on, and whole.
+        let Some([_, _, _, 0x10..=0x1f, 0, _, high, low, ..]) = packet.get(..8) else {
+            continue;
+        };
+        let end = 8 + (usize::from(high & 0x0f) << 8 | usize::from(*low));
+        if let Some(section) = packet.get_mut(5..end)
+            && let Some(length) = section.len().checked_sub(4)
+        {
+            let sum = checksum(&section[..length]);
+            section[length..].copy_from_slice(&sum);
+        }
+    }
     container(&data);
 }
 

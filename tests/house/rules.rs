@@ -20,6 +20,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "relay",
         &[
+            "json",
             "proxy_header",
             "stream",
             "rtp",
@@ -33,6 +34,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "random",
         ],
     ),
+    ("json", &[]),
     ("proxy_header", &[]),
     ("stream", &["slots", "format", "gather", "moment"]),
     ("rtp", &["format", "held", "moment"]),

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
 use super::devtools::Browser;
+use super::support::client::Client;
 use super::support::server::Server;
 use super::support::streaming::Source;
 use super::support::until;
@@ -187,4 +188,50 @@ fn the_page_adds_a_token_shows_the_stream_plays_and_aborts_it() {
     browser.evaluate("document.querySelector('#ask-yes').click(); true");
     browser.await_true("document.querySelectorAll('#stream-table .abort').length == 0");
     assert!(server.stream("tv").is_none());
+}
+
+/// A stream whose source is gone and whose rest goes out stands beside one that runs.
+#[test]
+#[ignore = "needs Chromium"]
+fn the_page_goes_on_while_a_stream_drains() {
+    const ROWS: &str = "document.querySelectorAll('#stream-table .abort').length";
+    let server = Server::gated(&["--source-idle-time=60", "--body-rate=0"]);
+    server.admit("plain");
+    server.admit("drain");
+    let mut plain = Source::open(server.address(), "/stream/plain");
+    plain.send(b"hello");
+    let mut browser = Browser::open("drain", &format!("http://{}/", server.address()));
+    browser.await_true(&format!("{ROWS} == 1"));
+    // It reads nothing: what the sockets do not hold stays with the server.
+    let mut stalled = Client::connect(server.address());
+    let mut drain = Source::open(server.address(), "/stream/drain");
+    stalled.send_head("GET", "/stream/drain", &[]);
+    server.await_viewers("drain", 1);
+    drain.send(&vec![0x47; 7 << 20]);
+    assert_eq!(drain.finish().status(), 200);
+    until("the rest goes out", || {
+        (!server.draining("drain").is_empty()).then_some(())
+    });
+    browser.await_true(&format!("{ROWS} == 2"));
+    let plain_shows = "[...document.querySelectorAll('#stream-table .source')].some((place) => place.textContent.startsWith('http 127.0.0.1:'))";
+    let drain_shows = "[...document.querySelectorAll('#stream-table .source')].some((place) => place.textContent.startsWith('gone'))";
+    browser.await_true(&format!("{plain_shows} && {drain_shows}"));
+    browser.await_true("document.querySelector('#state').className == 'live'");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#stream-table').hidden"),
+        false
+    );
+    // The answers after it are shown, too.
+    plain.send(&[7; 4096]);
+    browser.await_true(
+        "[...document.querySelectorAll('#stream-table .received')].some((place) => place.textContent.startsWith('4.1'))",
+    );
+    browser.evaluate("[...document.querySelectorAll('#stream-table .abort')].at(-1).click(); true");
+    browser.await_true("document.querySelector('#ask').open");
+    browser.await_true(
+        "document.querySelector('#ask-text').textContent.startsWith('Its source is gone')",
+    );
+    browser.evaluate("document.querySelector('#ask-yes').click(); true");
+    browser.await_true(&format!("{ROWS} == 1"));
+    assert!(server.draining("drain").is_empty());
 }

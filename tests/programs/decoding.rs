@@ -94,12 +94,7 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
         join_back_bytes: 0,
         join_back_time: Duration::ZERO,
     };
-    let (mut pool, now) = (
-        Pool {
-            bytes_left: 1 << 30,
-        },
-        Moment::START,
-    );
+    let (mut pool, now) = (Pool::new(1 << 30), Moment::START);
     let mut stream: Stream<()> = Stream::new(limits, None, now);
     let viewer = stream.join((), now);
     let mut got = Vec::new();

@@ -1,21 +1,27 @@
 //! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access
-//! point of the first video stream.
+//! point of the first video stream; without video, at any PES packet of sound.
 //!
 //! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
 //! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES
-//! packet is a look at its head; a table is read once, when it changes.
+//! packet is a look at its head, unless it is not clear yet what picture it belongs to
+//! ([`Search`]); a table is read once, when it changes. What was damaged on its way counts for
+//! nothing.
 
+mod aligner;
 mod packet;
 mod picture;
 mod psi;
+mod streams;
 mod tables;
 
-pub use packet::{Aligner, PACKET_BYTES, Packet, SYNC_BYTE};
+pub use aligner::Aligner;
+pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
+pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
 use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
-use picture::Codec;
+use picture::{Codec, Look, Search};
 
 /// The scanner.
 #[derive(Debug, Default)]
@@ -27,16 +33,36 @@ pub struct MpegTs {
     last_join: Option<u64>,
     /// An encoder that has set the random-access indicator once sets it always.
     has_indicator: bool,
+    /// What is looked through for a key picture.
+    search: Option<Search>,
+    /// Whether the video that the tables name comes.
+    video: Arrival,
     /// Behind the last whole packet.
     in_step_until: u64,
 }
 
+/// Of video that was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Track {
-    Video(u16, Codec),
-    Audio(u16),
+enum Arrival {
+    /// Nothing of it has come yet, while sound has since this time.
+    Awaited {
+        since: Option<u64>,
+    },
+    Come,
+    /// It is not waited for any more: sound decides.
+    Missing,
 }
 
+impl Default for Arrival {
+    fn default() -> Arrival {
+        Arrival::Awaited { since: None }
+    }
+}
+
+/// A table may name video that never comes: after so long sound decides. In ticks of 90 kHz.
+const SOUND_ONLY_TICKS: u64 = 4 * 90_000;
+/// A time stamp has so many bits.
+const TIME_BITS: u32 = 33;
 /// Points of sound lie at least so far apart.
 const AUDIO_SPACING: u64 = 1024;
 /// Bytes without a packet among them: it is no transport stream any more.
@@ -79,38 +105,97 @@ impl MpegTs {
         packet: Packet<'_>,
         findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
-        self.in_step_until = at + PACKET_BYTES as u64;
+        self.in_step_until = at + packet.whole().len() as u64;
+        if packet.is_damaged() {
+            return Ok(());
+        }
+        let video = self.tables.streams().video;
         if self.tables.read(packet)? {
             findings(Finding::Header, self.header());
-            self.last_unit = None;
-            self.last_join = None;
+            (self.last_unit, self.last_join, self.search) = (None, None, None);
+            if self.tables.streams().video != video {
+                self.video = Arrival::default();
+            }
         }
         if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
             self.last_unit = Some(at);
             findings(Finding::Unit(Start::at(at)), self.header());
         }
-        if packet.unit_starts() && self.is_join(at, packet) {
-            self.last_join = Some(at);
-            findings(Finding::Join(Start::at(at)), self.header());
+        if let Some(join) = self.join(at, packet)
+            && self.last_join.is_none_or(|last| join > last)
+        {
+            self.last_join = Some(join);
+            findings(Finding::Join(Start::at(join)), self.header());
         }
         Ok(())
     }
 
-    fn is_join(&mut self, at: u64, packet: Packet<'_>) -> bool {
-        match self.tables.track() {
-            Some(Track::Video(pid, codec)) if pid == packet.pid() => {
-                self.has_indicator |= packet.is_random_access();
-                packet.is_random_access()
-                    || (!self.has_indicator
-                        && !packet.is_scrambled()
-                        && codec.begins_key_picture(packet.payload()))
+    /// Where decoding can begin, if this packet shows a place.
+    fn join(&mut self, at: u64, packet: Packet<'_>) -> Option<u64> {
+        let streams = self.tables.streams();
+        let pid = packet.pid();
+        match streams.video {
+            Some((video, codec)) if pid == video => return self.video_join(at, packet, codec),
+            _ if !packet.unit_starts() || self.video == Arrival::Come => return None,
+            Some(_) if streams.sound.contains(pid) => {
+                self.await_video(packet.payload());
+                if self.video != Arrival::Missing {
+                    return None;
+                }
             }
-            Some(Track::Audio(pid)) if pid == packet.pid() => {
-                self.last_join.is_none_or(|last| at >= last + AUDIO_SPACING)
+            None if streams.without_video().contains(pid) => {}
+            Some(_) | None => return None,
+        }
+        let is_spaced = self.last_join.is_none_or(|last| at >= last + AUDIO_SPACING);
+        is_spaced.then_some(at)
+    }
+
+    fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<u64> {
+        if packet.unit_starts() {
+            self.video = Arrival::Come;
+            self.has_indicator |= packet.is_random_access();
+            if packet.is_random_access() {
+                self.search = None;
+                return Some(at);
             }
-            Some(Track::Video(..) | Track::Audio(_)) | None => false,
+            let is_readable = !self.has_indicator && !packet.is_scrambled();
+            self.search = is_readable.then(|| Search::begin(codec, at, packet.payload()));
+        } else if let Some(search) = &mut self.search {
+            search.feed(packet.payload());
+        }
+        let (look, begin) = self.search.as_ref()?.verdict()?;
+        self.search = None;
+        (look == Look::Key).then_some(begin)
+    }
+
+    /// A PES packet of sound begins while it is not clear whether video comes.
+    fn await_video(&mut self, pes: &[u8]) {
+        let (Arrival::Awaited { since }, Some(time)) = (&mut self.video, presentation_time(pes))
+        else {
+            return;
+        };
+        let mask = (1 << TIME_BITS) - 1;
+        let elapsed = time.wrapping_sub(*since.get_or_insert(time)) & mask;
+        if elapsed > mask / 2 {
+            // The clock has gone back.
+            *since = Some(time);
+        } else if elapsed >= SOUND_ONLY_TICKS {
+            self.video = Arrival::Missing;
         }
     }
+}
+
+/// The time that a PES packet's head says it is shown at (ISO/IEC 13818-1 section 2.4.3.6).
+fn presentation_time(pes: &[u8]) -> Option<u64> {
+    let [0, 0, 1, _, _, _, _, flags, _, a, b, c, d, e, ..] = *pes else {
+        return None;
+    };
+    let time = u64::from(a >> 1 & 7) << 30
+        | u64::from(b) << 22
+        | u64::from(c >> 1) << 15
+        | u64::from(d) << 7
+        | u64::from(e >> 1);
+    (flags & 0x80 != 0).then_some(time)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! MPEG-TS packets (ISO/IEC 13818-1 section 2.4.3): a view over 188 bytes whose getters cannot
-//! fail, and what cuts a stream into them.
+//! fail.
 
 /// The size of a packet.
 pub const PACKET_BYTES: usize = 188;
@@ -10,17 +10,35 @@ pub const SYNC_BYTE: u8 = 0x47;
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
     bytes: &'a [u8; PACKET_BYTES],
+    whole: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
     /// `None` if it does not begin with the sync byte.
     pub fn new(bytes: &'a [u8; PACKET_BYTES]) -> Option<Packet<'a>> {
-        (bytes[0] == SYNC_BYTE).then_some(Packet { bytes })
+        Packet::within(bytes, 0)
+    }
+
+    /// What a recorder keeps as one, in which the packet stands behind so many bytes. `None` if
+    /// there is none.
+    pub(super) fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
+        let bytes = whole.get(before..)?.first_chunk::<PACKET_BYTES>()?;
+        (bytes[0] == SYNC_BYTE).then_some(Packet { bytes, whole })
+    }
+
+    /// The packet with what its recorder has put around it, as it came.
+    pub fn whole(&self) -> &'a [u8] {
+        self.whole
     }
 
     /// All of it.
     pub fn bytes(&self) -> &'a [u8; PACKET_BYTES] {
         self.bytes
+    }
+
+    /// A receiver has found an error in it that it could not correct: any bit may be wrong.
+    pub fn is_damaged(&self) -> bool {
+        self.bytes[1] & 0x80 != 0
     }
 
     /// The packet identifier: 0 to 0x1fff.
@@ -91,108 +109,6 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Cuts bytes that arrive in any pieces into packets; finds the phase by three sync bytes in a row,
-/// and finds it again when it is lost.
-///
-/// Holds at most what three packets need. The packets are the same however the bytes are cut.
-#[derive(Clone, Debug, Default)]
-pub struct Aligner {
-    /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than
-    /// [`SEARCH_BYTES`] otherwise.
-    held: Vec<u8>,
-    in_step: bool,
-}
-
-/// Three sync bytes in a row lie within so many bytes.
-const SEARCH_BYTES: usize = 2 * PACKET_BYTES + 1;
-
-impl Aligner {
-    /// Takes the next bytes and hands on each packet that is whole, with how many bytes of the
-    /// input (or of what came before, if negative) lie before its first one.
-    pub fn feed(&mut self, bytes: &[u8], mut packet: impl FnMut(i64, Packet<'_>)) {
-        let mut rest = bytes;
-        // Where `held` begins, or `rest` if that is empty, counted from the first byte of `bytes`.
-        let mut at = -(self.held.len() as i64);
-        loop {
-            if !self.held.is_empty() || !self.in_step {
-                let wanted = if self.in_step {
-                    PACKET_BYTES
-                } else {
-                    SEARCH_BYTES
-                };
-                let taken = wanted.saturating_sub(self.held.len()).min(rest.len());
-                self.held.extend_from_slice(&rest[..taken]);
-                rest = &rest[taken..];
-                if self.held.len() < wanted {
-                    return;
-                }
-            }
-            if !self.in_step {
-                let step = self.search();
-                at += step as i64;
-                continue;
-            }
-            if let Some((first, _)) = self.held.split_first_chunk::<PACKET_BYTES>() {
-                match Packet::new(first) {
-                    None => self.in_step = false,
-                    Some(view) => {
-                        packet(at, view);
-                        at += PACKET_BYTES as i64;
-                        self.held.drain(..PACKET_BYTES);
-                    }
-                }
-                continue;
-            }
-            if !self.held.is_empty() {
-                continue;
-            }
-            let Some((first, behind)) = rest.split_first_chunk::<PACKET_BYTES>() else {
-                self.held.extend_from_slice(rest);
-                return;
-            };
-            match Packet::new(first) {
-                None => self.in_step = false,
-                Some(view) => {
-                    packet(at, view);
-                    at += PACKET_BYTES as i64;
-                    rest = behind;
-                }
-            }
-        }
-    }
-
-    /// Drops bytes from the front of a full search window until it may begin a packet, and says how
-    /// many.
-    fn search(&mut self) -> usize {
-        let is_phase = |at: usize| {
-            let mut sync = (at..self.held.len())
-                .step_by(PACKET_BYTES)
-                .map(|at| self.held[at]);
-            sync.all(|byte| byte == SYNC_BYTE)
-        };
-        if is_phase(0) {
-            self.in_step = true;
-            return 0;
-        }
-        let step = (1..self.held.len())
-            .find(|at| is_phase(*at))
-            .unwrap_or(self.held.len());
-        self.held.drain(..step);
-        step
-    }
-
-    /// Bytes that its allocations take: what three packets need, at the most doubled.
-    pub fn held_bytes(&self) -> usize {
-        self.held.capacity()
-    }
-
-    /// The bytes that are left when nothing more comes: whole packets cannot be among them unless
-    /// the phase was never found.
-    pub fn is_in_step(&self) -> bool {
-        self.in_step
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,46 +117,6 @@ mod tests {
         let mut bytes = [number; PACKET_BYTES];
         bytes[..4].copy_from_slice(&[SYNC_BYTE, 0x01, number, 0x10]);
         bytes
-    }
-
-    fn align(stream: &[u8], piece: usize) -> Vec<(i64, u8)> {
-        let mut aligner = Aligner::default();
-        let mut found = Vec::new();
-        for (index, bytes) in stream.chunks(piece).enumerate() {
-            let before = (index * piece) as i64;
-            aligner.feed(bytes, |at, packet| {
-                found.push((before + at, packet.bytes()[2]))
-            });
-        }
-        found
-    }
-
-    #[test]
-    fn packets_are_found_and_found_again_however_the_bytes_are_cut() {
-        let mut stream = vec![SYNC_BYTE, 1, 2, SYNC_BYTE, 9];
-        for number in 0..4 {
-            stream.extend(packet(number));
-        }
-        stream.extend([7; 300]);
-        for number in 4..9 {
-            stream.extend(packet(number));
-        }
-        let whole = align(&stream, stream.len());
-        let expected = [
-            (5, 0),
-            (193, 1),
-            (381, 2),
-            (569, 3),
-            (1057, 4),
-            (1245, 5),
-            (1433, 6),
-            (1621, 7),
-            (1809, 8),
-        ];
-        assert_eq!(whole, expected);
-        for piece in 1..600 {
-            assert_eq!(align(&stream, piece), whole, "in pieces of {piece}");
-        }
     }
 
     #[test]

@@ -41,28 +41,28 @@ impl Assembler {
         }
         if !packet.unit_starts() {
             if self.is_within {
-                if self.packets.len() == SECTION_PACKETS_MAX * PACKET_BYTES {
+                if self.packets.len() >= SECTION_PACKETS_MAX * packet.whole().len() {
                     return Err(LetGo);
                 }
-                self.packets.extend_from_slice(packet.bytes());
+                self.packets.extend_from_slice(packet.whole());
                 self.section.extend_from_slice(payload);
-                self.take_whole(&mut whole);
+                self.take_whole(packet.whole().len(), &mut whole);
             }
             return Ok(());
         }
         let pointer = usize::from(payload[0]);
         let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
         if self.is_within && !end_of_last.is_empty() {
-            self.packets.extend_from_slice(packet.bytes());
+            self.packets.extend_from_slice(packet.whole());
             self.section.extend_from_slice(end_of_last);
-            self.take_whole(&mut whole);
+            self.take_whole(packet.whole().len(), &mut whole);
         }
         self.packets.clear();
-        self.packets.extend_from_slice(packet.bytes());
+        self.packets.extend_from_slice(packet.whole());
         self.section.clear();
         self.section.extend_from_slice(start);
         self.is_within = true;
-        self.take_whole(&mut whole);
+        self.take_whole(packet.whole().len(), &mut whole);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl Assembler {
         self.packets.capacity() + self.section.capacity()
     }
 
-    fn take_whole(&mut self, whole: &mut impl FnMut(Section<'_>)) {
+    fn take_whole(&mut self, packet_bytes: usize, whole: &mut impl FnMut(Section<'_>)) {
         let mut taken = 0;
         while let [table, high, low, ..] = self.section[taken..] {
             if table == 0xff {
@@ -94,7 +94,7 @@ impl Assembler {
             let from = if taken == 0 {
                 0
             } else {
-                self.packets.len() - PACKET_BYTES
+                self.packets.len() - packet_bytes
             };
             whole(Section {
                 bytes,
@@ -105,13 +105,41 @@ impl Assembler {
         if taken > 0 {
             // What follows in the same packet needs that packet again.
             self.section.drain(..taken);
-            self.packets.drain(..self.packets.len() - PACKET_BYTES);
+            self.packets.drain(..self.packets.len() - packet_bytes);
         }
         if self.section.len() > SECTION_BYTES_MAX {
             self.is_within = false;
         }
     }
 }
+
+/// Whether the checksum at the end of a section is its own: a damaged table counts for nothing.
+pub(super) fn is_undamaged(section: &[u8]) -> bool {
+    checksum(section) == 0
+}
+
+/// Zero of bytes behind which their own stands (ISO/IEC 13818-1 annex A).
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
+    bytes.iter().fold(u32::MAX, add)
+}
+
+/// Of each byte.
+const CHECKSUMS: [u32; 256] = {
+    let mut sums = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut sum = (byte as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            sum = sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 };
+            bit += 1;
+        }
+        sums[byte] = sum;
+        byte += 1;
+    }
+    sums
+};
 
 /// The part of a section between its head and its checksum, if it is of this table and in force
 /// now.
@@ -143,16 +171,30 @@ fn number(high: u8, low: u8) -> u16 {
     u16::from(high) << 8 | u16::from(low)
 }
 
-/// The stream types and PIDs that a PMT names.
-pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16)> {
+/// The stream types and PIDs that a PMT names, each with its descriptors.
+pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &[u8])> {
     let mut rest = match pmt {
         [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
         _ => &[],
     };
     std::iter::from_fn(move || {
         let ([kind, p0, p1, l0, l1], behind) = rest.split_first_chunk::<5>()?;
-        rest = behind.get(length(*l0, *l1)..).unwrap_or(&[]);
-        Some((*kind, pid(*p0, *p1)))
+        let (descriptors, others) = behind
+            .split_at_checked(length(*l0, *l1))
+            .unwrap_or((behind, &[]));
+        rest = others;
+        Some((*kind, pid(*p0, *p1), descriptors))
+    })
+}
+
+/// The tag and the body of each descriptor, as far as they are whole.
+pub(super) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let ([tag, length], behind) = rest.split_first_chunk::<2>()?;
+        let (body, others) = behind.split_at_checked(usize::from(*length))?;
+        rest = others;
+        Some((*tag, body))
     })
 }
 

@@ -7,9 +7,8 @@
 
 use super::super::LetGo;
 use super::Packet;
-use super::Track;
-use super::picture::Codec;
 use super::psi::{self, Assembler, Section};
+use super::streams::Streams;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,8 +18,8 @@ pub(in super::super) struct Tables {
     /// Those that the PAT names, in its order, and behind them what is left of others.
     programs: Vec<Program>,
     named: usize,
-    /// What decides where decoding can begin.
-    track: Option<Track>,
+    /// The first of each kind, by the programs' order.
+    streams: Streams,
 }
 
 #[derive(Debug, Default)]
@@ -38,9 +37,8 @@ struct Program {
     /// Puts the sections of that PID together, if no program before it has the same.
     assembler: Assembler,
     pmt: Table,
-    /// What its map names first, by what a viewer sees: a video stream, else sound.
-    video: Option<Track>,
-    sound: Option<Track>,
+    /// What its map names.
+    streams: Streams,
 }
 
 /// Programs of a multiplex: more than one is rare on a relay, more than this is hostile.
@@ -77,16 +75,19 @@ impl Tables {
         if !has_changed {
             return Ok(false);
         }
-        let had_track = self.track.is_some();
-        self.track = self.choose_track();
+        let had_streams = !self.streams.is_empty();
+        let named = self.programs[..self.named].iter();
+        self.streams = named.fold(Streams::default(), |first, program| {
+            first.or(program.streams)
+        });
         // Without any map there is nothing that a player could do with it; but one that was told
         // does not hold any more.
-        Ok(had_track || self.track.is_some())
+        Ok(had_streams || !self.streams.is_empty())
     }
 
-    /// What decides where decoding can begin.
-    pub(super) fn track(&self) -> Option<Track> {
-        self.track
+    /// Those that may decide where decoding can begin.
+    pub(super) fn streams(&self) -> Streams {
+        self.streams
     }
 
     /// The packets of each table; none where they name no stream.
@@ -94,7 +95,7 @@ impl Tables {
         let maps = self.programs[..self.named].iter();
         let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
         tables
-            .filter(|_| self.track.is_some())
+            .filter(|_| !self.streams.is_empty())
             .map(|table| table.packets.as_slice())
     }
 
@@ -114,7 +115,7 @@ impl Tables {
         let Some(body) = psi::body(section.bytes, 0) else {
             return false;
         };
-        if self.pat.section == section.bytes {
+        if self.pat.section == section.bytes || !psi::is_undamaged(section.bytes) {
             return false;
         }
         let mut wanted = [(0, 0); PROGRAMS_MAX];
@@ -165,19 +166,12 @@ impl Tables {
         let Some(program) = named.find(|program| program.name() == (number, pid)) else {
             return false;
         };
-        if program.pmt.section == section.bytes {
+        if program.pmt.section == section.bytes || !psi::is_undamaged(section.bytes) {
             return false;
         }
         program.pmt.take(section);
-        program.look(body);
+        program.streams = Streams::read(body);
         true
-    }
-
-    /// The first video stream of the first program that has one, else the first of sound.
-    fn choose_track(&self) -> Option<Track> {
-        let named = || self.programs[..self.named].iter();
-        let video = named().find_map(|program| program.video);
-        video.or_else(|| named().find_map(|program| program.sound))
     }
 }
 
@@ -190,16 +184,9 @@ impl Program {
     fn be(&mut self, number: u16, pid: u16) {
         if self.name() != (number, pid) {
             (self.number, self.pid) = (number, pid);
-            (self.video, self.sound) = (None, None);
+            self.streams = Streams::default();
             self.pmt.clear();
         }
-    }
-
-    fn look(&mut self, map: &[u8]) {
-        let video = |(kind, pid)| Some(Track::Video(pid, Codec::of_stream_type(kind)?));
-        self.video = psi::elementary_streams(map).find_map(video);
-        let first = psi::elementary_streams(map).next();
-        self.sound = first.map(|(_, pid)| Track::Audio(pid));
     }
 }
 

@@ -8,7 +8,7 @@ fn packet(pid: u16, table: u8, extension: u16, body: &[u8]) -> Vec<u8> {
     packet.extend(extension.to_be_bytes());
     packet.extend([0xc1, 0, 0]);
     packet.extend_from_slice(body);
-    packet.extend([0; 4]);
+    packet.extend(psi::checksum(&packet[5..]).to_be_bytes());
     packet.resize(PACKET_BYTES, 0xff);
     packet
 }

@@ -2,13 +2,13 @@
 //!
 //! Clusters go out as ones of unknown size, each before its first block: so the stream may stop
 //! behind any block, and another Cluster may follow. What else stands in a Cluster (checksums,
-//! positions) is wrong then, and left out.
+//! positions) is wrong then, and left out; so are SeekHead and Cues.
 
 use super::super::LetGo;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, EBML, SEGMENT, SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY,
-    TRACKS, length,
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, SEEK_HEAD, SEGMENT, SIMPLE_BLOCK,
+    TIMESTAMP, TRACK_ENTRY, TRACKS, length,
 };
 use super::super::window::{Step, Walker};
 use super::copy;
@@ -22,6 +22,8 @@ const BLOCK_DURATION: u32 = 0x9b;
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
 /// Of a block that is longer than a unit, what says when it is shown.
 const BLOCK_HEAD_BYTES: usize = 64;
+/// Of a block's flags.
+const LACING: u8 = 0x06;
 /// Nanoseconds.
 const USUAL_SCALE: u64 = 1_000_000;
 
@@ -54,6 +56,8 @@ struct Place {
     /// Where that time stands in the element.
     time_at: usize,
     duration: Option<i64>,
+    /// Laced sound has several.
+    frames: i64,
 }
 
 impl Blocks {
@@ -134,9 +138,10 @@ impl Blocks {
             return Ok(false);
         };
         // Words on the screen may last far longer than what is behind them.
-        let longest = self.timeline.longest_gap();
+        let longest = self.timeline.longest_gap().saturating_mul(place.frames);
         let duration = place.duration.map(|ticks| ticks.min(longest));
-        self.timeline.note(place.track, moved, duration)?;
+        self.timeline
+            .note_frames(place.track, moved, duration, place.frames)?;
         let written = match self.written_time {
             Some(written) => written,
             None => {
@@ -200,6 +205,8 @@ impl Walker<Vec<u8>> for Blocks {
             },
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
             (Level::Cluster, _) => length(head).map(Step::Pass),
+            // They say where things stand in the source's file.
+            (Level::Segment, SEEK_HEAD | CUES) => length(head).map(Step::Pass),
             // Another stream begins behind this one: what viewers have of it does not go on.
             (_, EBML | SEGMENT) if self.is_later => Err(LetGo),
             (_, _) if self.is_later => length(head).map(Step::Pass),
@@ -225,12 +232,17 @@ impl Place {
         let body = element.get(from..)?;
         let track_bytes = body.first()?.leading_zeros() as usize + 1;
         let track = ebml::number(body.get(..track_bytes).filter(|track| track.len() <= 8)?)?;
-        let time = body.get(track_bytes..)?.first_chunk::<2>()?;
+        let [t0, t1, flags, behind @ ..] = body.get(track_bytes..)? else {
+            return None;
+        };
+        // A laced block says how many frames come behind the first.
+        let more = behind.first().filter(|_| flags & LACING != 0);
         Some(Place {
             track,
-            relative_time: i16::from_be_bytes(*time),
+            relative_time: i16::from_be_bytes([*t0, *t1]),
             time_at: from + track_bytes,
             duration: None,
+            frames: 1 + more.map_or(0, |more| i64::from(*more)),
         })
     }
 

@@ -20,7 +20,7 @@ mod matroska;
 mod mp4;
 mod timeline;
 
-use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX};
+use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Shape};
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
@@ -327,7 +327,11 @@ impl Joining {
         let (had, has) = (&self.had.header, &self.shown_header);
         self.shown == Some(self.had.format)
             && match &self.cutter {
-                Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
+                Cutter::Frames | Cutter::Pages(_) => true,
+                // A demultiplexer counts on how packets come.
+                Cutter::Packets(_) => Shape::of_header(had)
+                    .zip(Shape::of_header(has))
+                    .is_none_or(|(had, has)| had == has),
                 Cutter::Blocks(_) => matroska::are_alike(had, has),
                 Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
                 Cutter::Fragments(_) => mp4::are_alike(had, has),
@@ -416,7 +420,7 @@ impl Packets {
     fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
         let out_before = out.len();
         self.aligner
-            .feed(bytes, |_, packet| out.extend_from_slice(packet.bytes()));
+            .feed(bytes, |_, packet| out.extend_from_slice(packet.whole()));
         if out.len() > out_before {
             self.bytes_without = 0;
         }

@@ -1,16 +1,20 @@
 //! Fragmented MP4 (ISO/IEC 14496-12), cut into fragments: a `moof` with the `mdat` behind it.
 //!
-//! Of a later source only fragments go out, with `tfdt` and the sequence numbers moved on. Its
-//! indexes, events and wall-clock times (`sidx`, `emsg`, `prft`) speak of its own clock, and are
-//! left out.
+//! Of a later source only fragments go out, and headers in its middle, with `tfdt` and the sequence
+//! numbers moved on. Its indexes, events and wall-clock times (`sidx`, `emsg`, `prft`) speak of its
+//! own clock, and are left out.
+
+mod setup;
 
 use super::super::LetGo;
 use super::super::mp4::{
-    BOX_HEAD_BYTES, BoxHead, box_head, boxes, child, header_of, number, number_behind_times, places,
+    BASE_DATA_OFFSET, BOX_HEAD_BYTES, BoxHead, box_head, boxes, child, header_of, number, places,
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
+use setup::Track;
+pub(super) use setup::are_alike;
 
 /// Cuts and moves.
 pub(in super::super) struct Fragments {
@@ -82,9 +86,8 @@ impl Fragments {
         out: &mut Vec<u8>,
     ) -> Result<bool, LetGo> {
         let content = moof.get(head_bytes..).ok_or(LetGo)?;
-        let fragments = boxes(content).filter(|(kind, _)| kind == b"traf");
-        let runs = fragments.map(|(_, traf)| self.run(traf));
-        let runs = runs.collect::<Option<Vec<Run>>>().ok_or(LetGo)?;
+        let runs = self.runs(content).collect::<Option<Vec<Run>>>();
+        let runs = runs.ok_or(LetGo)?;
         let first = runs.iter().map(Run::begins_at).min().ok_or(LetGo)?;
         let Some(placed) = self.place(&runs, first) else {
             return Ok(false);
@@ -114,6 +117,12 @@ impl Fragments {
         Ok(true)
     }
 
+    /// Each track's part of a fragment, as far as it is understood.
+    fn runs<'a>(&'a self, moof: &'a [u8]) -> impl Iterator<Item = Option<Run>> + 'a {
+        let fragments = boxes(moof).filter(|(kind, _)| kind == b"traf");
+        fragments.map(|(_, traf)| self.run(traf))
+    }
+
     /// Where each track's part goes; nowhere if one of them is past that.
     fn place(&mut self, runs: &[Run], first: i64) -> Option<Vec<i64>> {
         loop {
@@ -131,8 +140,12 @@ impl Fragments {
         }
     }
 
+    /// `None` without a time to be moved, and with positions that count from a file's beginning.
     fn run(&self, traf: &[u8]) -> Option<Run> {
         let (track, flags, header) = header_of(traf)?;
+        if flags & BASE_DATA_OFFSET != 0 {
+            return None;
+        }
         let clock = self
             .clocks
             .binary_search_by_key(&track, |clock| clock.track);
@@ -144,9 +157,8 @@ impl Fragments {
             u64::from(number(time, 4)?)
         };
         let duration = if flags & 0x8 != 0 {
-            // Behind the track: an offset, a description, where they are there.
-            let before = 8 * usize::from(flags & 0x1 != 0) + 4 * usize::from(flags & 0x2 != 0);
-            number(header, 8 + before)?
+            // Behind the track, and a description where it is there.
+            number(header, 8 + 4 * usize::from(flags & 0x2 != 0))?
         } else {
             clock.usual_duration
         };
@@ -189,6 +201,11 @@ impl Fragments {
         };
         let unit_bytes = head.length.checked_add(mdat_bytes).ok_or(LetGo)?;
         let is_long = unit_bytes > self.unit_bytes_max as u64;
+        // What cannot be moved is let go before anybody waits for a source to go on with it.
+        let content = &seen[head.bytes..moof_bytes];
+        if self.runs(content).any(|run| run.is_none()) {
+            return Err(LetGo);
+        }
         if !is_long && (seen.len() as u64) < unit_bytes {
             return Ok(Step::Hold(unit_bytes as usize));
         }
@@ -249,9 +266,9 @@ impl Walker<Vec<u8>> for Fragments {
                 self.mdat_bytes_left = head.length;
                 return Ok(copy(&mut self.mdat_bytes_left, seen, out));
             }
-            // A later source's own header stands before where it is joined: this is another one.
-            b"ftyp" | b"moov" if self.is_later => return Err(LetGo),
-            b"moof" | b"styp" => {}
+            // A later source's own header stands before where it is joined. This is another one,
+            // for an advertisement or for keys: it goes out as it does of the first source.
+            b"moof" | b"styp" | b"ftyp" | b"moov" => {}
             _ if self.is_later => return Ok(Step::Pass(head.length)),
             _ => {}
         }
@@ -264,7 +281,12 @@ impl Walker<Vec<u8>> for Fragments {
         }
         if &head.kind == b"moov" {
             self.clocks = clocks(&seen[head.bytes..whole]).ok_or(LetGo)?;
-            self.timeline = Timeline::new(SECOND as i64);
+            if self.is_later {
+                // Its times are moved on, too.
+                self.timeline.seam();
+            } else {
+                self.timeline = Timeline::new(SECOND as i64);
+            }
         }
         out.extend_from_slice(&seen[..whole]);
         Ok(Step::Pass(whole as u64))
@@ -434,150 +456,4 @@ fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
         .iter()
         .all(|is_told| *is_told)
         .then_some(clocks)
-}
-
-/// What a decoder is set up with.
-#[derive(PartialEq, Eq)]
-struct Track<'a> {
-    number: u32,
-    ticks_per_second: u32,
-    handler: &'a [u8],
-    samples: Samples<'a>,
-}
-
-/// A track's sample descriptions: whole ones.
-#[derive(Clone, Copy)]
-struct Samples<'a> {
-    handler: &'a [u8],
-    entries: &'a [u8],
-}
-
-/// One of them, without the bit rates that a multiplexer happened to measure.
-struct Sample<'a> {
-    kind: [u8; 4],
-    /// Sizes, rates, channels.
-    fields: &'a [u8],
-    rest: &'a [u8],
-}
-
-/// What stands in a box of one.
-#[derive(PartialEq, Eq)]
-enum Setup<'a> {
-    Whole(&'a [u8]),
-    /// Of an `esds` (ISO/IEC 14496-1): the kind of object, and what its decoder is told.
-    Decoder(u8, &'a [u8]),
-}
-
-impl Track<'_> {
-    fn read(trak: &[u8]) -> Option<Track<'_>> {
-        let mdia = child(trak, b"mdia")?;
-        let handler = child(mdia, b"hdlr")?.get(8..12)?;
-        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
-        Some(Track {
-            number: number_behind_times(child(trak, b"tkhd")?)?,
-            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
-            handler,
-            samples: Samples::read(child(stbl, b"stsd")?, handler)?,
-        })
-    }
-}
-
-impl<'a> Samples<'a> {
-    fn read(stsd: &'a [u8], handler: &'a [u8]) -> Option<Samples<'a>> {
-        let entries = stsd.get(8..)?;
-        let samples = Samples { handler, entries };
-        samples
-            .each()
-            .all(|sample| sample.is_some())
-            .then_some(samples)
-    }
-
-    fn each(self) -> impl Iterator<Item = Option<Sample<'a>>> {
-        let handler = self.handler;
-        boxes(self.entries).map(move |(kind, entry)| {
-            let fields_bytes = match handler {
-                b"vide" => 78,
-                b"soun" => 28,
-                _ => entry.len(),
-            };
-            let (fields, rest) = entry.split_at_checked(fields_bytes)?;
-            Some(Sample { kind, fields, rest })
-        })
-    }
-}
-
-impl PartialEq for Samples<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.each().eq(other.each())
-    }
-}
-
-impl Eq for Samples<'_> {}
-
-impl<'a> Sample<'a> {
-    fn setups(&self) -> impl Iterator<Item = ([u8; 4], Setup<'a>)> {
-        let boxes = boxes(self.rest).filter(|(kind, _)| kind != b"btrt");
-        boxes.map(|(kind, content)| (kind, Setup::read(kind, content)))
-    }
-}
-
-impl PartialEq for Sample<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.kind, self.fields) == (other.kind, other.fields) && self.setups().eq(other.setups())
-    }
-}
-
-impl Setup<'_> {
-    fn read(kind: [u8; 4], content: &[u8]) -> Setup<'_> {
-        let decoder = (&kind == b"esds").then(|| decoder(content)).flatten();
-        decoder.map_or(Setup::Whole(content), |(object, told)| {
-            Setup::Decoder(object, told)
-        })
-    }
-}
-
-/// An elementary stream's descriptor holds its decoder's, and that holds what the decoder is told.
-fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
-    let stream = descriptor(esds.get(4..)?, 3)?;
-    // Behind its number and its flags; whatever the flags announce stands where it is not looked
-    // for.
-    let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
-    // Behind the kind, the size of a buffer and two bit rates.
-    let told = descriptor(config.get(13..)?, 5)?;
-    Some((*config.first()?, told))
-}
-
-/// The content of the descriptor that stands in front, if it has this tag.
-fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
-    let (first, mut rest) = bytes.split_first()?;
-    let mut length = 0;
-    for _ in 0..4 {
-        let (byte, behind) = rest.split_first()?;
-        rest = behind;
-        length = length << 7 | usize::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    rest.get(..length).filter(|_| *first == tag)
-}
-
-/// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock
-/// and its description, and what is said of samples where fragments say nothing.
-pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    let Some((one, other)) = child(one, b"moov").zip(child(other, b"moov")) else {
-        return false;
-    };
-    let Some((mine, others)) = child(one, b"mvex").zip(child(other, b"mvex")) else {
-        return false;
-    };
-    let extends = |mvex| boxes(mvex).filter(|(kind, _)| kind == b"trex");
-    tracks(one).all(|track| track.is_some())
-        && tracks(one).eq(tracks(other))
-        && extends(mine).eq(extends(others))
-}
-
-fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<Track<'_>>> {
-    let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-    tracks.map(|(_, trak)| Track::read(trak))
 }

@@ -16,8 +16,10 @@ pub(super) struct Timeline {
 
 struct Track {
     number: u64,
-    /// The latest unit's time, and how far it lies behind the one before.
+    /// The latest unit's time, and how many frames it has.
     newest: i64,
+    frames: i64,
+    /// How far a frame lies behind the one before.
     gap: Option<i64>,
     /// Where what comes next may begin.
     end: i64,
@@ -94,14 +96,25 @@ impl Timeline {
         time.checked_add(self.shift(time))
     }
 
-    /// A unit that is followed later than this is not taken to last so long.
+    /// A frame that is followed later than this is not taken to last so long.
     pub fn longest_gap(&self) -> i64 {
         self.ticks_per_second / 10
     }
 
-    /// A unit has gone out for this time. Where its length is not known, it is taken to be as long
-    /// as the one before.
+    /// A unit has gone out for this time. Where its length is not known, its frame is taken to be
+    /// as long as the one before.
     pub fn note(&mut self, number: u64, moved: i64, length: Option<i64>) -> Result<(), LetGo> {
+        self.note_frames(number, moved, length, 1)
+    }
+
+    /// The same, of a unit of so many frames: at least one.
+    pub fn note_frames(
+        &mut self,
+        number: u64,
+        moved: i64,
+        length: Option<i64>,
+        frames: i64,
+    ) -> Result<(), LetGo> {
         let index = match self.tracks.iter().position(|track| track.number == number) {
             Some(index) => index,
             None if self.tracks.len() >= TRACKS_MAX => return Err(LetGo),
@@ -109,6 +122,7 @@ impl Timeline {
                 self.tracks.push(Track {
                     number,
                     newest: moved,
+                    frames,
                     gap: None,
                     end: i64::MIN,
                     seam: i64::MIN,
@@ -125,17 +139,15 @@ impl Timeline {
         let has_jumped = moved.abs_diff(track.newest) > jump.unsigned_abs();
         track.has_gone_on = true;
         if moved > track.newest && !has_jumped {
-            let gap = moved.saturating_sub(track.newest);
+            let gap = moved.saturating_sub(track.newest) / track.frames;
             track.gap = Some(gap).filter(|gap| *gap <= longest).or(track.gap);
         }
-        let length = length.or(track.gap).unwrap_or(usual).max(1);
-        let end = moved.saturating_add(length);
-        if has_jumped {
-            (track.newest, track.end) = (moved, end);
-        } else {
-            track.newest = track.newest.max(moved);
-            track.end = track.end.max(end);
+        let length = length.unwrap_or_else(|| track.gap.unwrap_or(usual).saturating_mul(frames));
+        let end = moved.saturating_add(length.max(1));
+        if has_jumped || moved >= track.newest {
+            (track.newest, track.frames) = (moved, frames);
         }
+        track.end = if has_jumped { end } else { track.end.max(end) };
         Ok(())
     }
 }
@@ -161,6 +173,16 @@ mod tests {
         // Pictures that are shown before those they follow are no such thing as being past.
         timeline.note(1, 240, Some(40)).unwrap();
         assert_eq!(timeline.place(1, 7080), Some(200));
+    }
+
+    #[test]
+    fn a_unit_of_several_frames_lasts_as_long_as_they() {
+        let mut timeline = Timeline::new(1000);
+        for (time, frames) in [(0, 8), (160, 8), (320, 3)] {
+            timeline.note_frames(1, time, None, frames).unwrap();
+        }
+        timeline.seam();
+        assert_eq!(timeline.place(1, 5000), Some(380));
     }
 
     #[test]

@@ -19,6 +19,8 @@ enum Rule {
     PublishFrom,
     /// A proxy says whose it is.
     Name,
+    /// It is somebody else than a proxy.
+    NameOfClient,
     /// The page of no other site, by `Origin`.
     Origin,
     /// The same, by `Sec-Fetch-Site`.
@@ -33,12 +35,20 @@ enum Rule {
     Block,
     /// One source a session.
     Source,
+    /// The same, where `--takeover` lets who asks have it.
+    Takeover,
+    /// In reach of `--rtp-to`.
+    RtpTo,
+    /// No loop of relays.
+    Via,
     /// `--streams`
     Streams,
     /// `--connections`
     Connections,
     /// `--connections-per-host`
     PerHost,
+    /// Not once the server has been told to end.
+    Shutdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +96,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Pull => DoesNotApply(NAMED),
             Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
-        Rule::Name => match way {
+        Rule::Name | Rule::NameOfClient => match way {
             Put | Post | Icecast | Viewer | Call | Figures => Refused(403),
             Page => Refused(404),
             Rtp | Pull => DoesNotApply("no proxy of requests is in between"),
@@ -136,6 +146,24 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Rtp | Pull => Dropped,
             Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
+        Rule::Takeover => match way {
+            Put | Post | Icecast => DoesNotApply("it takes the other's place"),
+            Rtp | Pull => Dropped,
+            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+        },
+        Rule::RtpTo => match way {
+            Call => Refused(403),
+            Rtp => DoesNotApply("nothing is sent to a source"),
+            Put | Post | Icecast | Pull | Viewer => DoesNotApply("it names no UDP client"),
+            Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Via => match way {
+            // Of the pull, what its viewers are told.
+            Viewer | Pull => Refused(508),
+            Rtp => DoesNotApply(NO_REQUEST),
+            Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
+            Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
+        },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp => Dropped,
@@ -151,6 +179,12 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Rtp => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
+        },
+        Rule::Shutdown => match way {
+            // The call changes the table.
+            Put | Post | Icecast | Viewer | Call => Refused(503),
+            Rtp | Pull => Dropped,
+            Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
 }
@@ -176,22 +210,30 @@ fn rules() -> Vec<Rule> {
     let next = |rule: &Rule| match rule {
         Rule::Subnet => Some(Rule::PublishFrom),
         Rule::PublishFrom => Some(Rule::Name),
-        Rule::Name => Some(Rule::Origin),
+        Rule::Name => Some(Rule::NameOfClient),
+        Rule::NameOfClient => Some(Rule::Origin),
         Rule::Origin => Some(Rule::Site),
         Rule::Site => Some(Rule::Host),
         Rule::Host => Some(Rule::Token),
         Rule::Token => Some(Rule::Direction),
         Rule::Direction => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
-        Rule::Source => Some(Rule::Streams),
+        Rule::Source => Some(Rule::Takeover),
+        Rule::Takeover => Some(Rule::RtpTo),
+        Rule::RtpTo => Some(Rule::Via),
+        Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
-        Rule::PerHost => None,
+        Rule::PerHost => Some(Rule::Shutdown),
+        Rule::Shutdown => None,
     };
     std::iter::successors(Some(Rule::Subnet), next).collect()
 }
 
 const CLIENT: &str = "10.0.0.1:6000";
+/// More relays than there may be.
+const LOOP: &str = "Via: 1.1 a, 1.1 b, 1.1 c, 1.1 d, 1.1 e, 1.1 f, 1.1 g, 1.1 h, 1.1 i, 1.1 j, 1.1 k, \
+                    1.1 l, 1.1 m, 1.1 n, 1.1 o, 1.1 p, 1.1 q\r\n";
 const PULLS_VIEWER: &str = "10.0.0.7:7000";
 /// Somebody for whom every subnet is right.
 const OTHER: &str = "10.99.0.9:9000";
@@ -205,6 +247,15 @@ fn connect(stage: &mut Stage, peer: &str, text: &str) -> Option<ConnectionId> {
     let id = stage.relay.accepted(peer, stage.now)?;
     stage.send(id, text);
     Some(id)
+}
+
+/// Somebody whose answer is not written yet.
+fn unanswered(stage: &mut Stage) -> ConnectionId {
+    let peer = CLIENT.parse().expect("an address");
+    let id = stage.relay.accepted(peer, stage.now).expect("a place");
+    let request = b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n";
+    stage.relay.received(id, request, stage.now);
+    id
 }
 
 fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
@@ -234,14 +285,18 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
         Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
         _ => "--token-server=10.0.0.0/8",
     });
-    options.extend((way == Pull).then_some("--origin=http://10.1.0.1:8000"));
-    options.extend(match broken {
-        Some(Rule::PublishFrom) => Some("--publish-from=10.99.0.0/16"),
-        Some(Rule::Name) => Some("--forwarded-from=10.0.0.1"),
-        Some(Rule::Streams) => Some("--streams=1"),
-        Some(Rule::Connections) => Some("--connections=1"),
-        Some(Rule::PerHost) => Some("--connections-per-host=1"),
-        _ => None,
+    let fetches = way == Pull || broken == Some(Rule::Via);
+    options.extend(fetches.then_some("--origin=http://10.1.0.1:8000"));
+    options.extend_from_slice(match broken {
+        Some(Rule::PublishFrom) => &["--publish-from=10.99.0.0/16"],
+        Some(Rule::Name) => &["--forwarded-from=10.0.0.1"],
+        Some(Rule::NameOfClient) => &["--forwarded-from=10.0.0.1", "--proxy-protocol=10.0.0.8"],
+        Some(Rule::Takeover) => &["--takeover"],
+        Some(Rule::RtpTo) => &["--rtp-to=10.99.0.0/16"],
+        Some(Rule::Streams) => &["--streams=1"],
+        Some(Rule::Connections) => &["--connections=1"],
+        Some(Rule::PerHost) => &["--connections-per-host=1"],
+        _ => &[],
     });
     options
 }
@@ -278,13 +333,11 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         }
         Some(Rule::Block) => {
             let until = stage.now + Duration::from_secs(60);
-            stage
-                .relay
-                .grants
-                .blocks
-                .add(&session("a"), until, stage.now);
+            let blocks = &mut stage.relay.grants.blocks;
+            assert!(blocks.add(&session("a"), until, stage.now));
         }
-        Some(Rule::Source) if way != Viewer => other_source(stage, "a"),
+        Some(Rule::Source | Rule::Takeover) if way != Viewer => other_source(stage, "a"),
+        Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
         _ => {}
     }
 }
@@ -302,7 +355,10 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
         Viewer | Rtp | Pull => ("GET /stream/a", ""),
-        Call => ("GET /api/list-tokens", ""),
+        Call => (
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
+            "",
+        ),
         Figures => ("GET /metrics", ""),
         Page => ("GET /", ""),
         Health => ("GET /healthz", ""),
@@ -312,19 +368,20 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         Some(Rule::Host) => "rebound.example",
         _ => "10.9.0.1",
     };
-    let page = match broken {
+    let field = match broken {
         Some(Rule::Origin) => "Origin: http://elsewhere.example\r\n",
         Some(Rule::Site) => "Sec-Fetch-Site: cross-site\r\n",
+        Some(Rule::NameOfClient) => "X-Forwarded-For: 10.0.0.8, 10.0.0.1\r\n",
+        Some(Rule::Via) => LOOP,
         _ => "",
     };
-    format!("{line} HTTP/1.1\r\nHost: {host}\r\n{page}{fields}\r\n")
+    format!("{line} HTTP/1.1\r\nHost: {host}\r\n{field}{fields}\r\n")
 }
 
 fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
     let text = stage.text(id);
-    let status = text
-        .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3));
+    let last = text.rsplit_once("HTTP/1.1 ");
+    let status = last.and_then(|(_, answer)| answer.get(..3));
     match status.and_then(|status| status.parse().ok()) {
         Some(status @ 400..) => Outcome::Refused(status),
         Some(_) => Outcome::Admitted,
@@ -364,7 +421,11 @@ fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
             }
             let (origin, ..) = stage.call();
             change(&mut stage, way, broken);
-            stage.send(origin, "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\n\r\nx");
+            let field = if broken == Some(Rule::Via) { LOOP } else { "" };
+            stage.send(
+                origin,
+                &format!("HTTP/1.1 200 OK\r\n{field}Content-Type: video/x\r\n\r\nx"),
+            );
             match is_by(&stage, "10.1.0.1:8000") {
                 true => Outcome::Admitted,
                 false if is_by(&stage, OTHER) => Outcome::Dropped,
@@ -372,9 +433,13 @@ fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
             }
         }
         _ => {
+            let early = (broken == Some(Rule::Shutdown)).then(|| unanswered(&mut stage));
             change(&mut stage, way, broken);
             let text = request(way, broken);
-            match connect(&mut stage, CLIENT, &text) {
+            if let Some(id) = early {
+                stage.send(id, &text);
+            }
+            match early.or_else(|| connect(&mut stage, CLIENT, &text)) {
                 Some(id) => outcome(&stage, id),
                 None => Outcome::Dropped,
             }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
-use crate::relay::UdpPort;
 use crate::relay::stage::Stage;
+use crate::relay::{DATAGRAMS_COST_MAX, UdpPort};
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
@@ -160,11 +160,44 @@ fn another_ssrc_counts_when_the_source_is_silent() {
     rtp(&mut stage, 96, 1..3, 8);
     assert_eq!(stage.relay.desk.counts.streams, 2);
     assert_eq!(stage.relay.streams.running.len(), 1);
-    // Who says goodbye makes room at once.
+    // Who says goodbye makes room at once, though not for a stream that begins within a second.
     goodbye(&mut stage, 8);
     assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
+    assert_eq!(stage.relay.desk.counts.streams, 2);
+    pass(&mut stage, Duration::from_secs(1));
+    rtp(&mut stage, 96, 3..5, 9);
     assert_eq!(stage.relay.desk.counts.streams, 3);
+    pass(&mut stage, Duration::from_secs(1));
+    goodbye(&mut stage, 9);
+    rtp(&mut stage, 96, 1..3, 10);
+    assert_eq!(stage.relay.desk.counts.streams, 4);
+}
+
+/// Each begins and ends a stream with three datagrams.
+#[test]
+fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
+    let mut stage = stage();
+    let from: SocketAddr = CAMERA.parse().expect("an address");
+    for round in 0..1_000u32 {
+        let mut cost = 0;
+        for number in 0..2 {
+            let packet = Packet::header(33, number, 0, round);
+            let (port, now) = (UdpPort::Rtp, stage.now);
+            cost += stage.relay.datagram(from, port, &packet, now);
+        }
+        let bye = [&[0x81, 203, 0, 1][..], &round.to_be_bytes()].concat();
+        cost += stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
+        // So many of such rounds are a turn's share.
+        let rounds = DATAGRAMS_COST_MAX / cost;
+        assert!(if round % 100 == 0 {
+            rounds < 30
+        } else {
+            rounds < 200
+        });
+        pass(&mut stage, Duration::from_millis(10));
+    }
+    assert_eq!(stage.relay.desk.counts.streams, 10);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::gate::SessionId;
 use crate::random::Random;
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, Done, Job, UdpPort};
@@ -365,6 +366,73 @@ fn what_one_viewer_came_through_is_no_loop_of_the_others() {
         edge.assert_status(viewer, 508);
     }
     edge.assert_nothing_left();
+}
+
+/// A pull that has run is asked again for those who wait or are held then. Whoever asked first has
+/// no say in it any more.
+#[test]
+fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
+    let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
+    let looped = "HTTP/1.1 508 Loop Detected\r\nContent-Length: 0\r\n\r\n";
+    let session = SessionId::parse(b"a").expect("a good sessionid");
+    let evil = ["1.1 evil"; 16].join(", ");
+    let opening = |edge: &Stage, via: Option<&str>| {
+        format!("\r\nVia: {}\r\n", edge.relay.fetch.origins.via(via))
+    };
+    let ask_again = |edge: &mut Stage| {
+        let due = edge.relay.next_deadline().expect("another round");
+        edge.wait(due.since(edge.now));
+        edge.call()
+    };
+    // Held: the first is gone, a second joined while it ran; or the first is there still.
+    let frames = [&b"\xff\xfb\x90\x00"[..], &[0; 413]].concat().repeat(8);
+    for first_leaves in [true, false] {
+        let mut edge = Stage::new(&[ORIGIN, "--hold=60"]);
+        let first = edge.client(&ask(&evil));
+        let origin = edge.answer("HTTP/1.1 200 OK\r\n\r\n");
+        edge.relay.received(origin, &frames, edge.now);
+        edge.settle();
+        let second = edge.viewer("a");
+        if first_leaves {
+            edge.lose(first);
+        }
+        edge.lose(origin);
+        assert!(edge.relay.streams.held(&session).is_some());
+        let (origin, _, asked) = ask_again(&mut edge);
+        assert!(asked.contains(&opening(&edge, None)), "{asked}");
+        edge.send(origin, "HTTP/1.1 200 OK\r\n\r\n");
+        edge.relay.received(origin, &frames, edge.now);
+        edge.settle();
+        assert!(!edge.closed.contains(&second));
+    }
+    // Nobody is held: those who come back meanwhile count, and only they.
+    let mut edge = Stage::new(&[ORIGIN]);
+    edge.client(&ask(&evil));
+    let origin = edge.answer(OK);
+    edge.send(origin, "1\r\nx\r\n");
+    edge.lose(origin);
+    let back = edge.client(&ask("1.1 b"));
+    let (origin, _, asked) = ask_again(&mut edge);
+    assert!(asked.contains(&opening(&edge, Some("1.1 b"))), "{asked}");
+    // A true loop: this server's name has come round with theirs.
+    edge.send(origin, looped);
+    edge.assert_status(back, 508);
+    edge.assert_nothing_left();
+}
+
+/// Where the origin says who may watch, a refusal does not tell that the session has a source here.
+#[test]
+fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
+    let mut edge = Stage::new(&["--token-server=10.0.0.0/8", "--origin-tokens", ORIGIN]);
+    edge.client(
+        "POST /api/add-token?type=http&direction=in&sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    edge.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+    let here = edge.viewer("a");
+    let elsewhere = edge.viewer("b");
+    edge.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+    edge.assert_status(here, 403);
+    assert_eq!(edge.text(here), edge.text(elsewhere));
 }
 
 /// In a path these are steps, to whoever normalises it.

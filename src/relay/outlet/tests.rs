@@ -3,10 +3,13 @@
 use super::*;
 
 fn outlet() -> Outlet {
-    Outlet {
-        clients: vec![SocketAddr::from(([10, 2, 0, 1], 6000))],
-        ..Outlet::default()
-    }
+    let mut outlet = Outlet::default();
+    outlet.set_clients([address(1)].into(), None);
+    outlet
+}
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 2, 0, host], 6000))
 }
 
 /// Datagrams of any size, of one size or of many in turn, while nobody sends: bounded, and those
@@ -50,4 +53,28 @@ fn datagrams_of_one_size_go_out_together_as_they_came() {
         got.extend(bytes.chunks(datagram_bytes).map(<[u8]>::to_vec));
     }
     assert!(got == sent);
+}
+
+/// The list is the tokens' own, and who is to get nothing is passed over; one that changes within a
+/// letter gets nobody anything twice.
+#[test]
+fn clients_are_lent_and_the_source_is_passed_over() {
+    let mut outlet = Outlet::default();
+    let list: Rc<[SocketAddr]> = (1..=4).map(address).collect();
+    outlet.set_clients(list.clone(), Some(address(3)));
+    assert!(Rc::ptr_eq(&outlet.clients, &list));
+    assert_eq!((outlet.client_count, outlet.held_bytes()), (3, 0));
+    assert!(outlet.forward(b"one"));
+    assert_eq!(outlet.next(), Some(address(1)));
+    let changed: Rc<[SocketAddr]> = [5, 1, 4].into_iter().map(address).collect();
+    outlet.set_clients(changed, None);
+    assert!(outlet.own_clients_bytes() > 0);
+    assert_eq!(outlet.next(), Some(address(5)));
+    assert_eq!(outlet.next(), Some(address(4)));
+    assert_eq!(outlet.next(), None);
+    outlet.set_clients([address(6)].into(), Some(address(6)));
+    assert!(
+        outlet.forward(b"two") && outlet.is_empty(),
+        "nobody is there"
+    );
 }

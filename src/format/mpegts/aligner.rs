@@ -1,0 +1,243 @@
+//! What cuts a stream into MPEG-TS packets.
+//!
+//! Beside bare packets there are those of receivers, which leave 16 bytes of error correction
+//! behind each (204), and those of recorders and Blu-ray discs, which put a time stamp of four
+//! bytes in front (192). Both are kept with their packet.
+
+use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+
+/// Cuts bytes that arrive in any pieces into packets; finds the phase by some sync bytes in a row,
+/// and finds it again when it is lost.
+///
+/// Holds at most what [`PROOF_BYTES_MAX`] says. The packets are the same however the bytes are cut.
+#[derive(Clone, Debug, Default)]
+pub struct Aligner {
+    /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than prove a
+    /// shape otherwise.
+    held: Vec<u8>,
+    /// A stream does not change it.
+    shape: Option<Shape>,
+    in_step: bool,
+}
+
+/// How packets come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Shape {
+    /// Bytes in front of the sync byte that belong to its packet.
+    before: usize,
+    /// From a packet to the next.
+    length: usize,
+    /// Sync bytes in a row that prove it: of what is rare more.
+    proof: usize,
+}
+
+/// Whatever the shape and the first packet's phase, so many bytes show it.
+pub(in super::super) const PROOF_BYTES_MAX: usize = 4 * (PACKET_BYTES + 16);
+
+impl Shape {
+    /// The usual one first.
+    pub const ALL: [Shape; 3] = [
+        Shape {
+            before: 0,
+            length: PACKET_BYTES,
+            proof: 3,
+        },
+        Shape {
+            before: 4,
+            length: PACKET_BYTES + 4,
+            proof: 4,
+        },
+        Shape {
+            before: 0,
+            length: PACKET_BYTES + 16,
+            proof: 4,
+        },
+    ];
+
+    /// So many bytes prove it.
+    fn proof_bytes(self) -> usize {
+        self.before + (self.proof - 1) * self.length + 1
+    }
+
+    /// Whether the bytes begin with packets, as far as they go.
+    fn fits(self, bytes: &[u8]) -> bool {
+        let sync = bytes.iter().skip(self.before).step_by(self.length);
+        sync.take(self.proof).all(|byte| *byte == SYNC_BYTE)
+    }
+
+    /// Whether the newest byte is the one that proves it.
+    pub fn is_proved_by_last(self, bytes: &[u8]) -> bool {
+        let first = bytes.len().checked_sub(self.proof_bytes());
+        first.is_some_and(|first| self.fits(&bytes[first..]))
+    }
+
+    /// How the packets of a header come; `None` if there are fewer than two.
+    pub fn of_header(header: &[u8]) -> Option<Shape> {
+        let mut shapes = Shape::ALL.into_iter();
+        shapes.find(|shape| header.len() > shape.before + shape.length && shape.fits(header))
+    }
+}
+
+impl Aligner {
+    /// Takes the next bytes and hands on each packet that is whole, with how many bytes of the
+    /// input (or of what came before, if negative) lie before its first one.
+    pub fn feed(&mut self, bytes: &[u8], mut packet: impl FnMut(i64, Packet<'_>)) {
+        let mut rest = bytes;
+        // Where `held` begins, or `rest` if that is empty, counted from the first byte of `bytes`.
+        let mut at = -(self.held.len() as i64);
+        loop {
+            let Some(shape) = self.shape.filter(|_| self.in_step) else {
+                at += self.search(&mut rest) as i64;
+                if !self.in_step {
+                    return;
+                }
+                continue;
+            };
+            if !self.held.is_empty() {
+                let missing = shape.length.saturating_sub(self.held.len());
+                self.hold(missing, &mut rest);
+            }
+            let seen = if self.held.is_empty() {
+                rest
+            } else {
+                &self.held
+            };
+            let Some(whole) = seen.get(..shape.length) else {
+                if self.held.is_empty() {
+                    self.held.extend_from_slice(rest);
+                }
+                return;
+            };
+            let Some(view) = Packet::within(whole, shape.before) else {
+                self.in_step = false;
+                continue;
+            };
+            packet(at, view);
+            at += shape.length as i64;
+            if self.held.is_empty() {
+                rest = &rest[shape.length..];
+            } else {
+                self.held.drain(..shape.length);
+            }
+        }
+    }
+
+    /// Drops bytes until what is held begins with packets, or there are no more. Says how many.
+    fn search(&mut self, rest: &mut &[u8]) -> usize {
+        let mut dropped = 0;
+        loop {
+            let known = self.shape;
+            let shapes = || {
+                let mut shapes = Shape::ALL.into_iter();
+                std::iter::from_fn(move || {
+                    shapes.find(|shape| known.is_none_or(|known| known == *shape))
+                })
+            };
+            let may_begin = |at: &usize| shapes().any(|shape| shape.fits(&self.held[*at..]));
+            let begin = (0..self.held.len()).find(may_begin);
+            let begin = begin.unwrap_or(self.held.len());
+            self.held.drain(..begin);
+            dropped += begin;
+            // What is shorter to prove comes first, so that the verdict falls at the same byte
+            // however they come.
+            let fitting = shapes().filter(|shape| shape.fits(&self.held));
+            let Some(shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
+                continue;
+            };
+            let missing = shape.proof_bytes().saturating_sub(self.held.len());
+            if missing == 0 {
+                (self.shape, self.in_step) = (Some(shape), true);
+                return dropped;
+            }
+            if rest.is_empty() {
+                return dropped;
+            }
+            self.hold(missing, rest);
+        }
+    }
+
+    fn hold(&mut self, missing: usize, rest: &mut &[u8]) {
+        let (taken, behind) = rest.split_at(missing.min(rest.len()));
+        self.held.extend_from_slice(taken);
+        *rest = behind;
+    }
+
+    /// Bytes that its allocations take: [`PROOF_BYTES_MAX`], at the most doubled.
+    pub fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(number: u8) -> [u8; PACKET_BYTES] {
+        let mut bytes = [number; PACKET_BYTES];
+        bytes[..4].copy_from_slice(&[SYNC_BYTE, 0x01, number, 0x10]);
+        bytes
+    }
+
+    fn align(stream: &[u8], piece: usize) -> Vec<(i64, u8)> {
+        let mut aligner = Aligner::default();
+        let mut found = Vec::new();
+        for (index, bytes) in stream.chunks(piece).enumerate() {
+            let before = (index * piece) as i64;
+            aligner.feed(bytes, |at, packet| {
+                found.push((before + at, packet.bytes()[2]))
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn packets_are_found_and_found_again_however_the_bytes_are_cut() {
+        let mut stream = vec![SYNC_BYTE, 1, 2, SYNC_BYTE, 9];
+        for number in 0..4 {
+            stream.extend(packet(number));
+        }
+        stream.extend([7; 300]);
+        for number in 4..9 {
+            stream.extend(packet(number));
+        }
+        let whole = align(&stream, stream.len());
+        let expected = [
+            (5, 0),
+            (193, 1),
+            (381, 2),
+            (569, 3),
+            (1057, 4),
+            (1245, 5),
+            (1433, 6),
+            (1621, 7),
+            (1809, 8),
+        ];
+        assert_eq!(whole, expected);
+        for piece in 1..600 {
+            assert_eq!(align(&stream, piece), whole, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn packets_of_receivers_and_recorders_are_found_with_what_is_around_them() {
+        for (before, behind) in [(4, 0), (0, 16)] {
+            let mut stream = vec![SYNC_BYTE, 3, 1];
+            for number in 0..9 {
+                stream.extend([[0x80, 0, 0, number][..before].to_vec()].concat());
+                stream.extend(packet(number));
+                stream.extend(vec![0xee; behind]);
+                if number == 4 {
+                    stream.extend([9; 50]);
+                }
+            }
+            let whole = align(&stream, stream.len());
+            let length = (before + 188 + behind) as i64;
+            let place = |number: u8| 3 + i64::from(number) * length + i64::from(number > 4) * 50;
+            let expected: Vec<_> = (0..9).map(|number| (place(number), number)).collect();
+            assert_eq!(whole, expected);
+            for piece in 1..900 {
+                assert_eq!(align(&stream, piece), whole, "in pieces of {piece}");
+            }
+        }
+    }
+}

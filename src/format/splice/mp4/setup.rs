@@ -1,0 +1,153 @@
+//! What a header of fragmented MP4 sets decoders up with: by that two are compared.
+
+use super::super::super::mp4::{boxes, child, number_behind_times};
+
+/// What a decoder is set up with.
+#[derive(PartialEq, Eq)]
+pub(super) struct Track<'a> {
+    /// As fragments name it.
+    pub number: u32,
+    /// Of its clock.
+    pub ticks_per_second: u32,
+    /// What it carries.
+    pub handler: &'a [u8],
+    samples: Samples<'a>,
+}
+
+/// A track's sample descriptions: whole ones.
+#[derive(Clone, Copy)]
+struct Samples<'a> {
+    handler: &'a [u8],
+    entries: &'a [u8],
+}
+
+/// One of them, without the bit rates that a multiplexer happened to measure.
+struct Sample<'a> {
+    kind: [u8; 4],
+    /// Sizes, rates, channels.
+    fields: &'a [u8],
+    rest: &'a [u8],
+}
+
+/// What stands in a box of one.
+#[derive(PartialEq, Eq)]
+enum Setup<'a> {
+    Whole(&'a [u8]),
+    /// Of an `esds` (ISO/IEC 14496-1): the kind of object, and what its decoder is told.
+    Decoder(u8, &'a [u8]),
+}
+
+impl Track<'_> {
+    /// As its box has it.
+    pub fn read(trak: &[u8]) -> Option<Track<'_>> {
+        let mdia = child(trak, b"mdia")?;
+        let handler = child(mdia, b"hdlr")?.get(8..12)?;
+        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
+        Some(Track {
+            number: number_behind_times(child(trak, b"tkhd")?)?,
+            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
+            handler,
+            samples: Samples::read(child(stbl, b"stsd")?, handler)?,
+        })
+    }
+}
+
+impl<'a> Samples<'a> {
+    fn read(stsd: &'a [u8], handler: &'a [u8]) -> Option<Samples<'a>> {
+        let entries = stsd.get(8..)?;
+        let samples = Samples { handler, entries };
+        samples
+            .each()
+            .all(|sample| sample.is_some())
+            .then_some(samples)
+    }
+
+    fn each(self) -> impl Iterator<Item = Option<Sample<'a>>> {
+        let handler = self.handler;
+        boxes(self.entries).map(move |(kind, entry)| {
+            let fields_bytes = match handler {
+                b"vide" => 78,
+                b"soun" => 28,
+                _ => entry.len(),
+            };
+            let (fields, rest) = entry.split_at_checked(fields_bytes)?;
+            Some(Sample { kind, fields, rest })
+        })
+    }
+}
+
+impl PartialEq for Samples<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.each().eq(other.each())
+    }
+}
+
+impl Eq for Samples<'_> {}
+
+impl<'a> Sample<'a> {
+    fn setups(&self) -> impl Iterator<Item = ([u8; 4], Setup<'a>)> {
+        let boxes = boxes(self.rest).filter(|(kind, _)| kind != b"btrt");
+        boxes.map(|(kind, content)| (kind, Setup::read(kind, content)))
+    }
+}
+
+impl PartialEq for Sample<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.fields) == (other.kind, other.fields) && self.setups().eq(other.setups())
+    }
+}
+
+impl Setup<'_> {
+    fn read(kind: [u8; 4], content: &[u8]) -> Setup<'_> {
+        let decoder = (&kind == b"esds").then(|| decoder(content)).flatten();
+        decoder.map_or(Setup::Whole(content), |(object, told)| {
+            Setup::Decoder(object, told)
+        })
+    }
+}
+
+/// An elementary stream's descriptor holds its decoder's, and that holds what the decoder is told.
+fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
+    let stream = descriptor(esds.get(4..)?, 3)?;
+    // Behind its number and its flags; whatever the flags announce stands where it is not looked
+    // for.
+    let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
+    // Behind the kind, the size of a buffer and two bit rates.
+    let told = descriptor(config.get(13..)?, 5)?;
+    Some((*config.first()?, told))
+}
+
+/// The content of the descriptor that stands in front, if it has this tag.
+fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
+    let (first, mut rest) = bytes.split_first()?;
+    let mut length = 0;
+    for _ in 0..4 {
+        let (byte, behind) = rest.split_first()?;
+        rest = behind;
+        length = length << 7 | usize::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    rest.get(..length).filter(|_| *first == tag)
+}
+
+/// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock
+/// and its description, and what is said of samples where fragments say nothing.
+pub fn are_alike(one: &[u8], other: &[u8]) -> bool {
+    let Some((one, other)) = child(one, b"moov").zip(child(other, b"moov")) else {
+        return false;
+    };
+    let Some((mine, others)) = child(one, b"mvex").zip(child(other, b"mvex")) else {
+        return false;
+    };
+    let extends = |mvex| boxes(mvex).filter(|(kind, _)| kind == b"trex");
+    tracks(one).all(|track| track.is_some())
+        && tracks(one).eq(tracks(other))
+        && extends(mine).eq(extends(others))
+}
+
+fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<Track<'_>>> {
+    let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
+    tracks.map(|(_, trak)| Track::read(trak))
+}
