@@ -32,7 +32,7 @@ pub const FIGURES: &[Figure] = &[
     figure(85, "`let Some(_) = _ else { return; }` in relay", silent_returns),
     figure(115, "`let Some(_) = _ else { return _ }` in relay, all", all_returns),
     figure(108, "`pub` items without docs", undocumented),
-    figure(6, "lines with comments above 100 columns", wide_comments),
+    figure(5, "lines with comments above 100 columns", wide_comments),
     figure(20_834, "lines of code", code_lines),
     figure(26_440, "lines with comments and empty ones", lines),
     // Becomes a limit as soon as src/lib.rs tells the life of a byte by the names of functions.
