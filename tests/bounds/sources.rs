@@ -10,7 +10,8 @@ const HOST: [u8; 4] = [192, 0, 2, 1];
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 /// Over its life.
 const ALLOCATED_PER_BYTE: u64 = 8;
-/// Once: a stream's first blocks and tables, its connections, and what late viewers are given first.
+/// Once: a stream's first blocks and tables, its connections, and what late viewers are given
+/// first.
 const ALLOCATED_ONCE: u64 = 3 << 20;
 /// Tables, and a buffer for what is spliced, keep their places.
 const LEFT_BYTES_MAX: usize = 860 << 10;
