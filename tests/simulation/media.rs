@@ -46,7 +46,8 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
         Kind::Text => 16,
-        Kind::Binary => 3 * 188,
+        // As long as sound may begin in it that was cut within a frame.
+        Kind::Binary => 12 * 1024,
     }
 }
 
