@@ -72,7 +72,8 @@ fn metadata_and_key_frame(round: u8) -> Vec<u8> {
         let head = [kind, length[1], length[2], length[3], 0, 0, 0, 0, 0, 0, 0];
         [&head, body, &[0; 4]].concat()
     };
-    [tag(18, &[round; 1_000]), tag(9, &[0x17, 1, 0, 0, 0, round])].concat()
+    let metadata = [&b"\x02\0\x0aonMetaData"[..], &[round; 987]].concat();
+    [tag(18, &metadata), tag(9, &[0x17, 1, 0, 0, 0, round])].concat()
 }
 
 #[test]
