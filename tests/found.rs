@@ -1,8 +1,13 @@
 //! Media as they are found, not as one program writes them: where the field's own encoders and
 //! segmenters put what a late viewer needs.
 
+use std::time::Duration;
+
 use tollgate::format::splice::Splicer;
 use tollgate::format::{Finding, Format};
+use tollgate::gather::Gather;
+use tollgate::moment::Moment;
+use tollgate::stream::{Limits, Notice, Pool, Stream};
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it is used for bytes that are made here")]
@@ -411,4 +416,59 @@ fn what_says_where_things_stand_in_a_file_is_left_out_where_they_are_moved() {
     };
     let with_places = [before, &seek_head, &cues, behind].concat();
     assert!(splice(&with_places) == splice(&file));
+}
+
+#[test]
+fn who_comes_where_there_are_no_points_is_near_live_and_it_is_said() {
+    let tables = tables(&[(0x1b, VIDEO, &[]), (0x0f, SOUND, &[])]);
+    let other = pes(VIDEO, 1.0, &[DELIMITER, PICTURE, &[7; 10_000]].concat());
+    let limits = Limits {
+        buffer_bytes: 4 << 20,
+        join_back_bytes: 0,
+        join_back_time: Duration::ZERO,
+    };
+    let mut pool = Pool::new(8 << 20);
+    let mut stream = Stream::new(limits, None, Moment::START);
+    stream.append(&tables.repeat(3), &mut pool, Moment::START);
+    let mut begins = Vec::new();
+    let mut notices = Vec::new();
+    for number in 0..600_u64 {
+        let viewer = stream.join((), Moment::START);
+        let mut gather = Gather::default();
+        begins.push((
+            stream.newest(),
+            stream.lend(viewer, usize::MAX, &mut gather, 0),
+        ));
+        stream.leave(viewer);
+        stream.count(other.len(), Moment::START);
+        stream.append(&other, &mut pool, Moment::START);
+        notices.extend(stream.take_notice());
+        assert!(
+            stream.joins() == 0 && stream.no_joins_reason().is_some(),
+            "{number}"
+        );
+    }
+    // Once it is no beginning any more: the header, and a unit.
+    for (newest, bytes) in begins.into_iter().filter(|(newest, _)| *newest > 1 << 20) {
+        assert!(bytes <= tables.len() + 5_000, "{bytes} at {newest}");
+    }
+    assert_eq!(notices, [Notice::NoJoin]);
+    let key = pes(VIDEO, 2.0, &[DELIMITER, PARAMETERS, KEY_PICTURE].concat());
+    stream.append(&[key.repeat(3)].concat(), &mut pool, Moment::START);
+    assert!(stream.joins() > 0 && stream.no_joins_reason().is_none());
+}
+
+#[test]
+fn a_source_that_broke_within_the_headers_of_ogg_is_not_waited_for() {
+    for name in ["opus.ogg", "theora.ogg"] {
+        let file = corpus::file(name);
+        let header = corpus::had(&file).1;
+        for (cut, is_held) in [(header.len() / 2, false), (header.len() + 3_000, true)] {
+            let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+            splicer.feed(&file[..cut], &mut out).expect("the first");
+            let (format, had) = corpus::had(&out);
+            let goes_on = splicer.break_off(format.expect("it is told"), had);
+            assert_eq!(goes_on, is_held, "{name}, cut at {cut}");
+        }
+    }
 }

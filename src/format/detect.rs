@@ -45,6 +45,11 @@ impl Beginning {
         &self.bytes
     }
 
+    /// Whether all that it may still be is sound, whose frames nobody has to cut, or nothing known.
+    pub fn may_be_sound_only(&self) -> bool {
+        self.bytes.len() > PROOF_BYTES_MAX && !self.bytes.starts_with(EBML)
+    }
+
     /// Bytes that its allocation takes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -179,7 +184,8 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
 /// Sync bytes a packet apart, wherever the first lies within the first packet's length.
 fn transport(bytes: &[u8]) -> Detection {
     // Only the newest byte can be the last of them.
-    let is_proved = |shape: Shape| shape.is_proved_by_last(bytes);
+    let is_early = bytes.len() <= PROOF_BYTES_MAX;
+    let is_proved = |shape: Shape| is_early && shape.is_proved_by_last(bytes);
     if Shape::ALL.into_iter().any(is_proved) {
         Detection::Known(Format::MpegTs)
     } else if bytes.len() >= PROOF_BYTES_MAX || begins_as_text(bytes) {

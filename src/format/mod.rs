@@ -304,6 +304,14 @@ impl Scanner {
         }
     }
 
+    /// Whether what has arrived can go out whatever it turns out to be.
+    fn may_be_sound_only(&self) -> bool {
+        match &self.state {
+            State::Undecided(beginning) => beginning.may_be_sound_only(),
+            State::Known(_) | State::Unknown => false,
+        }
+    }
+
     fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Findings<'_>) {
         findings(Finding::Format(format), Header::NONE);
         let mut container = match format {

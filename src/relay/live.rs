@@ -111,6 +111,9 @@ pub(super) struct Row<'a> {
     held: bool,
     started_at: u64,
     format: Option<&'static str>,
+    /// Places in its buffer at which decoding can begin, and why there are none.
+    joins: usize,
+    no_joins: Option<&'static str>,
     content_type: Option<&'a str>,
     bitrate: u64,
     bytes_received: u64,
@@ -202,6 +205,8 @@ impl Live {
                 Told::Known(format) => Some(format.name()),
                 Told::Undecided | Told::Unknown => None,
             },
+            joins: self.stream.joins(),
+            no_joins: self.stream.no_joins_reason(),
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
@@ -313,6 +318,7 @@ impl Streams {
         match notice {
             None => {}
             Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::NoJoin) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
             Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
                 format.name()

@@ -81,6 +81,9 @@ pub enum End {
     Lost,
 }
 
+/// Of a stream without a point yet: so many bytes are its beginning.
+const BEGINNING_BYTES: u64 = 1024 * 1024;
+
 /// What has been counted since the stream began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
@@ -108,6 +111,8 @@ pub enum Supply {
 pub enum Notice {
     /// A whole group of pictures does not fit into the buffer.
     LargeGroup,
+    /// As much as the buffer keeps has come, and nothing in it at which decoding can begin.
+    NoJoin,
     /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
     /// viewers join at the live edge.
     LetGo(Format),
@@ -189,6 +194,24 @@ impl<C: Copy> Stream<C> {
     /// What a late viewer gets first; nothing before that is known.
     pub fn header(&self) -> Header<'_> {
         self.scanner.header()
+    }
+
+    /// How many places there are in its buffer at which decoding can begin.
+    pub fn joins(&self) -> usize {
+        self.points.joins()
+    }
+
+    /// Why there are none, if so.
+    pub fn no_joins_reason(&self) -> Option<&'static str> {
+        match self.points.told {
+            _ if self.points.has_joins() => None,
+            Told::Undecided => Some("too few bytes to tell the format"),
+            Told::Unknown => Some("not a format that can be joined"),
+            Told::Known(_) if self.points.has_had_joins() => {
+                Some("its group of pictures is larger than the buffer")
+            }
+            Told::Known(_) => Some("nothing has come at which decoding can begin"),
+        }
     }
 
     /// The media type: the source's own, else what the bytes show; `None` until that is known.
@@ -346,7 +369,11 @@ impl<C: Copy> Stream<C> {
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
         if is_large && !std::mem::replace(&mut self.told_of_large_group, true) {
-            return Some(Notice::LargeGroup);
+            return Some(if self.points.has_had_joins() {
+                Notice::LargeGroup
+            } else {
+                Notice::NoJoin
+            });
         }
         let let_go = self
             .points
@@ -418,13 +445,21 @@ impl<C: Copy> Stream<C> {
         match self.points.told {
             Told::Unknown => live_edge,
             Told::Undecided if from_the_start => (Start::at(0), false),
-            Told::Known(_) if from_the_start && !self.points.has_joins() => (Start::at(0), false),
+            Told::Known(_) if from_the_start && self.is_beginning() => (Start::at(0), false),
             Told::Undecided | Told::Known(_) => {
                 let back = self.back(now);
                 let start = self.points.start(&back);
                 start.map_or(live_edge, |start| (start, true))
             }
         }
+    }
+
+    /// Whether so little has come that its first point may be about to: who begins at the first
+    /// byte sees that, and is not far behind. Later a viewer is better served with the header,
+    /// once that has been told, and what comes: it can decode that as soon.
+    fn is_beginning(&self) -> bool {
+        let is_short = self.buffer.newest() <= BEGINNING_BYTES;
+        !self.points.has_joins() && (is_short || self.points.header_serial == 0)
     }
 
     fn back(&self, now: Moment) -> Back {

@@ -31,6 +31,8 @@ pub(super) struct Points {
     /// stream itself.
     header_end: Option<u64>,
     joins: VecDeque<Join>,
+    /// Since the container was told.
+    has_had_joins: bool,
     /// Offsets at which a viewer may be cut off.
     units: VecDeque<u64>,
     newest_unit: Option<Start>,
@@ -49,6 +51,7 @@ impl Default for Points {
             header_serial: 0,
             header_end: None,
             joins: VecDeque::new(),
+            has_had_joins: false,
             units: VecDeque::new(),
             newest_unit: None,
         }
@@ -120,6 +123,7 @@ impl Points {
             self.joins.pop_back();
         }
         self.joins.push_back(Join { start, at: now });
+        self.has_had_joins = true;
     }
 
     /// Forgets what lies before the buffer's oldest byte.
@@ -145,6 +149,16 @@ impl Points {
     /// Whether decoding can begin anywhere in the buffer.
     pub fn has_joins(&self) -> bool {
         !self.joins.is_empty()
+    }
+
+    /// How many places there are in the buffer at which decoding can begin.
+    pub fn joins(&self) -> usize {
+        self.joins.len()
+    }
+
+    /// Whether there has been one, though it may be gone.
+    pub fn has_had_joins(&self) -> bool {
+        self.has_had_joins
     }
 
     /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the

@@ -111,6 +111,9 @@ impl Splicer {
                 grow(&mut opening.bytes, bytes.len(), detect::BYTES_MAX);
                 opening.bytes.extend_from_slice(bytes);
                 let Some(format) = opening.tell(bytes) else {
+                    if opening.scanner.may_be_sound_only() {
+                        out.append(&mut opening.bytes);
+                    }
                     return Ok(());
                 };
                 let bytes = std::mem::take(&mut opening.bytes);
@@ -361,7 +364,9 @@ impl Cutter {
     /// Whether there is what a next source is compared with: this is the header that viewers have.
     fn can_go_on(&self, header: &[u8]) -> bool {
         match self {
-            Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => true,
+            Cutter::Frames | Cutter::Packets(_) => true,
+            // Behind a part of its headers no reader takes other ones.
+            Cutter::Pages(_) => !header.is_empty(),
             Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {
                 !header.is_empty() && !self.is_within_unit()
             }
