@@ -15,7 +15,8 @@ const CLOSE_GAPS_BYTES: usize = 160;
 pub enum Kind {
     /// What shows itself as text at once.
     Text,
-    /// What might have been the middle of a transport stream, for its first few hundred bytes.
+    /// What might have been the middle of a transport stream, or of a frame of sound, for its first
+    /// few thousand bytes.
     Binary,
 }
 
@@ -46,7 +47,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
         Kind::Text => 16,
-        Kind::Binary => 3 * 188,
+        Kind::Binary => 12 * 1024,
     }
 }
 
