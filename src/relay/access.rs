@@ -5,12 +5,12 @@
 //! spelling. Of where the request came from only the site is told; the program's name is bounded
 //! and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
 
-use super::clients::Clients;
-use super::desk::Desk;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::api::Name;
+use super::clients::Clients;
+use super::desk::Desk;
 use super::{Action, ConnectionId};
 use crate::gate::SessionId;
 use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};

@@ -9,12 +9,12 @@
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
 
-use super::desk::Desk;
-use super::grants::Grants;
 use std::net::{IpAddr, SocketAddr};
 
 use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Beyond, Connection};
+use super::desk::Desk;
+use super::grants::Grants;
 use super::live::Live;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};

@@ -16,13 +16,13 @@
 //!
 //! Owns no socket: the shell hands in what arrived and takes what is to be written.
 
-use super::clients::Clients;
-use super::desk::Desk;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::access::Entry;
 use super::api::Call;
+use super::clients::Clients;
+use super::desk::Desk;
 use super::listing::Listing;
 use super::output::Output;
 use super::peers::Telling;

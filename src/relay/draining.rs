@@ -8,12 +8,12 @@
 //! ([`rest_time`]), or when another source comes for the session: so of a session only the stream
 //! that ended last has a rest for them, the others have viewers.
 
-use super::desk::Desk;
-use super::streams::Streams;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::desk::Desk;
 use super::streams::Said;
+use super::streams::Streams;
 use super::{ConnectionId, Level, LiveId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};

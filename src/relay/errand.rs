@@ -1,11 +1,11 @@
 //! Errands: what the shell's threads do for the core, and who waits for it. The loop never waits.
 
-use super::lists::Lists;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::api::{AddToken, Answer, RETRY_AFTER_SECONDS};
 use super::connection::Phase;
+use super::lists::Lists;
 use super::{Action, ConnectionId, Relay};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};

@@ -5,14 +5,14 @@
 //! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
 //! one pull. So strangers cost an origin a request each at most.
 
-use super::clients::Clients;
-use super::grants::Grants;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admission::{Claim, Way};
+use super::clients::Clients;
 use super::connection::{Asking, Connection, Phase, Source};
 use super::desk::Desk;
+use super::grants::Grants;
 use super::live::Origin;
 use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};

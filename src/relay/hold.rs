@@ -10,12 +10,12 @@
 //! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
 //! makes one stream of the sources' bytes.
 
-use super::desk::Desk;
-use super::streams::Streams;
 use std::net::SocketAddr;
 
+use super::desk::Desk;
 use super::live::Origin;
 use super::streams::Said;
+use super::streams::Streams;
 use super::{Level, LiveId};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;

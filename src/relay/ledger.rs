@@ -6,7 +6,6 @@
 //! next, as long as no two changes are of one session: each is judged by the table that it will
 //! change.
 
-use super::grants::Grants;
 use std::collections::{HashSet, VecDeque};
 
 use serde::Serialize;
@@ -15,6 +14,7 @@ use super::admission::framework_is_off;
 use super::api::{Answer, RETRY_AFTER_SECONDS, json};
 use super::connection::Phase;
 use super::errand::Ticket;
+use super::grants::Grants;
 use super::report::Level;
 use super::{Action, ConnectionId, Job, Relay};
 use crate::gate::{self, Addition, Record, SessionId, journal};

@@ -1,14 +1,14 @@
 //! A stream that is being relayed: whose it is, where its media comes from, and the stream itself;
 //! how it begins, takes media, loses its source, ends, and is forgotten.
 
-use super::desk::Desk;
-use super::streams::Streams;
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::desk::Desk;
 use super::outlet::Outlet;
 use super::streams::Said;
+use super::streams::Streams;
 use super::timers::{Armed, Owner};
 use super::turns::Line;
 use super::udp::RtpInput;

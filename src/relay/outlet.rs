@@ -9,15 +9,15 @@
 //! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
 //! 0.7 MiB with 256 clients.
 
-use super::desk::Desk;
-use super::streams::Streams;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::desk::Desk;
 use super::draining::rest_time;
 use super::live::Origin;
+use super::streams::Streams;
 use super::{Level, LiveId, Relay};
 use crate::format::Format;
 use crate::moment::Moment;

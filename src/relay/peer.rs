@@ -6,10 +6,10 @@
 //! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
 //! proxy's own.
 
-use super::clients::Clients;
 use std::net::{IpAddr, SocketAddr};
 
 use super::admission::Door;
+use super::clients::Clients;
 use super::connection::{Beyond, Connection, Phase};
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay};
 use crate::http::{Forwarded, HeadReader, Refusal, Status};

@@ -9,17 +9,17 @@
 //! Bounds: [`GATHERINGS_MAX`] at a time, from when the peers are asked until all that they told is
 //! written, and for each peer [`PEER_TIME`] and [`PEER_BYTES_MAX`].
 
-use super::clients::Clients;
-use super::desk::Desk;
-use super::lists::Lists;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::api::RETRY_AFTER_SECONDS;
+use super::clients::Clients;
 use super::connection::{Connection, Phase};
+use super::desk::Desk;
 use super::errand::Ticket;
 use super::listing::Rows;
+use super::lists::Lists;
 use super::settings::OriginUrl;
 use super::{Action, ConnectionId, Relay};
 use crate::held::table_bytes;

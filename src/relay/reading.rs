@@ -7,9 +7,9 @@
 //! What is answered costs too: the page has a thousand times the bytes of its request, and the
 //! figures are sums over all connections.
 
-use super::clients::Clients;
 use std::collections::VecDeque;
 
+use super::clients::Clients;
 use super::connection::Phase;
 use super::waiting::Fate;
 use super::{Action, ConnectionId, Relay};

@@ -285,74 +285,47 @@ impl Relay {
 
     /// What came of a call reaches its client.
     pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
-        match result {
-            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
+        let (status, bytes) = match result {
+            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            Ok(Answer::List(rows)) => {
+                let desk = &mut self.desk;
+                return self.clients.list(id, rows, (None, ""), reply, desk);
+            }
+            Ok(Answer::Gather(rows)) => return self.gather(id, rows, reply),
+            Ok(Answer::Resolve(add)) => return self.resolve(id, add, reply),
+            Ok(Answer::Record(change)) => return self.record(id, change, reply),
             Ok(Answer::Json(status, body)) => {
-                let bytes = http::whole(
+                let json = "application/json";
+                (
                     status,
-                    &reply,
-                    "application/json",
-                    &[("Cache-Control", "no-store")],
-                    &[&body],
-                );
-                self.clients
-                    .respond(id, Some(status), bytes, reply.keep_alive, &mut self.desk);
+                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
+                )
             }
             Ok(Answer::Page(page)) => {
                 let fields = [
-                    ("Cache-Control", "no-store"),
+                    NO_STORE,
                     ("Content-Security-Policy", &page.policy),
                     ("Referrer-Policy", "no-referrer"),
                 ];
-                let bytes = http::whole(
-                    Status::Ok,
-                    &reply,
-                    "text/html; charset=utf-8",
-                    &fields,
-                    &page.body(),
-                );
-                self.clients.respond(
-                    id,
-                    Some(Status::Ok),
-                    bytes,
-                    reply.keep_alive,
-                    &mut self.desk,
-                );
+                let html = "text/html; charset=utf-8";
+                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
+                (Status::Ok, bytes)
             }
             Ok(Answer::Text(content_type, text)) => {
-                let bytes = http::whole(
-                    Status::Ok,
-                    &reply,
-                    content_type,
-                    &[("Cache-Control", "no-store")],
-                    &[text.as_bytes()],
-                );
-                self.clients.respond(
-                    id,
-                    Some(Status::Ok),
-                    bytes,
-                    reply.keep_alive,
-                    &mut self.desk,
-                );
+                let text = [text.as_bytes()];
+                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
+                (Status::Ok, bytes)
             }
             Ok(Answer::Options(allow)) => {
-                let bytes = http::whole(Status::NoContent, &reply, "", &[("Allow", allow)], &[]);
-                self.clients.respond(
-                    id,
-                    Some(Status::NoContent),
-                    bytes,
-                    reply.keep_alive,
-                    &mut self.desk,
-                );
+                let fields = [("Allow", allow)];
+                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
+                (Status::NoContent, bytes)
             }
-            Ok(Answer::List(rows)) => {
-                self.clients
-                    .list(id, rows, (None, ""), reply, &mut self.desk)
-            }
-            Ok(Answer::Gather(rows)) => self.gather(id, rows, reply),
-            Ok(Answer::Resolve(add)) => self.resolve(id, add, reply),
-            Ok(Answer::Record(change)) => self.record(id, change, reply),
-        }
+        };
+        let keep_alive = reply.keep_alive;
+        self.clients
+            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
     }
 
     /// The next piece of a listing goes into the output, once that is empty.

@@ -1,14 +1,14 @@
 //! Streams coming in over HTTP: a request is admitted, its body is the media, and its end is the
 //! stream's.
 
-use super::clients::Clients;
-use super::desk::Desk;
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
 use super::api::RETRY_AFTER_SECONDS;
+use super::clients::Clients;
 use super::connection::{Connection, Phase, Source};
+use super::desk::Desk;
 use super::icecast;
 use super::live::{Origin, SHUT_DOWN};
 use super::pull::Stage;

@@ -9,13 +9,13 @@
 //! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
 //! each address that is a source an entry here.
 
-use super::desk::Desk;
-use super::grants::Grants;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
+use super::desk::Desk;
+use super::grants::Grants;
 use super::live::Origin;
 use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};

@@ -1,12 +1,12 @@
 //! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
 //! how the stream ended.
 
-use super::desk::Desk;
-use super::streams::Streams;
 use std::num::NonZeroU32;
 
 use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
+use super::desk::Desk;
 use super::live::Cut;
+use super::streams::Streams;
 use super::turns::Line;
 use super::{ConnectionId, Level, LiveId, Relay};
 use crate::gate::SessionId;

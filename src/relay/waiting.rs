@@ -9,9 +9,9 @@
 //! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
 //! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
-use super::clients::Clients;
 use std::collections::{HashMap, HashSet};
 
+use super::clients::Clients;
 use super::connection::Phase;
 use super::pull::Fault;
 use super::{ConnectionId, Relay, origins};
