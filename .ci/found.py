@@ -35,6 +35,10 @@ AFTER_A_BREAK = {
 }
 
 
+# Files are looked at three at a time; their first viewers come one by one, so that each can be seen to wait.
+opening = threading.Lock()
+
+
 def run(data, *command):
     """The program reads as a viewer does: it cannot seek."""
     return subprocess.run(command, input=data, capture_output=True, timeout=120)
@@ -169,9 +173,24 @@ def late(address, name, data):
     return faults
 
 
+def waiting(address):
+    """How many viewers wait for a source."""
+    figures = urllib.request.urlopen(f"http://{address[0]}:{address[1]}/metrics").read().decode()
+    return int(re.search(r"^tollgate_waiting_viewers (\d+)", figures, re.M)[1])
+
+
+def opened(address, session):
+    """A viewer that waits, and then its source: it is there from the first byte on."""
+    with opening:
+        viewer = Viewer(address, session)
+        wait(lambda: waiting(address) == 1)
+        source = Source(address, session)
+        wait(lambda: waiting(address) == 0)
+    return viewer, source
+
+
 def whole(address, name, data):
-    viewer = Viewer(address, "whole-" + name)
-    source = Source(address, "whole-" + name)
+    viewer, source = opened(address, "whole-" + name)
     source.send(data)
     source.finish()
     body = viewer.all()
@@ -180,8 +199,8 @@ def whole(address, name, data):
 
 def broken(address, name, data):
     session = "broken-" + name
-    viewer, cut = Viewer(address, session), len(data) * 2 // 3
-    source = Source(address, session)
+    viewer, source = opened(address, session)
+    cut = len(data) * 2 // 3
     source.send(data[:cut])
     wait(lambda: (stream(address, session) or {}).get("bytes_received") == cut)
     source.socket.close()
