@@ -100,6 +100,7 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "print the version, and exit",
         more: "",
     },
+    #[cfg(feature = "token-file")]
     Row {
         name: "token-file",
         takes: Takes::One("PATH", |config, text| {
@@ -493,6 +494,7 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
     },
+    #[cfg(feature = "icecast")]
     Row {
         name: "icecast",
         takes: Takes::Nothing(|config| config.core.admits_icecast = true),

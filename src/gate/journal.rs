@@ -21,8 +21,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::record::Record;
 use super::session_id::SessionId;
-use super::tokens::{Full, Tokens};
+use super::tokens::Tokens;
 use super::tuple::{Direction, Kind, RtpTuple};
 use super::udp_clients::UdpClient;
 
@@ -39,52 +40,6 @@ const RUN_CLIENTS_MAX: usize = 1024;
 const LINE_RECORDS: usize = 64;
 /// A smaller journal is not worth compacting.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
-
-/// A change of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// What [`Tokens::add`] was given; an `http` tuple, clients or both.
-    Add {
-        session: SessionId,
-        http: Option<Direction>,
-        rtp: Vec<RtpTuple>,
-    },
-    /// What [`Tokens::revoke`] was given.
-    Revoke { session: SessionId },
-}
-
-impl Record {
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let clients = match self {
-            Record::Add { rtp, .. } => rtp.as_slice(),
-            Record::Revoke { .. } => &[],
-        };
-        let addresses = |rtp: &RtpTuple| rtp.addresses.capacity() * size_of::<SocketAddr>();
-        let each = clients
-            .iter()
-            .map(|rtp| size_of::<RtpTuple>() + rtp.client.held_bytes() + addresses(rtp));
-        self.session().held_bytes() + each.sum::<usize>()
-    }
-
-    /// Whose tuples it changes.
-    pub fn session(&self) -> &SessionId {
-        match self {
-            Record::Add { session, .. } | Record::Revoke { session } => session,
-        }
-    }
-
-    /// Makes the change.
-    pub fn apply(self, tokens: &mut Tokens) -> Result<(), Full> {
-        match self {
-            Record::Add { session, http, rtp } => tokens.add(&session, http, rtp).map(|_| ()),
-            Record::Revoke { session } => {
-                tokens.revoke(&session);
-                Ok(())
-            }
-        }
-    }
-}
 
 /// A record as JSON; `add` or `revoke` is there, and the others with `add` only.
 #[derive(Serialize, Deserialize)]

@@ -2,14 +2,16 @@
 //!
 //! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a
 //! request ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the
-//! subnets that callers are measured against ([`subnet`]); and the changes of the table as bytes
-//! that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are
-//! resolved elsewhere and come back as addresses.
+//! subnets that callers are measured against ([`subnet`]); and the changes of the table
+//! ([`record`]), with the bytes that outlive it (`journal`). Nothing here knows a socket, a clock,
+//! a file or HTTP; names are resolved elsewhere and come back as addresses.
 
 mod blocks;
 pub mod excerpt;
 pub mod host;
+#[cfg(feature = "token-file")]
 pub mod journal;
+pub mod record;
 pub mod session_id;
 pub mod subnet;
 pub mod tokens;
@@ -19,7 +21,7 @@ pub mod udp_clients;
 pub use blocks::{BLOCKS_MAX, Blocks};
 pub use excerpt::Excerpt;
 pub use host::{Host, HostName};
-pub use journal::Record;
+pub use record::Record;
 pub use session_id::SessionId;
 pub use subnet::Subnet;
 pub use tokens::{Addition, Limits, Tokens};

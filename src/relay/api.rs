@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Relay;
+use super::admission::not_found;
 use super::errand::without_names;
 use super::ledger::Change;
 use super::listing::Rows;
@@ -356,7 +357,10 @@ impl Relay {
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::Gather(rows) => Ok(Answer::Gather(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
-            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Page => {
+                let page = Page::draw(&mut self.desk.random);
+                page.map(Answer::Page).ok_or_else(not_found)
+            }
             Call::Metrics => {
                 let looks = self.clients.connections.len() + self.streams.lives.len();
                 self.clients.reading.count(looks * LOOK_COST);

@@ -7,7 +7,7 @@ use super::api::{AddToken, Answer, RETRY_AFTER_SECONDS};
 use super::connection::Phase;
 use super::lists::Lists;
 use super::{Action, ConnectionId, Relay};
-use crate::gate::{RtpTuple, UdpClient, udp_clients};
+use crate::gate::{Record, RtpTuple, UdpClient, udp_clients};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
@@ -23,8 +23,8 @@ pub struct Ticket(pub u64);
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
     Resolve(Vec<(String, u16)>),
-    /// Put this behind what the token file holds, on disk.
-    Append(Vec<u8>),
+    /// Put these changes behind what the token file holds, on disk, all of them or none.
+    Append(Vec<Record>),
 }
 
 /// What it did.

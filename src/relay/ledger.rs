@@ -17,7 +17,7 @@ use super::errand::Ticket;
 use super::grants::Grants;
 use super::report::Level;
 use super::{Action, ConnectionId, Job, Relay};
-use crate::gate::{self, Addition, Record, SessionId, journal};
+use crate::gate::{self, Addition, Record, SessionId};
 use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
@@ -259,12 +259,12 @@ impl Relay {
             return;
         };
         let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
-        let line = journal::encode(&records.collect::<Vec<_>>());
+        let records = records.collect();
         let ticket = self.desk.draw_ticket();
         ledger.writing = Some((ticket, batch));
         self.desk
             .actions
-            .push_back(Action::Help(ticket, Job::Append(line)));
+            .push_back(Action::Help(ticket, Job::Append(records)));
     }
 
     /// What was to be written is on disk, or cannot be.

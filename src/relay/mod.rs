@@ -29,6 +29,7 @@ mod frame;
 mod grants;
 mod held;
 mod hold;
+#[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
 mod ledger;
 mod listing;
@@ -38,6 +39,7 @@ mod metrics;
 mod origins;
 mod outlet;
 mod output;
+#[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod peer;
 mod peers;

@@ -7,7 +7,6 @@ use super::grants::Grants;
 
 use super::api::{Answer, Call, Name};
 use super::connection::{Payload, Phase};
-use super::icecast;
 use super::listing::{Listing, Rows};
 use super::route::Wish;
 use super::settings::Fields;
@@ -209,7 +208,7 @@ impl Relay {
             date: self.desk.date(),
             fields: self.grants.fields_for(&head, &self.desk),
         };
-        let framing = icecast::framing(&head);
+        let framing = head.framing_of_media();
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
         match introduced.and_then(|()| self.route(id, &head, framing)) {
             Err(refusal) => {
@@ -305,7 +304,7 @@ impl Relay {
             Ok(Answer::Page(page)) => {
                 let fields = [
                     NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
+                    ("Content-Security-Policy", page.policy()),
                     ("Referrer-Policy", "no-referrer"),
                 ];
                 let html = "text/html; charset=utf-8";

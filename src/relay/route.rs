@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::desk::Desk;
 use super::grants::Grants;
 use super::icecast;
+use super::page::Page;
 use super::peers;
 use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
@@ -148,9 +149,10 @@ impl Relay {
             )),
             [b"stream"] => self.route_stream(asked, None),
             [b"stream", session] => self.route_stream(asked, Some(session)),
-            [b""] => self
-                .grants
-                .route_look(asked, Way::Page, Call::Page, &self.desk),
+            [b""] if Page::IS_HERE => {
+                self.grants
+                    .route_look(asked, Way::Page, Call::Page, &self.desk)
+            }
             [b"metrics"] => self
                 .grants
                 .route_look(asked, Way::Figures, Call::Metrics, &self.desk),

@@ -22,6 +22,7 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for
 //! each viewer that gets something. Nothing in it grows with who is merely connected.
 
+#[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
 mod disk;
 mod log;
 mod names;
@@ -30,7 +31,6 @@ mod start;
 mod sys;
 mod systemd;
 mod tcp;
-mod token_file;
 pub mod udp;
 
 use std::collections::VecDeque;
@@ -256,7 +256,7 @@ impl Server {
     /// Has something done that the loop must not wait for.
     fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
-            (Job::Append(line), Some(disk), _) => disk.append(ticket, line),
+            (Job::Append(records), Some(disk), _) => disk.append(ticket, &records),
             (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
             (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
         };

@@ -9,6 +9,7 @@
 //! To see what is counted in one of them, give it a lower limit: the failure names it.
 
 mod calls;
+mod features;
 mod figures;
 mod graph;
 mod items;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate::config::{AccessLog, Config};
-use tollgate::gate::Tokens;
 use tollgate::gate::host::host_and_port;
+use tollgate::gate::{Record, Tokens};
 use tollgate::moment::Moment;
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Peer, READ_COST_MAX, Relay,
@@ -679,7 +679,7 @@ impl World {
     fn help(&mut self, ticket: Ticket, job: &Job) {
         let names = match job {
             Job::Resolve(names) => names,
-            Job::Append(line) => return self.append(ticket, line),
+            Job::Append(records) => return self.append(ticket, records),
         };
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
@@ -702,9 +702,9 @@ impl World {
         }
     }
 
-    /// The disk takes a line sooner or later, or does not.
-    fn append(&mut self, ticket: Ticket, line: &[u8]) {
-        assert!(line.ends_with(b"\n"));
+    /// The disk takes changes sooner or later, or does not.
+    fn append(&mut self, ticket: Ticket, records: &[Record]) {
+        assert!(!records.is_empty());
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {
