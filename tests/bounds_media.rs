@@ -1,5 +1,6 @@
 //! What media can make a stream hold, and what a byte of it costs: the scanner, the stream and the
 //! splicer under an allocator that counts, driven by sources that cost as much as they can.
+#![cfg(feature = "hold")]
 
 use std::time::Duration;
 

@@ -20,6 +20,12 @@ pub struct Feature {
 /// All there are, by their names.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "hold",
+        what: "viewers that outlive their source",
+        is_in: cfg!(feature = "hold"),
+        options: &["hold"],
+    },
+    Feature {
         name: "icecast",
         what: "sources as Icecast's clients send them",
         is_in: cfg!(feature = "icecast"),

@@ -354,6 +354,7 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "a viewer who is early is kept waiting",
         more: "If its session may stream and does not yet. Then it gets its 404.",
     },
+    #[cfg(feature = "hold")]
     Row {
         name: "hold",
         takes: Takes::One("TIME", |config, text| {

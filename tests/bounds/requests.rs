@@ -99,7 +99,6 @@ fn a_request_that_is_refused_allocates_little() {
 
 /// The page is what it always is, but for two numbers: it is put into the answer, once, and not
 /// made anew.
-#[cfg(feature = "page")]
 #[test]
 fn the_page_is_copied_once() {
     let mut hall = Hall::new(&[]);

@@ -23,6 +23,8 @@ use crate::sources::{Source, end_of_item, read, sources};
 struct Extra {
     /// Below `src/`.
     files: Vec<String>,
+    /// The same, with a folder's name for all that is in one.
+    names: Vec<String>,
     /// Lines of code, in these files and elsewhere.
     lines: usize,
     /// Those of what stands in the place of the door.
@@ -39,6 +41,10 @@ fn extras(sources: &[Source]) -> BTreeMap<String, Extra> {
                 None => extra.lines += marked.lines,
                 Some(module) => {
                     let place = place_of(source, &module);
+                    let folder = format!("{}/", place.join("/"));
+                    let is_folder = sources
+                        .iter()
+                        .any(|file| file.path == format!("{folder}mod.rs"));
                     let behind = |other: &&Source| other.modules().starts_with(&place);
                     for file in sources.iter().filter(behind) {
                         if file.is_absent() {
@@ -46,8 +52,11 @@ fn extras(sources: &[Source]) -> BTreeMap<String, Extra> {
                         } else {
                             extra.lines += file.code_lines();
                             extra.files.push(file.path.clone());
+                            let name = if is_folder { &folder } else { &file.path };
+                            extra.names.push(format!("`{name}`"));
                         }
                     }
+                    extra.names.dedup();
                 }
             }
         }
@@ -114,7 +123,7 @@ fn table(sources: &[Source]) -> String {
             feature.name,
             feature.what,
             if options.is_empty() { "none" } else { &options },
-            named(&extra.files),
+            extra.names.join(", "),
             thousands(extra.lines)
         );
     }
@@ -124,29 +133,6 @@ fn table(sources: &[Source]) -> String {
         thousands(none)
     );
     text
-}
-
-/// Files one by one, but where there are many of a folder that.
-fn named(files: &[String]) -> String {
-    const FILES_MAX: usize = 3;
-    let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for file in files {
-        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        folders.entry(folder).or_default().push(file);
-    }
-    let names = folders.iter().flat_map(|(folder, files)| {
-        let is_folders = files.len() > FILES_MAX;
-        let names = if is_folders {
-            vec![*folder]
-        } else {
-            files.clone()
-        };
-        names.into_iter().map(move |name| match is_folders {
-            true => format!("`{name}/`"),
-            false => format!("`{name}`"),
-        })
-    });
-    names.collect::<Vec<_>>().join(", ")
 }
 
 fn thousands(number: usize) -> String {
@@ -206,15 +192,18 @@ fn what_a_feature_brings_is_counted() {
         source("a/b.rs", "1\n2\n// 3\n"),
         source("a/b/e.rs", "1\n"),
         source("a/b/absent.rs", "1\n2\n3\n4\n"),
-        source("a/c.rs", "1\n"),
+        source("a/c/mod.rs", "1\n"),
+        source("a/c/f.rs", "1\n"),
         source(
             "a/d.rs",
             "[\n#[cfg(feature = \"x\")]\nRow {\n1;\n},\nRow {},\n]",
         ),
     ];
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     let extra = Extra {
-        files: ["a/b.rs", "a/b/e.rs", "a/c.rs"].map(str::to_owned).to_vec(),
-        lines: 7,
+        files: texts(&["a/b.rs", "a/b/e.rs", "a/c/mod.rs", "a/c/f.rs"]),
+        names: texts(&["`a/b.rs`", "`a/b/e.rs`", "`a/c/`"]),
+        lines: 8,
         absent_lines: 4,
     };
     assert_eq!(extras(&sources), BTreeMap::from([("x".to_owned(), extra)]));

@@ -72,6 +72,7 @@ impl Shape {
     }
 
     /// How the packets of a header come; `None` if there are fewer than two.
+    #[cfg(feature = "hold")]
     pub fn of_header(header: &[u8]) -> Option<Shape> {
         let mut shapes = Shape::ALL.into_iter();
         shapes.find(|shape| header.len() > shape.before + shape.length && shape.fits(header))

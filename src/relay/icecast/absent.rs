@@ -1,5 +1,5 @@
-//! In the place of [`icecast`](self) in a program that is built without it: no request is made as
-//! Icecast's clients make it.
+//! In the place of `icecast` in a program that is built without it: no request is made as Icecast's
+//! clients make it.
 
 use super::admission::not_found;
 use crate::gate::SessionId;

@@ -1,4 +1,4 @@
-//! In the place of [`page`](self) in a program that is built without it: there is no page.
+//! In the place of `page` in a program that is built without it: there is no page.
 
 use crate::random::Random;
 

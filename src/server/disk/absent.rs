@@ -1,5 +1,4 @@
-//! In the place of [`disk`](self) in a program that is built without `token-file`: nothing is kept
-//! on it.
+//! In the place of `disk` in a program that is built without `token-file`: nothing is kept on it.
 
 use mio::Waker;
 
