@@ -15,10 +15,10 @@ impl Relay {
         let armed = self.clients.check(&Known {
             has_stream: &|live| self.streams.lives.get(live).is_some(),
             runs: &|session| self.streams.running.contains_key(session),
-            has_gathering: &|ticket| self.lists.gatherings.contains_key(&ticket),
+            has_gathering: &|ticket| self.lists.has_gathering(ticket),
         });
         self.lists
-            .check_gatherings(|id, ticket| self.clients.awaits(id, ticket));
+            .check(|id, ticket| self.clients.awaits(id, ticket));
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
@@ -83,7 +83,7 @@ impl Relay {
                 .iter()
                 .filter(|(_, live)| live.armed.is_armed())
                 .count()
-            + self.fetch.pulls.check(|session, live, pull| {
+            + self.fetch.check(|session, live, pull| {
                 let is_its = self
                     .streams
                     .lives
@@ -94,7 +94,7 @@ impl Relay {
         let single = [&self.rtp_in.armed, &self.desk.return_armed];
         let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        if let Some(tokens) = &self.grants.tokens {
+        if let Some(tokens) = self.grants.tokens() {
             tokens.check();
         }
     }

@@ -27,15 +27,11 @@ mod grants;
 mod held;
 mod hold;
 mod icecast;
-mod ledger;
 mod lists;
 mod live;
 mod metrics;
-mod origins;
 mod outlet;
 mod page;
-mod peers;
-mod pull;
 mod report;
 mod requests;
 mod route;
@@ -60,17 +56,15 @@ pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Step};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
-use fetch::Fetch;
+use fetch::{Fetch, Pull};
 use grants::Grants;
 use lists::Lists;
 pub use live::Live;
 use live::SHUT_DOWN;
 pub use metrics::Files;
 pub use outlet::Datagrams;
-pub use peers::Peer;
-use pull::Pull;
 pub use report::{Level, ReportLimits};
-pub use settings::{Fields, Limits, OriginUrl, Settings};
+pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;
@@ -82,6 +76,9 @@ pub type ConnectionId = Id<Connection>;
 pub type LiveId = Id<Live>;
 /// The id of a session that is fetched.
 type PullId = Id<Pull>;
+
+/// After how long a client may try again when a limit is reached.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
@@ -174,7 +171,7 @@ impl Relay {
         let input = self.clients.take_input(id, bytes, &self.desk);
         let mut rest = input.bytes();
         loop {
-            match self.clients.read(id, &mut rest, &mut self.desk) {
+            match self.clients.read_on(id, &mut rest, &mut self.desk) {
                 Step::Media(live, content) => {
                     let anew = self.streams.append(live, content, &mut self.desk);
                     if let Some((anew, bytes)) = anew {
@@ -248,7 +245,7 @@ impl Relay {
                     }
                 }
                 Owner::Live(id) => self.live_due(id),
-                Owner::Pull(id) => self.pull_due(id),
+                Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
             }
@@ -260,7 +257,7 @@ impl Relay {
     pub fn shut_down(&mut self, now: Moment) {
         self.desk.now = now;
         self.desk.is_closing = true;
-        self.end_fetching();
+        self.fetch.shut_down(&mut self.desk);
         self.end_without_connection();
         for live in self.clients.shut_down(&mut self.desk) {
             self.end_live(live, End::Complete, SHUT_DOWN);

@@ -2,18 +2,33 @@
 //! part to part; what each of them does stands there.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::admission::Caller;
-use super::api::{Answer, Call, Rows};
-use super::clients::{Due, Event, Fate, Received, SILENT};
-use super::live::{Cut, Origin};
-use super::pull::Stage;
+use serde::Serialize;
+
+use super::admission::{Caller, Claim, Standing, Way};
+use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::clients::{Due, Event, Fate, LOOK_COST, Received, SILENT};
+use super::fetch::Fault;
+use super::grants::Change;
+use super::lists::{LookUp, without_names};
+use super::live::{Cut, Live, Origin};
+use super::metrics;
+use super::page::Page;
 use super::route::Wish;
 use super::viewer::{Place, Watched};
-use super::{ConnectionId, LiveId, Relay, icecast, streams};
-use crate::gate::SessionId;
+use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
+use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::moment::Moment;
 use crate::stream::End;
+
+/// What an abort has done.
+#[derive(Serialize)]
+struct Aborted<'a> {
+    sessionid: &'a SessionId,
+    viewers: usize,
+}
 
 impl Relay {
     /// Acts on what has come of a client.
@@ -24,7 +39,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            Event::Called { call, reply } => self.answer(id, call, reply),
+            Event::Called { call, reply } => self.call(id, call, reply),
             Event::Complete(received) => self.complete(id, received),
             // Such an end is what a break looks like, too: with `--hold` it is taken for one.
             Event::Ended(received) => {
@@ -35,12 +50,8 @@ impl Relay {
                 }
             }
             Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
-            Event::Found { pull, answer } => self.receive_stream(id, pull, answer),
-            Event::Told {
-                gathering,
-                peer,
-                rows,
-            } => self.lists.told(gathering, peer, rows),
+            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
                 session,
@@ -49,7 +60,7 @@ impl Relay {
             } => {
                 let verdict = match fault {
                     None => self.late_verdict(&session),
-                    Some(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
+                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => self.watch(id, session.clone(), None, reply),
@@ -57,7 +68,7 @@ impl Relay {
                 }
                 self.tend_pull(&session);
             }
-            Event::TimedOut(ticket) => self.errand_timed_out(ticket),
+            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
         }
     }
 
@@ -89,13 +100,8 @@ impl Relay {
                 self.clients
                     .await_payload(id, call, head, reply, &mut self.desk)
             }
-            Ok(Wish::Call(call)) => self.answer(id, call, reply),
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
         }
-    }
-
-    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply) {
-        let result = self.call(call);
-        self.give(id, result, reply);
     }
 
     /// What came of a call reaches its client.
@@ -107,9 +113,6 @@ impl Relay {
                 let desk = &mut self.desk;
                 return self.clients.list(id, rows, (None, ""), reply, desk);
             }
-            Ok(Answer::Gather(rows)) => return self.gather(id, rows, reply),
-            Ok(Answer::Resolve(add)) => return self.resolve(id, add, reply),
-            Ok(Answer::Record(change)) => return self.record(id, change, reply),
             Ok(Answer::Json(status, body)) => {
                 let json = "application/json";
                 (
@@ -202,9 +205,7 @@ impl Relay {
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
-            let since = self.desk.now;
-            let stage = Stage::Running { live: id, since };
-            self.fetch.pulls.enter(pull, stage);
+            self.fetch.runs(pull, id, self.desk.now);
         }
         self.refresh_clients(id);
         self.streams.rearm_live(id, &mut self.desk);
@@ -263,12 +264,12 @@ impl Relay {
             }
             None => {
                 let wait_time = self.desk.settings.limits.wait_time;
-                let wait_time = wait_time.max(self.fetch.pull_time(&self.desk));
-                let until = self.desk.now + wait_time;
-                let via = via.filter(|_| !self.fetch.origins.is_empty());
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
                 self.clients
                     .wait_for(id, session.clone(), via, (reply, until));
-                self.pull(&session);
+                self.fetch.want(&session, &mut self.desk);
+                self.tend_pull(&session);
             }
         }
     }
@@ -295,7 +296,7 @@ impl Relay {
         gate.watch(session, &standing)?;
         match standing.runs {
             true => Ok(()),
-            false => Err(self.absence(session)),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
         }
     }
 
@@ -310,7 +311,7 @@ impl Relay {
     /// A viewer is gone.
     pub(super) fn viewer_left(&mut self, place: Place) {
         let session = self.streams.leave(place);
-        if let Some(session) = session.filter(|_| self.fetch.pulls.len() > 0).cloned() {
+        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
             self.tend_pull(&session);
         }
         self.streams.tend(place.0, &mut self.desk);
@@ -355,6 +356,204 @@ impl Relay {
                 self.streams.rearm_live(id, &mut self.desk);
             }
             None => {}
+        }
+    }
+
+    // ---- Calls
+
+    /// Does what a call asks for, and answers it, unless it has to wait.
+    pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
+        let json = "application/json";
+        let answer = match call {
+            Call::AddToken(add) => match without_names(&add) {
+                Some(clients) => {
+                    return self.change(id, Change::addition(add, clients), reply);
+                }
+                None => {
+                    let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
+                    return self.clients.await_ticket(id, ticket, &mut self.desk);
+                }
+            },
+            Call::RevokeToken { session, aborts } => {
+                return self.change(id, Change::revocation(session, aborts), reply);
+            }
+            Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
+                Err(refusal) => Err(refusal),
+            },
+            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Metrics => {
+                let looks = self.clients.len() + self.streams.lives.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
+            }
+            Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
+            Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Options { allow } => Ok(Answer::Options(allow)),
+        };
+        self.give(id, answer, reply);
+    }
+
+    /// Changes the table, now, or when the change is on disk. What that means to others is settled
+    /// before anything else is read: whoever asks next finds it so.
+    fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        let changed = self
+            .grants
+            .change((id, reply), change, &fault, &mut self.desk);
+        match changed {
+            Ok(None) => self.clients.await_disk(id),
+            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    fn abort_stream(
+        &mut self,
+        session: &SessionId,
+        block: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        if let Some(block) = block {
+            self.grants.block(session, block, &self.desk)?;
+        }
+        let ended = self.end_session(session);
+        if block.is_some() {
+            self.block_session(session);
+        }
+        // A block is something to be done where nothing runs, too.
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
+            Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no running stream",
+            )
+        })?;
+        let body = Aborted {
+            sessionid: session,
+            viewers,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        Ok(Answer::Json(Status::Ok, body))
+    }
+
+    /// An errand is done.
+    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        self.desk.now = now;
+        match done {
+            Done::Resolved(results) => {
+                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
+                    self.looked_up(ticket, LookUp::Done(results));
+                }
+            }
+            Done::Appended(result) => {
+                let fault = |address| self.rtp_in.destination_fault(address);
+                self.grants
+                    .appended(ticket, &result, &fault, &mut self.desk);
+            }
+            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    /// Too much is to be done already.
+    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
+        self.desk.now = now;
+        let fault = |address| self.rtp_in.destination_fault(address);
+        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
+            || self.fetch.resolved(ticket, &[], &mut self.desk);
+        if !is_anothers {
+            self.looked_up(ticket, LookUp::Refused);
+        }
+        self.settle();
+    }
+
+    /// The names of a call have been looked up, or will not be.
+    pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
+        if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
+            && self.clients.has(id)
+        {
+            match result {
+                Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
+                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            }
+        }
+    }
+
+    /// The table of a token file, at the start, when the RTP socket is known.
+    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
+        self.desk.now = now;
+        let fault = |address| self.rtp_in.destination_fault(address);
+        self.grants.restore(tokens, &fault, &mut self.desk);
+    }
+
+    /// The bounds of the table.
+    pub fn token_limits(&self) -> gate::Limits {
+        self.desk.settings.limits.tokens
+    }
+
+    /// An origin has the stream of a pull: it runs from now on.
+    pub(super) fn take_from_origin(
+        &mut self,
+        id: ConnectionId,
+        pull: PullId,
+        answer: http::Answer,
+    ) {
+        let Some(peer) = self.clients.peer(id) else {
+            return;
+        };
+        let via = answer.via.as_deref();
+        let session = match self.fetch.offered(pull, via) {
+            Ok(session) => session,
+            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.desk),
+        };
+        let claim = Claim::without_request(Way::Pull, peer);
+        let standing = self.standing(&session);
+        let gate = self.grants.gate(&self.desk);
+        if !gate.may_publish(&claim, &session, &standing) {
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
+        }
+        let live = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
+        let now = self.desk.now;
+        let via = self.fetch.brought(pull, live, via, now);
+        self.streams.is_fetched(live, pull, via);
+        self.clients.receive(id, live, answer.framing, &self.desk);
+        self.admit_waiting(&session);
+        self.tend_pull(&session);
+    }
+
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
+    /// in by an origin's word alone, and is held still, has no leave to watch it.
+    pub(super) fn take_from_origins(&mut self, session: &SessionId) {
+        self.fetch.drop(session, &mut self.desk);
+        if let Some(id) = self.streams.held_of_origin(session)
+            && !self.grants.gate(&self.desk).may_stay(session)
+        {
+            self.end_live(id, End::Lost, "its viewers may not watch its next source");
+        }
+    }
+
+    /// What runs of a session.
+    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+        let live = self
+            .streams
+            .running
+            .get(session)
+            .and_then(|id| self.streams.lives.get(*id));
+        // Those that are being fetched have their places, this one among them.
+        let streams = self.streams.running.len() + self.fetch.without_stream();
+        let is_fetched = self.fetch.has(session);
+        Standing {
+            runs: live.is_some(),
+            has_source: self.streams.has_source(session),
+            is_fetched,
+            is_forbidden: self.fetch.is_forbidden(session),
+            has_room: is_fetched
+                || live.is_some()
+                || streams < self.desk.settings.limits.streams_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            http_fault: live.and_then(Live::http_fault),
         }
     }
 }

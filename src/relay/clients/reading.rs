@@ -243,7 +243,7 @@ impl Clients {
 
     /// Moves a connection on by what it sent: reads the next head, or piece of a body, in `input`,
     /// which begins behind it then.
-    pub fn read<'s, 'i: 's>(
+    pub fn read_on<'s, 'i: 's>(
         &'s mut self,
         id: ConnectionId,
         input: &mut &'i [u8],
@@ -286,9 +286,8 @@ impl Clients {
                 self.take_answer(id, answer, input, desk)
             }
             Phase::Telling(telling) => {
-                let of = (telling.gathering, telling.peer);
-                let tale = telling.read(input);
-                self.take_tale(id, of, tale, desk)
+                let told = (telling.share(), telling.read(input));
+                self.take_told(id, told, desk)
             }
             Phase::Lingering(lingering) => {
                 if lingering.drains(std::mem::take(input).len()) {

@@ -5,9 +5,9 @@ use super::{Clients, Event, Phase, Step};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
+use crate::relay::Ticket;
 use crate::relay::api::{Call, Name, Rows};
 use crate::relay::desk::Desk;
-use crate::relay::errand::Ticket;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings, icecast};
 

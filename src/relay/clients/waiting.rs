@@ -16,8 +16,8 @@ use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
-use crate::relay::pull::Fault;
-use crate::relay::{ConnectionId, origins};
+use crate::relay::fetch::Fault;
+use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet.
 pub(super) struct Waiting {
@@ -57,7 +57,7 @@ impl WaitingRoom {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
-            false => origins::common(waiters.via.take(), via),
+            false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert(id);
     }
