@@ -27,8 +27,8 @@
 //!
 //! - `relay::Relay::received` is handed what the shell has read of a source,
 //! - `relay::Relay::read` asks piece by piece what comes of it:
-//! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and unframes
-//!   it;
+//! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and
+//!   unframes it;
 //! - `relay::live::Streams::append` is given the media,
 //! - `relay::live::Streams::take_media` joins sources that follow each other,
 //! - `relay::live::Streams::pass_on` gives it to all who want it:

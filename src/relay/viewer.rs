@@ -154,8 +154,8 @@ impl Streams {
         }))
     }
 
-    /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its answer,
-    /// if that goes out before, and how the stream has ended, if nothing goes out any more.
+    /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
+    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more.
     pub(super) fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
         let Some(live) = self.lives.get_mut(viewing.live) else {
             return (None, None);
