@@ -20,6 +20,7 @@ mod api;
 mod check;
 mod clients;
 mod connection;
+mod counts;
 mod deadlines;
 mod desk;
 mod draining;
@@ -64,13 +65,13 @@ use crate::slots::Id;
 use crate::stream::Outcome;
 use clients::Clients;
 use connection::{Connection, Phase};
+pub use counts::{Counts, Files};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 use lists::Lists;
 pub use live::Live;
-pub use metrics::Files;
 pub use outlet::Datagrams;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
@@ -78,7 +79,7 @@ pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;
-pub use udp::{UdpFigures, UdpPort};
+pub use udp::UdpPort;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -437,6 +438,11 @@ impl Relay {
             || !self.clients.listing.is_empty()
             || !self.streams.turns.is_empty()
             || !self.streams.posting.is_empty()
+    }
+
+    /// What is counted, to which the shell adds what it alone sees.
+    pub fn counts(&mut self) -> &mut Counts {
+        &mut self.desk.counts
     }
 
     /// Whether nobody is connected any more.

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::admission::Door;
 use super::clients::Clients;
 use super::connection::{Beyond, Connection, Phase};
+use super::counts::Count;
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay};
 use crate::http::{Forwarded, HeadReader, Refusal, Status};
 use crate::moment::Moment;
@@ -61,7 +62,7 @@ impl Relay {
             Door::Header => connection.phase = Phase::Introduction,
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
-        self.desk.counts.connections += 1;
+        self.desk.counts.add(Count::Connections, 1);
         let id = self.clients.connections.insert(connection);
         if is_anyones && is_beyond {
             self.clients.note_unplaced(id);

@@ -153,7 +153,7 @@ impl Clients {
         reply: Reply,
         desk: &mut Desk,
     ) {
-        *desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+        desk.counts.refused(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,

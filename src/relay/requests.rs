@@ -11,9 +11,10 @@ use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::live::{Live, Origin};
+use super::metrics::{self, Seen};
 use super::page::Page;
 use super::reading::LOOK_COST;
-use super::{ConnectionId, Done, PullId, Relay, Ticket, metrics};
+use super::{ConnectionId, Done, PullId, Relay, Ticket};
 use crate::gate::{self, SessionId};
 use crate::http::{self, Body, Refusal, Reply, Status};
 use crate::moment::Moment;
@@ -53,7 +54,7 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.connections.len() + self.streams.lives.len();
                 self.clients.reading.count(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
@@ -144,6 +145,20 @@ impl Relay {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
                 Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
             }
+        }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            counts: &self.desk.counts,
+            streams: self.streams.sums(&self.desk),
+            connections: self.clients.connections.len(),
+            waiting: self.clients.waiting.len(),
+            pulls: self.fetch.len(),
+            pull_failures: self.fetch.failures(),
+            deadlines: self.desk.timers.len(),
+            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+            held: self.held_bytes(),
         }
     }
 

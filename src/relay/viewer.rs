@@ -324,7 +324,7 @@ impl Relay {
         live.cuts.count(cut);
         let (bytes, time) = live.stream.behind(viewer, now);
         let digest = live.session.digest();
-        *self.desk.counts.cuts.entry(cut.name()).or_insert(0) += 1;
+        self.desk.counts.cut(cut.name());
         self.desk.log(
             Level::Info,
             format_args!(
