@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::counts::Count;
 use super::desk::Desk;
 use super::outlet::Outlet;
 use super::streams::Said;
@@ -244,7 +245,7 @@ impl Streams {
         }
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
-        desk.counts.streams += 1;
+        desk.counts.add(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         desk.log(
@@ -427,10 +428,11 @@ impl Streams {
         }
         if let Some(mut live) = self.lives.remove(id) {
             let figures = live.stream.figures();
-            desk.counts.past.bytes_received += figures.bytes_received;
-            desk.counts.past.bytes_sent += figures.bytes_sent;
-            desk.counts.past.skips += figures.skips;
-            desk.counts.past_udp_bytes += live.outlet.bytes_sent;
+            desk.counts
+                .add(Count::BytesReceived, figures.bytes_received);
+            desk.counts.add(Count::BytesSent, figures.bytes_sent);
+            desk.counts.add(Count::Skips, figures.skips);
+            desk.counts.add(Count::UdpBytesSent, live.outlet.bytes_sent);
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);

@@ -18,6 +18,7 @@ mod admission;
 mod api;
 mod check;
 mod clients;
+mod counts;
 mod desk;
 mod draining;
 mod errand;
@@ -54,6 +55,7 @@ use crate::slots::Id;
 use crate::stream::{End, Outcome};
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Step};
+pub use counts::{Counts, Files};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
@@ -61,14 +63,13 @@ use grants::Grants;
 use lists::Lists;
 pub use live::Live;
 use live::SHUT_DOWN;
-pub use metrics::Files;
 pub use outlet::Datagrams;
 pub use report::{Level, ReportLimits};
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;
-pub use udp::{UdpFigures, UdpPort};
+pub use udp::UdpPort;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -318,6 +319,11 @@ impl Relay {
         self.clients.has_writes()
             || !self.streams.turns.is_empty()
             || !self.streams.posting.is_empty()
+    }
+
+    /// What is counted, to which the shell adds what it alone sees.
+    pub fn counts(&mut self) -> &mut Counts {
+        &mut self.desk.counts
     }
 
     /// Whether nobody is connected any more.

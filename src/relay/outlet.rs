@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::counts::Count;
 use super::desk::Desk;
 use super::draining::rest_time;
 use super::live::Origin;
@@ -469,17 +470,15 @@ impl Relay {
         self.settle();
         let (id, to) = next?;
         let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.letter()?;
-        self.rtp_in.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
+        self.desk.counts.add(
+            Count::DatagramsSent,
+            bytes.len().div_ceil(datagram_bytes) as u64,
+        );
         Some(Datagrams {
             to,
             bytes,
             datagram_bytes,
         })
-    }
-
-    /// So many datagrams were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.rtp_in.figures.dropped_unsent += count as u64;
     }
 }
 

@@ -13,7 +13,7 @@ use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::live::{Cut, Live, Origin};
-use super::metrics;
+use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::Wish;
 use super::viewer::{Place, Watched};
@@ -387,7 +387,7 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.lives.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
@@ -478,6 +478,20 @@ impl Relay {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
                 Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
             }
+        }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            counts: &self.desk.counts,
+            streams: self.streams.sums(&self.desk),
+            connections: self.clients.len(),
+            waiting: self.clients.waiting().len(),
+            pulls: self.fetch.len(),
+            pull_failures: self.fetch.failures(),
+            deadlines: self.desk.timers.len(),
+            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+            held: self.held_bytes(),
         }
     }
 

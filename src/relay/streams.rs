@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::counts::Count;
 use super::desk::Desk;
 use super::draining::Draining;
 use super::frame::Frame;
 use super::live::{Cut, Live, Origin, Row};
+use super::metrics::Sums;
 use super::timers::Owner;
 use super::turns::Turns;
 use super::udp::RtpInput;
@@ -15,7 +17,7 @@ use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
 use crate::slots::Slots;
-use crate::stream::{End, Pool};
+use crate::stream::{End, Figures, Pool};
 
 pub(super) struct Streams {
     pub lives: Slots<Live>,
@@ -124,6 +126,32 @@ impl Streams {
     pub fn held_of_origin(&self, session: &SessionId) -> Option<LiveId> {
         let id = self.held(session)?;
         self.lives.get(id)?.via.is_some().then_some(id)
+    }
+
+    /// All of them together, and what those that are over had counted.
+    pub fn sums(&self, desk: &Desk) -> Sums {
+        let mut sums = Sums {
+            running: self.running.len(),
+            draining: self.draining.len(),
+            figures: Figures {
+                bytes_received: desk.counts.of(Count::BytesReceived),
+                bytes_sent: desk.counts.of(Count::BytesSent),
+                skips: desk.counts.of(Count::Skips),
+            },
+            udp_bytes: desk.counts.of(Count::UdpBytesSent),
+            ..Sums::default()
+        };
+        for (_, live) in self.lives.iter() {
+            let figures = live.stream.figures();
+            sums.figures.bytes_received += figures.bytes_received;
+            sums.figures.bytes_sent += figures.bytes_sent;
+            sums.figures.skips += figures.skips;
+            sums.udp_bytes += live.outlet.bytes_sent;
+            sums.viewers += live.stream.viewer_count();
+            sums.udp_clients += live.outlet.client_count;
+            sums.held += usize::from(live.has_waiting_viewers());
+        }
+        sums
     }
 
     /// What they have said and nobody has heard.

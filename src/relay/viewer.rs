@@ -252,7 +252,7 @@ impl Streams {
         live.cuts.count(cut);
         let (bytes, time) = live.stream.behind(viewer, desk.now);
         let digest = live.session.digest();
-        *desk.counts.cuts.entry(cut.name()).or_insert(0) += 1;
+        desk.counts.cut(cut.name());
         desk.log(
             Level::Info,
             format_args!(

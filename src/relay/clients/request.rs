@@ -255,7 +255,7 @@ impl Clients {
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        *desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+        desk.counts.refused(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
