@@ -38,7 +38,7 @@ impl Relay {
             ("tokens", self.grants.held_bytes()),
             ("lists", self.lists.held_bytes()),
             ("desk", self.desk.held_bytes()),
-            ("threads", self.desk.counts.threads_bytes),
+            ("threads", self.desk.counts.threads_bytes()),
         ]
     }
 

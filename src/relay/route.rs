@@ -4,15 +4,14 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Claim, Way, not_found};
+use super::Relay;
+use super::admission::{Caller, Claim, Way, not_found};
 use super::api::{self, Call, Name};
-use super::connection::Connection;
 use super::desk::Desk;
 use super::grants::Grants;
 use super::icecast;
+use super::lists::is_of_peer;
 use super::page::Page;
-use super::peers;
-use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
@@ -33,7 +32,7 @@ pub(super) enum Wish {
 /// A request, and whose it is.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    client: &'a Connection,
+    caller: Caller,
     head: &'a Head,
     /// How what follows the head ends.
     framing: Framing,
@@ -41,7 +40,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn claim(&self, way: Way) -> Claim<'a> {
-        Claim::of(way, self.client, self.head)
+        Claim::of(way, self.caller, self.head)
     }
 }
 
@@ -73,7 +72,7 @@ impl Grants {
             &head.target,
             desk.settings.limits.tokens.udp_clients_per_session_max,
         )?;
-        let is_of_all = !desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        let is_of_all = !desk.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
             call => call,
@@ -109,15 +108,12 @@ impl Relay {
     /// Checks a request and says what it asks for.
     pub(super) fn route(
         &self,
-        id: ConnectionId,
+        caller: Caller,
         head: &Head,
         framing: Framing,
     ) -> Result<Wish, Refusal> {
-        let Some(client) = self.clients.connections.get(id) else {
-            return Err(not_found());
-        };
         let wish = self.route_path(Asked {
-            client,
+            caller,
             head,
             framing,
         });
@@ -127,9 +123,7 @@ impl Relay {
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
         };
-        self.grants
-            .gate(&self.desk)
-            .place(way, client.is_beyond_limit)?;
+        self.grants.gate(&self.desk).place(way, caller.beyond)?;
         wish
     }
 
@@ -193,7 +187,7 @@ impl Relay {
         };
         let standing = self.standing(&session);
         if way == Way::Viewer {
-            self.fetch.origins.check_via(head.via.as_deref())?;
+            self.fetch.check_via(head.via.as_deref())?;
             gate.watch(&session, &standing)?;
             gate.wait(head.method, &standing)?;
             return Ok(Wish::Watch { session });

@@ -14,10 +14,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
+use super::clients::HEAD_COST;
+use super::counts::Count;
 use super::desk::Desk;
-use super::grants::Grants;
 use super::live::Origin;
-use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
@@ -37,32 +37,6 @@ pub enum UdpPort {
     Rtcp,
 }
 
-/// Datagrams that came in, and why some were dropped.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UdpFigures {
-    /// Taken from sources.
-    pub received: u64,
-    /// Sent to clients.
-    pub sent: u64,
-    /// From a host that no token names.
-    pub dropped_stranger: u64,
-    /// Neither RTP nor RTCP.
-    pub dropped_malformed: u64,
-    /// From a host that may not be a source (`--publish-from`).
-    pub dropped_outside: u64,
-    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
-    pub dropped_second_source: u64,
-    /// Of a source for which there is no room, whose session is blocked, or whose address has been
-    /// the source of another stream within the last second.
-    pub dropped_refused: u64,
-    /// Not in sequence with what its source sends.
-    pub dropped_out_of_sequence: u64,
-    /// Too much waited to be sent, or the kernel took no more.
-    pub dropped_unsent: u64,
-    /// What of sources' MPEG-TS did not come as it was sent.
-    pub disorder: Disorder,
-}
-
 /// Everything about RTP that belongs to no single stream.
 #[derive(Default)]
 pub(super) struct RtpIn {
@@ -70,7 +44,6 @@ pub(super) struct RtpIn {
     pub bound: Option<SocketAddr>,
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(IpAddr) -> bool>,
-    pub figures: UdpFigures,
     /// The streams whose source is an address.
     pub sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
@@ -167,17 +140,6 @@ impl RtpIn {
     }
 }
 
-impl Grants {
-    /// Whether a tuple of the session names this address.
-    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
-        let tokens = self.tokens.iter();
-        let mut named = tokens
-            .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
-    }
-}
-
 impl Relay {
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
@@ -199,10 +161,10 @@ impl Relay {
         now: Moment,
     ) -> usize {
         self.desk.now = now;
-        self.clients.reading.begin(bytes.len());
+        self.clients.begin_go(bytes.len());
         self.sort_datagram(from, port, bytes);
         self.settle();
-        self.clients.reading.cost()
+        self.clients.cost_of_go()
     }
 
     /// Finds out whose it is.
@@ -212,15 +174,15 @@ impl Relay {
         if port == UdpPort::Rtcp || rtp::is_control(bytes) {
             return self.control(from, bytes);
         }
-        let Some(tokens) = &self.grants.tokens else {
+        let Some(tokens) = self.grants.tokens() else {
             return;
         };
         if tokens.sessions_from(from).next().is_none() {
-            self.rtp_in.figures.dropped_stranger += 1;
+            self.desk.counts.add(Count::Stranger, 1);
             return;
         }
         let Ok(packet) = Packet::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
+            self.desk.counts.add(Count::Malformed, 1);
             return;
         };
         let running = self.rtp_in.sources.get(&from).copied();
@@ -229,7 +191,7 @@ impl Relay {
                 self.media_datagram(id, &packet, bytes);
             }
             Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
-                self.rtp_in.figures.dropped_second_source += 1;
+                self.desk.counts.add(Count::SecondSource, 1);
             }
             Some(_) | None => self.candidate(from, running, (&packet, bytes)),
         }
@@ -244,7 +206,7 @@ impl Relay {
     ) {
         let now = self.desk.now;
         if self.rtp_in.candidates.has_just_begun(from, now) {
-            self.rtp_in.figures.dropped_refused += 1;
+            self.desk.counts.add(Count::Refused, 1);
             return;
         }
         let session = match running.and_then(|live| self.streams.lives.get(live)) {
@@ -252,12 +214,12 @@ impl Relay {
             None => self.free_session_of(from),
         };
         let Some(session) = session else {
-            self.rtp_in.figures.dropped_second_source += 1;
+            self.desk.counts.add(Count::SecondSource, 1);
             return;
         };
         let claim = Claim::without_request(Way::Rtp, from);
         if self.grants.gate(&self.desk).enter(&claim).is_err() {
-            self.rtp_in.figures.dropped_outside += 1;
+            self.desk.counts.add(Count::Outside, 1);
             return;
         }
         // A source that is silent has lost its place to who comes from the same address.
@@ -270,7 +232,7 @@ impl Relay {
                 .gate(&self.desk)
                 .publish(&claim, &session, Framing::UntilClose, &standing);
         if verdict.is_err() {
-            self.rtp_in.figures.dropped_refused += 1;
+            self.desk.counts.add(Count::Refused, 1);
             return;
         }
         if let Some(first) = self.rtp_in.candidates.hear(from, packet, bytes, now) {
@@ -289,7 +251,7 @@ impl Relay {
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
+        let sessions = self.grants.tokens()?.sessions_from(from);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
         tried
             .find(|session| !self.streams.has_source(session))
@@ -299,7 +261,7 @@ impl Relay {
     /// A source has shown with its second packet that it is one.
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
         let now = self.desk.now;
-        self.clients.reading.count(HEAD_COST);
+        self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
@@ -330,13 +292,13 @@ impl Relay {
         };
         let Some(input) = &mut live.input else { return };
         let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            self.rtp_in.figures.dropped_out_of_sequence += 1;
+            self.desk.counts.add(Count::OutOfSequence, 1);
             return;
         };
         input.heard = now;
-        self.rtp_in.figures.received += 1;
+        self.desk.counts.add(Count::Datagrams, 1);
         let fits = live.outlet.forward(bytes);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
+        self.desk.counts.add(Count::Unsent, u64::from(!fits));
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
             if let Some(payload) = at_once {
@@ -367,8 +329,8 @@ impl Relay {
         };
         let disorder = input.reorder.disorder();
         let told = std::mem::replace(&mut input.disorder_told, disorder);
-        self.rtp_in.figures.disorder.late += disorder.late - told.late;
-        self.rtp_in.figures.disorder.lost += disorder.lost - told.lost;
+        self.desk.counts.add(Count::Late, disorder.late - told.late);
+        self.desk.counts.add(Count::Lost, disorder.lost - told.lost);
         if input.reorder.deadline().is_some() {
             self.streams.rearm_live(id, &mut self.desk);
         }
@@ -403,25 +365,25 @@ impl Relay {
             .find_map(|address| self.rtp_in.sources.get(address))
             .copied();
         let Some(id) = live else {
-            self.rtp_in.figures.dropped_stranger += 1;
+            self.desk.counts.add(Count::Stranger, 1);
             return;
         };
         let Ok(control) = rtp::Control::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
+            self.desk.counts.add(Count::Malformed, 1);
             return;
         };
         let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
         if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
-            self.rtp_in.figures.dropped_second_source += 1;
+            self.desk.counts.add(Count::SecondSource, 1);
             return;
         }
         let fits = live.outlet.forward(bytes);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
+        self.desk.counts.add(Count::Unsent, u64::from(!fits));
         self.streams.post(id);
         if control.says_bye {
-            self.clients.reading.count(HEAD_COST);
+            self.clients.count_cost(HEAD_COST);
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }
