@@ -7,8 +7,6 @@
 //! that never does.
 
 use super::LetGo;
-use super::flv::Tags;
-use super::mpegts::Tables;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -24,8 +22,13 @@ pub struct Header<'a>(pub(super) Parts<'a>);
 #[derive(Clone, Copy)]
 pub(super) enum Parts<'a> {
     Whole(&'a [u8]),
-    Tags(&'a Tags),
-    Tables(&'a Tables),
+    Several(&'a dyn InParts),
+}
+
+/// What keeps a header in several parts.
+pub(super) trait InParts {
+    /// Shows those that make the header that was told, one after the other.
+    fn each(&self, part: &mut dyn FnMut(&[u8]));
 }
 
 impl Header<'_> {
@@ -44,8 +47,7 @@ impl Header<'_> {
     fn each(self, mut part: impl FnMut(&[u8])) {
         match self.0 {
             Parts::Whole(bytes) => part(bytes),
-            Parts::Tags(tags) => tags.told().for_each(part),
-            Parts::Tables(tables) => tables.packets().for_each(part),
+            Parts::Several(parts) => parts.each(&mut part),
         }
     }
 }

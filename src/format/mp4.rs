@@ -205,6 +205,7 @@ impl Tracks {
 
 /// The head of a box.
 pub(super) struct BoxHead {
+    /// Its four letters.
     pub kind: [u8; 4],
     /// Of the head: 8 or 16.
     pub bytes: usize,

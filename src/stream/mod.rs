@@ -55,7 +55,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and what it holds beside it.
+    /// What one stream holds of its media at the very most: its buffer, and what it holds beside.
     pub fn held_bytes_max(&self) -> usize {
         Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
     }
@@ -237,11 +237,6 @@ impl<C: Copy> Stream<C> {
     /// Bits a second from the source in the last seconds.
     pub fn bit_rate(&self, now: Moment) -> u64 {
         self.rate.bits_per_second(self.started, now)
-    }
-
-    /// When it began.
-    pub fn started(&self) -> Moment {
-        self.started
     }
 
     /// How it ended, if it has.

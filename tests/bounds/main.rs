@@ -8,6 +8,7 @@ mod ahead;
 mod anew;
 mod calls;
 mod counted;
+mod counting;
 mod datagrams;
 mod hall;
 mod lists;

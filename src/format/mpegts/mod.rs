@@ -91,7 +91,7 @@ impl MpegTs {
 
     /// The header that was told last.
     pub fn header(&self) -> Header<'_> {
-        Header(Parts::Tables(&self.tables))
+        Header(Parts::Several(&self.tables))
     }
 
     /// Bytes that its allocations take.

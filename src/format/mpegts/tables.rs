@@ -6,6 +6,7 @@
 //! bound.
 
 use super::super::LetGo;
+use super::super::header::InParts;
 use super::Packet;
 use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
@@ -49,6 +50,17 @@ const PROGRAMS_MAX: usize = 32;
 /// section, in the table and while it comes; allocations may be twice as long.
 const HELD_BYTES_MAX: usize = 128 * 1024;
 
+/// The packets of each table; none where they name no stream.
+impl InParts for Tables {
+    fn each(&self, part: &mut dyn FnMut(&[u8])) {
+        let maps = self.programs[..self.named].iter();
+        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
+        tables
+            .filter(|_| !self.streams.is_empty())
+            .for_each(|table| part(&table.packets));
+    }
+}
+
 impl Tables {
     /// Reads a packet that may carry a table; says whether the header has changed with that.
     pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, LetGo> {
@@ -88,15 +100,6 @@ impl Tables {
     /// Those that may decide where decoding can begin.
     pub(super) fn streams(&self) -> Streams {
         self.streams
-    }
-
-    /// The packets of each table; none where they name no stream.
-    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
-        let maps = self.programs[..self.named].iter();
-        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
-        tables
-            .filter(|_| !self.streams.is_empty())
-            .map(|table| table.packets.as_slice())
     }
 
     /// Bytes that its allocations take.
