@@ -46,7 +46,8 @@ impl Relay {
             self.streams.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
-        for (held, most) in self.held_bytes().iter().zip(self.held_bytes_max()) {
+        let most = self.desk.settings.held_bytes_max();
+        for (held, most) in self.held_bytes().iter().zip(most) {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }
         let mut held_bytes = 0;

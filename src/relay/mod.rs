@@ -60,6 +60,7 @@ use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
 use grants::Grants;
+use held::HeldBytes;
 use lists::Lists;
 pub use live::Live;
 use live::SHUT_DOWN;
@@ -329,5 +330,20 @@ impl Relay {
     /// Whether nobody is connected any more.
     pub fn is_empty(&self) -> bool {
         self.clients.len() == 0
+    }
+
+    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
+    /// stream.
+    pub fn held_bytes(&self) -> HeldBytes {
+        [
+            ("clients", self.clients.held_bytes()),
+            ("streams", self.streams.held_bytes()),
+            ("rtp", self.rtp_in.held_bytes()),
+            ("origins", self.fetch.held_bytes()),
+            ("tokens", self.grants.held_bytes()),
+            ("lists", self.lists.held_bytes()),
+            ("desk", self.desk.held_bytes()),
+            ("threads", self.desk.counts.threads_bytes()),
+        ]
     }
 }

@@ -15,7 +15,7 @@ use super::lists::{LookUp, without_names};
 use super::live::{Cut, Live, Origin};
 use super::metrics::{self, Seen};
 use super::page::Page;
-use super::route::Wish;
+use super::route::{Asked, Wish};
 use super::viewer::{Place, Watched};
 use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
 use crate::gate::{self, SessionId};
@@ -50,7 +50,7 @@ impl Relay {
                 }
             }
             Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
-            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
@@ -75,7 +75,16 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = icecast::framing(head);
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
-        match self.route(caller, head, framing) {
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session| self.standing(session),
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
             Err(refusal) => {
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
@@ -84,7 +93,13 @@ impl Relay {
                 session,
                 content_type,
                 framing,
-            }) => self.publish(id, session, content_type, (head, framing), reply),
+            }) => self.publish(
+                (id, caller.peer),
+                session,
+                content_type,
+                (head, framing),
+                reply,
+            ),
             Ok(Wish::Watch { session }) if !has_payload => {
                 self.watch(id, session, head.via.as_deref(), reply)
             }
@@ -151,19 +166,21 @@ impl Relay {
     /// The request is admitted: its stream runs from now on.
     fn publish(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         session: SessionId,
         content_type: Option<String>,
         body: (&Head, Framing),
         reply: Reply,
     ) {
-        if self.streams.has_source(&session) {
-            self.end_for_takeover(&session);
+        if self.streams.has_source(&session)
+            && let Some((live, source)) = self.streams.running_source(&session)
+        {
+            self.source_lost(live, source, "another source took over");
+            if let Origin::Http(connection) = source {
+                self.clients.close(connection, &mut self.desk);
+            }
         }
         self.take_from_origins(&session);
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
         self.clients.publish(id, live, body, reply, &self.desk);
         self.admit_waiting(&session);
@@ -228,16 +245,6 @@ impl Relay {
     pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
         self.finish_reorder(id);
         self.streams.end_stream(id, end, reason, &mut self.desk);
-    }
-
-    /// Another source takes a running one's place.
-    fn end_for_takeover(&mut self, session: &SessionId) {
-        if let Some((id, source)) = self.streams.running_source(session) {
-            self.source_lost(id, source, "another source took over");
-            if let Origin::Http(connection) = source {
-                self.clients.close(connection, &mut self.desk);
-            }
-        }
     }
 
     /// All of a source's media has come: its stream ends, and it is told so.
@@ -510,13 +517,10 @@ impl Relay {
     /// An origin has the stream of a pull: it runs from now on.
     pub(super) fn take_from_origin(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         pull: PullId,
         answer: http::Answer,
     ) {
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,

@@ -157,7 +157,8 @@ impl Connection {
     /// Whose its requests are.
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            from: self.is_named.then_some(self.peer),
+            peer: self.peer,
+            is_named: self.is_named,
             is_proxied: self.is_proxied,
             beyond: self.is_beyond_limit,
         }
