@@ -119,48 +119,6 @@ impl Relay {
         }
     }
 
-    /// What came of a call reaches its client.
-    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
-        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
-        let (status, bytes) = match result {
-            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
-            Ok(Answer::List(rows)) => {
-                let desk = &mut self.desk;
-                return self.clients.list(id, rows, (None, ""), reply, desk);
-            }
-            Ok(Answer::Json(status, body)) => {
-                let json = "application/json";
-                (
-                    status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
-                )
-            }
-            Ok(Answer::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Text(content_type, text)) => {
-                let text = [text.as_bytes()];
-                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Options(allow)) => {
-                let fields = [("Allow", allow)];
-                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
-                (Status::NoContent, bytes)
-            }
-        };
-        let keep_alive = reply.keep_alive;
-        self.clients
-            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
-    }
-
     // ---- Sources
 
     /// The request is admitted: its stream runs from now on.
@@ -400,7 +358,7 @@ impl Relay {
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         };
-        self.give(id, answer, reply);
+        self.clients.give(id, answer, reply, &mut self.desk);
     }
 
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
@@ -412,7 +370,10 @@ impl Relay {
             .change((id, reply), change, &fault, &mut self.desk);
         match changed {
             Ok(None) => self.clients.await_disk(id),
-            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
         self.settle();

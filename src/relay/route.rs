@@ -27,11 +27,15 @@ pub(super) enum Wish {
 
 /// A request, whose it is, and whom to ask about it.
 pub(super) struct Asked<'a> {
+    /// Whose it is.
     pub caller: Caller,
+    /// What it says.
     pub head: &'a Head,
     /// How what follows the head ends.
     pub framing: Framing,
+    /// Whom to ask,
     pub gate: Gate<'a>,
+    /// and what the operator chose.
     pub settings: &'a Settings,
     /// What runs of a session.
     pub standing: &'a dyn Fn(&SessionId) -> Standing,

@@ -107,7 +107,7 @@ impl Relay {
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
-                    self.give(id, answer, reply);
+                    self.clients.give(id, answer, reply, &mut self.desk);
                 }
             }
         }

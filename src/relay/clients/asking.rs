@@ -20,8 +20,10 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 
 /// An origin whose answer has not come.
 pub(super) struct Asking {
+    /// What is asked for.
     pub pull: PullId,
     reader: AnswerReader,
+    /// So long it may take.
     pub until: Moment,
     /// What it is if the connection ends now.
     pub fault: Fault,

@@ -71,7 +71,9 @@ pub struct Connection {
 
 /// The end of a connection.
 pub(super) struct Lingering {
+    /// So long,
     pub until: Moment,
+    /// and so much.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
     pub is_shut: bool,

@@ -181,7 +181,9 @@ pub(super) enum Event {
 /// What has come of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
+    /// Its stream.
     pub live: LiveId,
+    /// How much came.
     pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,

@@ -13,6 +13,7 @@ use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
+    /// Its stream.
     pub live: LiveId,
     body: Body,
     /// What has come of it.
@@ -31,10 +32,12 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
+/// Why a source is let go of which nothing comes.
 pub const SILENT: &str = "its source was silent for too long";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {
+    /// Nothing has come yet.
     pub fn new(live: LiveId, framing: Framing, reply: Option<Reply>, now: Moment) -> Source {
         Source {
             live,
