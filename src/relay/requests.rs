@@ -15,7 +15,7 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
-use super::route::Wish;
+use super::route::{Asked, Wish};
 use super::streams::{Cut, Origin, Place, Watched};
 use super::udp::{Came, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
@@ -55,7 +55,7 @@ impl Relay {
                 self.streams
                     .source_lost(live, Origin::Http(id), reason, &mut self.desk)
             }
-            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
@@ -80,7 +80,16 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = icecast::framing(head);
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
-        match self.route(caller, head, framing) {
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session| self.standing(session),
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
             Err(refusal) => {
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
@@ -89,7 +98,13 @@ impl Relay {
                 session,
                 content_type,
                 framing,
-            }) => self.publish(id, session, content_type, (head, framing), reply),
+            }) => self.publish(
+                (id, caller.peer),
+                session,
+                content_type,
+                (head, framing),
+                reply,
+            ),
             Ok(Wish::Watch { session }) if !has_payload => {
                 self.watch(id, session, head.via.as_deref(), reply)
             }
@@ -109,54 +124,12 @@ impl Relay {
         }
     }
 
-    /// What came of a call reaches its client.
-    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
-        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
-        let (status, bytes) = match result {
-            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
-            Ok(Answer::List(rows)) => {
-                let desk = &mut self.desk;
-                return self.clients.list(id, rows, (None, ""), reply, desk);
-            }
-            Ok(Answer::Json(status, body)) => {
-                let json = "application/json";
-                (
-                    status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
-                )
-            }
-            Ok(Answer::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Text(content_type, text)) => {
-                let text = [text.as_bytes()];
-                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Options(allow)) => {
-                let fields = [("Allow", allow)];
-                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
-                (Status::NoContent, bytes)
-            }
-        };
-        let keep_alive = reply.keep_alive;
-        self.clients
-            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
-    }
-
     // ---- Sources
 
     /// The request is admitted: its stream runs from now on.
     fn publish(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         session: SessionId,
         content_type: Option<String>,
         body: (&Head, Framing),
@@ -164,9 +137,6 @@ impl Relay {
     ) {
         self.streams.end_for_takeover(&session, &mut self.desk);
         self.take_from_origins(&session);
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
         self.clients.publish(id, live, body, reply, &self.desk);
         self.admit_waiting(&session);
@@ -360,7 +330,7 @@ impl Relay {
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         };
-        self.give(id, answer, reply);
+        self.clients.give(id, answer, reply, &mut self.desk);
     }
 
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
@@ -372,7 +342,10 @@ impl Relay {
             .change((id, reply), change, &fault, &mut self.desk);
         match changed {
             Ok(None) => self.clients.await_disk(id),
-            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
         self.settle();
@@ -436,13 +409,10 @@ impl Relay {
     /// An origin has the stream of a pull: it runs from now on.
     pub(super) fn take_from_origin(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         pull: PullId,
         answer: http::Answer,
     ) {
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,

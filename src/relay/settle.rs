@@ -5,7 +5,7 @@
 use super::api::Answer;
 use super::clients::{Clients, Fate};
 use super::streams::{Origin, Streams};
-use super::{PullId, Relay, clients, fetch, grants, lists, streams};
+use super::{Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::stream::End;
 
@@ -56,7 +56,19 @@ impl Relay {
 
     fn hear_fetch(&mut self, said: fetch::Said) {
         match said {
-            fetch::Said::Call(pull) => self.call_origin(pull),
+            fetch::Said::Call(pull) => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                if let Some(call) = self.fetch.call(pull, came_through) {
+                    let connection = self.clients.ask_origin(
+                        pull,
+                        (call.to, &call.request),
+                        call.until,
+                        &mut self.desk,
+                    );
+                    self.fetch.called(pull, connection, &mut self.desk);
+                }
+            }
             fetch::Said::RoundOver(pull) => {
                 let is_held = |session: &SessionId| self.streams.held(session).is_some();
                 let over = self.fetch.end_round(pull, is_held, &mut self.desk);
@@ -95,7 +107,7 @@ impl Relay {
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
-                    self.give(id, answer, reply);
+                    self.clients.give(id, answer, reply, &mut self.desk);
                 }
             }
         }
@@ -124,17 +136,6 @@ impl Relay {
                     &mut self.desk,
                 );
             }
-        }
-    }
-
-    fn call_origin(&mut self, pull: PullId) {
-        let came_through =
-            |session: &SessionId| came_through(&self.streams, &self.clients, session);
-        if let Some(call) = self.fetch.call(pull, came_through) {
-            let connection =
-                self.clients
-                    .ask_origin(pull, (call.to, &call.request), call.until, &mut self.desk);
-            self.fetch.called(pull, connection, &mut self.desk);
         }
     }
 

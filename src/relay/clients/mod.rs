@@ -18,7 +18,7 @@ mod waiting;
 mod writing;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
@@ -157,7 +157,11 @@ pub(super) enum Event {
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
     /// An origin has the stream.
-    Found { pull: PullId, answer: Answer },
+    Found {
+        pull: PullId,
+        peer: SocketAddr,
+        answer: Answer,
+    },
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
     /// A viewer has taken nothing for too long.
@@ -176,7 +180,9 @@ pub(super) enum Event {
 /// What has come of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
+    /// Its stream.
     pub live: LiveId,
+    /// How much came.
     pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,

@@ -31,6 +31,7 @@ const HEADS_AT_ONCE_MAX: usize = 2;
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
+/// A head that is read, and what comes of it.
 pub const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
@@ -86,6 +87,7 @@ pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
+    /// A go begins, with so many bytes.
     pub fn begin(&mut self, bytes: usize) {
         self.cost = GO_COST + bytes;
         self.heads = 0;

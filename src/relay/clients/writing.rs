@@ -192,11 +192,6 @@ impl Clients {
         self.enter(id, Phase::Viewer(viewing));
     }
 
-    /// Who a client is.
-    pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
-        Some(self.connections.get(id)?.peer)
-    }
-
     /// What a client watches, and who it is.
     pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
         let connection = self.connections.get(id)?;
