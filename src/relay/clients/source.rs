@@ -9,10 +9,12 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::streams::SILENT;
 use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
+    /// Its stream.
     pub live: LiveId,
     body: Body,
     /// What has come of it.
@@ -31,10 +33,10 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
-pub const SILENT: &str = "its source was silent for too long";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {
+    /// Nothing has come yet.
     pub fn new(live: LiveId, framing: Framing, reply: Option<Reply>, now: Moment) -> Source {
         Source {
             live,

@@ -21,9 +21,13 @@ use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet.
 pub(super) struct Waiting {
+    /// For what it waits,
     pub session: SessionId,
+    /// how it is answered,
     pub reply: Reply,
+    /// for how long,
     pub until: Moment,
+    /// and what is known of it.
     pub fate: Fate,
 }
 

@@ -33,9 +33,9 @@ pub(super) struct Grants {
 
 /// What is said of the table.
 pub(super) enum Said {
-    /// The session has other tuples.
+    /// The session has other tuples: who is a client of its streams, and who may be its source.
     Changed(SessionId),
-    /// The session has lost all of its tuples.
+    /// It has lost these, all that it had.
     Revoked {
         session: SessionId,
         removed: Vec<Rc<gate::Tuple>>,
@@ -60,6 +60,9 @@ pub(super) type Caller = (ConnectionId, Reply);
 pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
 pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr) -> Option<&'static str>;
+
+/// A host:port may be named by every session there is; of so many a free one is sought.
+const SESSIONS_TRIED_MAX: usize = 64;
 
 /// A change that can be made.
 enum Decided {
@@ -168,6 +171,23 @@ impl Grants {
             .flat_map(|tokens| tokens.udp_destinations(session))
             .flat_map(|(_, _, addresses)| addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+    }
+
+    /// The first session with this UDP client that has no source.
+    pub fn session_from(
+        &self,
+        client: SocketAddr,
+        has_source: impl Fn(&SessionId) -> bool,
+    ) -> Option<&SessionId> {
+        let sessions = self.tokens()?.sessions_from(client);
+        let mut tried = sessions.take(SESSIONS_TRIED_MAX);
+        tried.find(|session| !has_source(session))
+    }
+
+    /// What must hold between two inputs.
+    pub fn check(&self) {
+        assert!(self.said.is_empty(), "nobody has heard what has changed");
+        self.tokens.iter().for_each(Tokens::check);
     }
 
     // ---- What is changed
@@ -279,6 +299,7 @@ impl Grants {
                     sessionid: session,
                     revoked: removed.len(),
                 });
+                self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Revoked {
                     session: session.clone(),
                     removed,
