@@ -34,6 +34,7 @@ mod requests;
 mod route;
 mod settings;
 mod settle;
+mod shell;
 #[cfg(test)]
 mod stage;
 mod streams;
@@ -60,6 +61,7 @@ use held::HeldBytes;
 use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
+pub use shell::{Outgoing, write_next};
 pub use streams::{Datagrams, Live};
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;

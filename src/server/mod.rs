@@ -41,18 +41,18 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::{Events, Poll, Token};
 
+use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, READ_COST_MAX, Relay,
-    Ticket,
+    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, Outgoing,
+    READ_COST_MAX, Relay, Ticket, write_next,
 };
-use crate::stream::Outcome;
 use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
 use signals::{Signals, Wish};
 pub use start::run;
-use tcp::{Incoming, Listener, Outgoing, Sockets};
+use tcp::{Incoming, Listener, Sockets};
 use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -405,30 +405,14 @@ impl Server {
 
     fn write(&mut self, now: Moment) {
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(id) = self.relay.next_write() else {
+            let sockets = &mut self.sockets;
+            let write = |id, gather: &Gather<'_>| match sockets.get_mut(id) {
+                Some(socket) => socket.write(gather),
+                None => Outgoing::Broken,
+            };
+            if write_next(&mut self.relay, now, write).is_none() {
                 return;
-            };
-            let Some(socket) = self.sockets.get_mut(id) else {
-                continue;
-            };
-            let gather = self.relay.output(id, now);
-            let outgoing = if gather.bytes() == 0 {
-                Outgoing::Whole(0)
-            } else {
-                socket.write(&gather)
-            };
-            let (bytes, outcome) = match outgoing {
-                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
-                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
-                Outgoing::Broken => {
-                    self.relay.lost(id, now);
-                    continue;
-                }
-            };
-            if bytes > 0 {
-                self.relay.sent(id, bytes, now);
             }
-            self.relay.served(id, outcome, now);
         }
     }
 

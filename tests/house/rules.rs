@@ -12,10 +12,7 @@ use crate::tokens::is_of_word;
 const IMPORTS: &[(&str, &[&str])] = &[
     ("main", &["config", "server"]),
     ("lib", &[]),
-    (
-        "server",
-        &["config", "relay", "stream", "gate", "gather", "moment"],
-    ),
+    ("server", &["config", "relay", "gate", "gather", "moment"]),
     ("config", &["relay", "gate"]),
     (
         "relay",

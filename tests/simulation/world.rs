@@ -8,19 +8,19 @@ use std::time::Duration;
 use tollgate::config::{AccessLog, Config};
 use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Record, Tokens};
+use tollgate::gather::Gather;
 use tollgate::moment::Moment;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Peer, READ_COST_MAX, Relay,
-    Ticket,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Outgoing, Peer,
+    READ_COST_MAX, Relay, Ticket, write_next,
 };
-use tollgate::stream::Outcome;
 
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
-use super::wire::{Edge, Incoming, Outgoing, Socket, Wire};
+use super::wire::{Edge, Incoming, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -543,40 +543,24 @@ impl World {
             WRITES_PER_TURN_MAX
         };
         for _ in 0..budget {
-            let Some(id) = self.relay.next_write() else {
-                return;
-            };
-            let index = *self
-                .by_id
-                .get(&id)
-                .expect("to be written to is who is known");
-            let client = &mut self.clients[index];
-            assert!(
-                client.socket.is_some(),
-                "to be written to is who is connected"
-            );
-            let gather = self.relay.output(id, self.now);
-            let lent = gather.bytes();
-            let outgoing = if lent == 0 {
-                Outgoing::Whole(0)
-            } else {
-                client.wire.write(&gather)
-            };
-            let (bytes, outcome) = match outgoing {
-                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
-                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
-                Outgoing::Broken => {
-                    self.relay.lost(id, self.now);
-                    self.relay.check();
-                    continue;
+            let (clients, by_id) = (&mut self.clients, &self.by_id);
+            let write = |id, gather: &Gather<'_>| {
+                let index = by_id.get(&id);
+                let client = &mut clients[*index.expect("to be written to is who is known")];
+                assert!(
+                    client.socket.is_some(),
+                    "to be written to is who is connected"
+                );
+                if gather.bytes() == 0 {
+                    return Outgoing::Whole(0);
                 }
+                let outgoing = client.wire.write(gather);
+                client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
+                outgoing
             };
-            client.was_blocked |= outcome == Outcome::Blocked;
-            if bytes > 0 {
-                self.relay.sent(id, bytes, self.now);
-                self.relay.check();
+            if write_next(&mut self.relay, self.now, write).is_none() {
+                return;
             }
-            self.relay.served(id, outcome, self.now);
             self.relay.check();
         }
     }
