@@ -61,8 +61,9 @@
 //!
 //! That is heard when this input is settled.
 //!
-//! - `relay::settle::Relay::hear_grants` tells
-//! - `relay::settle::Relay::tuples_changed` the streams that run.
+//! - `relay::settle::Relay::hear_grants` tells the streams that run
+//! - `relay::requests::Relay::refresh_clients` to whom they go out,
+//! - `relay::udp::RtpIn::forget_candidates` and that part who may not become a source.
 //!
 //! It stands in the table until somebody comes.
 //!

@@ -92,18 +92,20 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed(session) => self.tuples_changed(&session),
-            grants::Said::Revoked {
-                session,
-                removed,
-                aborts,
-            } => {
-                self.rtp_in.forget_candidates(&removed);
-                self.tuples_changed(&session);
-                if aborts {
-                    self.end_session(&session);
+            // Who is a client of its streams changes, and who may be its source.
+            grants::Said::Changed(session) => {
+                for id in self.streams.with_clients(&session) {
+                    self.refresh_clients(id);
+                }
+                if let Some((id, source)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source)
+                {
+                    self.streams
+                        .end(id, End::Lost, "its token was revoked", &mut self.desk);
                 }
             }
+            grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
@@ -136,19 +138,6 @@ impl Relay {
                     &mut self.desk,
                 );
             }
-        }
-    }
-
-    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    fn tuples_changed(&mut self, session: &SessionId) {
-        for id in self.streams.with_clients(session) {
-            self.refresh_clients(id);
-        }
-        if let Some((id, source)) = self.streams.rtp_source_of(session)
-            && !self.grants.is_client(session, source)
-        {
-            self.streams
-                .end(id, End::Lost, "its token was revoked", &mut self.desk);
         }
     }
 
