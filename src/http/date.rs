@@ -16,7 +16,8 @@ pub struct HttpDate {
 
 struct Civil {
     year: u64,
-    month: &'static str,
+    /// From 1.
+    month: u64,
     day: u64,
     weekday: &'static str,
     hour: u64,
@@ -36,7 +37,22 @@ impl HttpDate {
             second,
             ..
         } = self.civil();
+        let month = name_of(month);
         format!("{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000")
+    }
+
+    /// `2026-11-20T22:24:18`, of ISO 8601, without a zone.
+    pub fn iso_form(self) -> String {
+        let Civil {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            ..
+        } = self.civil();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
     }
 
     /// The Gregorian calendar, counted in eras of 400 years that begin on the first of March.
@@ -54,7 +70,7 @@ impl HttpDate {
         let month = (month_from_march + 2) % 12;
         Civil {
             year: era * 400 + year_of_era + u64::from(month < 2),
-            month: MONTHS[month as usize % 12],
+            month: month + 1,
             day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
             weekday: WEEKDAYS[(days % 7) as usize],
             hour: second_of_day / 3_600,
@@ -62,6 +78,10 @@ impl HttpDate {
             second: second_of_day % 60,
         }
     }
+}
+
+fn name_of(month: u64) -> &'static str {
+    MONTHS[(month + 11) as usize % 12]
 }
 
 impl fmt::Display for HttpDate {
@@ -75,6 +95,7 @@ impl fmt::Display for HttpDate {
             minute,
             second,
         } = self.civil();
+        let month = name_of(month);
         write!(
             formatter,
             "{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"
@@ -101,5 +122,6 @@ mod tests {
             unix_seconds: 784_111_777,
         };
         assert_eq!(date.log_form(), "06/Nov/1994:08:49:37 +0000");
+        assert_eq!(date.iso_form(), "1994-11-06T08:49:37");
     }
 }

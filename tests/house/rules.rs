@@ -37,6 +37,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("json", &[]),
     ("proxy_header", &[]),
     ("stream", &["slots", "format", "gather", "moment"]),
+    ("hls", &["format", "http", "moment"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
     ("http", &[]),

@@ -17,6 +17,7 @@ mod tables;
 pub use aligner::Aligner;
 pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+pub use tables::Repetition;
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
