@@ -11,8 +11,10 @@ use std::time::Duration;
 use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
+use tollgate::gather::Gather;
 use tollgate::hls::{Cutter, Plan, Unlisted};
 use tollgate::moment::Moment;
+use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply, ViewerId};
 
 /// A stream of which all bytes are known.
 struct Rig {
@@ -23,17 +25,21 @@ struct Rig {
     seconds: f64,
 }
 
+fn plan(buffer_bytes: u64) -> Plan {
+    Plan {
+        segment: Duration::from_secs(2),
+        buffer_bytes,
+        tag: 0x5eed,
+        started: Duration::from_secs(1_763_776_800),
+        number: 1_763_776_805,
+    }
+}
+
 impl Rig {
     fn new(buffer_bytes: u64) -> Rig {
         Rig {
             scanner: Scanner::new(),
-            cutter: Cutter::new(Plan {
-                segment: Duration::from_secs(2),
-                buffer_bytes,
-                tag: 0x5eed,
-                started: Duration::from_secs(1_763_776_800),
-                number: 1_763_776_805,
-            }),
+            cutter: Cutter::new(plan(buffer_bytes)),
             source: Vec::new(),
             buffer_bytes,
             seconds: 0.0,
@@ -349,4 +355,85 @@ fn the_tables_in_front_repeat_those_that_came_last() {
         let of_lead = [segment[3], segment[188 + 3]].map(|byte| usize::from(byte & 0x0f));
         assert_eq!(of_lead, [index, index]);
     }
+}
+
+/// A stream that keeps a buffer of so many bytes.
+fn stream(buffer_bytes: usize) -> (Stream<u8>, Pool) {
+    let limits = Limits {
+        buffer_bytes,
+        ..Limits::default()
+    };
+    let mut stream = Stream::new(limits, None, Moment::START);
+    stream.cut_into_segments(plan(0));
+    (stream, Pool::new(1 << 30))
+}
+
+/// Takes so many bytes of what a viewer is lent.
+fn take(stream: &mut Stream<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
+    let mut gather = Gather::default();
+    let lent = stream.lend(viewer, bytes_max, &mut gather, 0);
+    let bytes: Vec<u8> = gather
+        .slices()
+        .iter()
+        .flat_map(|slice| slice.to_vec())
+        .collect();
+    assert_eq!(bytes.len(), lent);
+    stream.advance(viewer, lent);
+    stream.settle(viewer, Outcome::Open);
+    stream.check();
+    bytes
+}
+
+#[test]
+fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
+    for kind in KINDS {
+        let (mut stream, mut pool) = stream(1 << 20);
+        let source = Encoder::new(kind).run(20.0);
+        stream.append(&source, &mut pool, Moment::START);
+        let cutter = stream.segments().unwrap();
+        let list = String::from_utf8(cutter.list().unwrap().to_vec()).unwrap();
+        for entry in Playlist::read(&list).segments {
+            let segment = stream
+                .segments()
+                .unwrap()
+                .segment(&entry.name)
+                .unwrap()
+                .clone();
+            let viewer = stream.join_segment(1, &segment);
+            assert_eq!(
+                stream.supply(viewer, 0),
+                Supply::Bytes(segment.bytes() as usize)
+            );
+            let mut got = Vec::new();
+            while matches!(stream.supply(viewer, 0), Supply::Bytes(_)) {
+                got.extend(take(&mut stream, viewer, 10_000));
+            }
+            let own = &source[segment.from as usize..segment.to as usize];
+            assert!(got == [&segment.lead[..], own].concat(), "{kind:?}");
+            assert_eq!(stream.supply(viewer, 0), Supply::Ended(End::Complete));
+            stream.leave(viewer);
+        }
+    }
+}
+
+#[test]
+fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
+    let (mut stream, mut pool) = stream(256 << 10);
+    let mut encoder = Encoder::new(Kind::Ts);
+    stream.append(&encoder.run(6.5), &mut pool, Moment::START);
+    let name = "00005eed-1763776805.ts";
+    let segment = stream.segments().unwrap().segment(name).unwrap().clone();
+    let viewer = stream.join_segment(7, &segment);
+    assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
+    let mut cuts = Vec::new();
+    for _ in 0..40 {
+        stream.append(&encoder.run(1.0), &mut pool, Moment::START);
+        cuts.extend(std::iter::from_fn(|| stream.take_cut()));
+        stream.check();
+    }
+    assert_eq!(cuts, [7]);
+    assert!(take(&mut stream, viewer, 1_000).is_empty());
+    assert_eq!(stream.figures().skips, 0);
+    assert!(stream.segments().unwrap().segment(name).is_none());
+    stream.leave(viewer);
 }

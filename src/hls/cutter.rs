@@ -92,7 +92,7 @@ struct Point {
 struct Filling {
     start: Point,
     began: Duration,
-    lead: Rc<[u8]>,
+    lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,
     /// The newest join point in it, but for its start.
@@ -276,7 +276,7 @@ impl Cutter {
         self.filling = Some(Filling {
             start,
             began: self.began(now),
-            lead: lead.into(),
+            lead: Rc::new(lead),
             is_discontinuous: std::mem::take(&mut self.is_broken),
             is_independent,
             join: None,
@@ -479,7 +479,9 @@ impl Cutter {
             last = Some(map);
         }
         self.segments.capacity() * size_of::<Segment>()
-            + leads.map(|lead| lead.len() + RC_BYTES).sum::<usize>()
+            + leads
+                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
+                .sum::<usize>()
             + self
                 .list
                 .as_ref()
@@ -489,7 +491,7 @@ impl Cutter {
 
     /// Room for segments doubles as it is needed.
     pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + RC_BYTES)
+        + (KEPT_MAX + 1) * (2 * LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
         + (MAPS_MAX + 1) * (HEADER_BYTES_MAX + size_of::<Map>() + RC_BYTES)
         + list::BYTES_MAX
         + RC_BYTES;
@@ -508,6 +510,7 @@ impl Cutter {
 
 /// The two counts of what is shared.
 const RC_BYTES: usize = 2 * size_of::<usize>();
+const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
 
 fn map_bytes(map: &Rc<Map>) -> usize {
     map.bytes.capacity() + size_of::<Map>() + RC_BYTES

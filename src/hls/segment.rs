@@ -61,7 +61,7 @@ pub struct Segment {
     /// to this one.
     pub to: u64,
     /// What stands in front of them.
-    pub lead: Rc<[u8]>,
+    pub lead: Rc<Vec<u8>>,
     /// What a player gets before it: of MP4 only.
     pub map: Option<Rc<Map>>,
     /// How long it is, in ticks of [`MediaTime`].

@@ -36,7 +36,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("json", &[]),
     ("proxy_header", &[]),
-    ("stream", &["slots", "format", "gather", "moment"]),
+    ("stream", &["hls", "slots", "format", "gather", "moment"]),
     ("hls", &["format", "http", "moment"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
