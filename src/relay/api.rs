@@ -10,12 +10,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Relay;
+use super::clients::LOOK_COST;
 use super::errand::without_names;
 use super::ledger::Change;
-use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
-use super::reading::LOOK_COST;
 use crate::gate::{self, BLOCKS_MAX, Direction, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
@@ -48,6 +47,13 @@ pub(super) enum Call {
     Options {
         allow: &'static str,
     },
+}
+
+/// Which table is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    Tokens,
+    Streams,
 }
 
 /// What is to be added to a session.
@@ -358,8 +364,8 @@ impl Relay {
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => {
-                let looks = self.clients.connections.len() + self.streams.lives.len();
-                self.clients.reading.count(looks * LOOK_COST);
+                let looks = self.clients.len() + self.streams.lives.len();
+                self.clients.count_cost(looks * LOOK_COST);
                 Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
             }
             Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::api::{AddToken, Answer, RETRY_AFTER_SECONDS};
-use super::connection::Phase;
 use super::lists::Lists;
 use super::{Action, ConnectionId, Relay};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
-use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
+use crate::http::{Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
 /// Addresses that a name may have.
@@ -68,7 +67,6 @@ impl Lists {
 impl Relay {
     /// An add-token whose clients have names: its answer waits until they have addresses.
     pub(super) fn resolve(&mut self, id: ConnectionId, add: AddToken, reply: Reply) {
-        let now = self.desk.now;
         let names = add
             .clients
             .iter()
@@ -77,11 +75,6 @@ impl Relay {
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
         let ticket = self.desk.draw_ticket();
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.phase = Phase::Awaiting(ticket);
-        connection.progress = now;
         self.lists.errands.insert(
             ticket,
             Errand {
@@ -93,7 +86,7 @@ impl Relay {
         self.desk
             .actions
             .push_back(Action::Help(ticket, Job::Resolve(names)));
-        self.clients.rearm(id, &mut self.desk);
+        self.clients.await_ticket(id, ticket, &mut self.desk);
     }
 
     /// An errand is done.
@@ -153,8 +146,7 @@ impl Relay {
     }
 
     fn finish_errand(&mut self, id: ConnectionId, reply: Reply, result: Result<Answer, Refusal>) {
-        if let Some(connection) = self.clients.connections.get_mut(id) {
-            connection.phase = Phase::Head(HeadReader::default());
+        if self.clients.has(id) {
             self.give(id, result, reply);
         }
     }

@@ -9,18 +9,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admission::{Claim, Way};
-use super::clients::Clients;
-use super::connection::{Asking, Connection, Phase, Source};
+use super::clients::Fate;
 use super::desk::Desk;
 use super::grants::Grants;
 use super::live::Origin;
 use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
-use super::waiting::Fate;
 use super::{Action, ConnectionId, Job, Level, PullId, Relay, Ticket};
 use crate::gate::SessionId;
-use crate::http::{self, Answer, AnswerReader, Body, Refusal};
+use crate::http::{Answer, Refusal};
 use crate::moment::Moment;
 use crate::stream::End;
 
@@ -29,12 +27,6 @@ const WITHOUT_STREAM_MAX: usize = 256;
 /// Pauses grow from the first of these to the second.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// An origin's head, as large as any server's.
-const ANSWER_LIMITS: http::Limits = http::Limits {
-    head_bytes_max: 16 * 1024,
-    head_fields_max: 128,
-};
-
 /// The origins, and what is fetched from them.
 pub(super) struct Fetch {
     pub origins: Origins,
@@ -128,25 +120,12 @@ impl Grants {
     }
 }
 
-impl Clients {
-    /// An origin does not do.
-    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, desk: &mut Desk) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Asking(asking) = &mut connection.phase
-        {
-            asking.fault = fault;
-        }
-        self.close(id, desk);
-    }
-}
-
 impl Relay {
     // ---- A viewer comes
 
     /// Whether another session may be fetched.
     pub(super) fn has_room_for_pull(&self) -> bool {
-        self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX
-            && self.clients.connections.len() < self.desk.settings.limits.connections_max
+        self.fetch.pulls.without_stream() < WITHOUT_STREAM_MAX && self.clients.has_room(&self.desk)
     }
 
     /// Whether this session may run, one stream more. Those that are being fetched have their
@@ -189,7 +168,7 @@ impl Relay {
     fn came_through(&self, session: &SessionId) -> Option<&str> {
         match self.streams.held(session) {
             Some(_) => None,
-            None => self.clients.waiting.came_through(session),
+            None => self.clients.waiting().came_through(session),
         }
     }
 
@@ -258,7 +237,6 @@ impl Relay {
     }
 
     fn ask_address(&mut self, id: PullId, (origin, address): (usize, usize), until: Moment) {
-        let now = self.desk.now;
         let Some(to) = self.fetch.origins.address(origin, address) else {
             if address == 0 {
                 self.fetch
@@ -266,7 +244,7 @@ impl Relay {
             }
             return self.ask_origin(id, origin + 1);
         };
-        if self.clients.connections.len() >= self.desk.settings.limits.connections_max {
+        if !self.clients.has_room(&self.desk) {
             self.fetch.note_fault(id, Fault::Busy);
             return self.ask_origin(id, origin + 1);
         }
@@ -281,16 +259,9 @@ impl Relay {
         if let Some(pull) = self.fetch.pulls.entries.get_mut(id) {
             pull.asked_via = via;
         }
-        let asking = Asking {
-            pull: id,
-            reader: AnswerReader::default(),
-            until,
-            fault: Fault::Broken("it cannot be reached"),
-        };
-        let mut connection = Connection::outgoing(to, Phase::Asking(asking), now);
-        connection.output.push(request.as_bytes());
-        let connection = self.clients.connections.insert(connection);
-        self.desk.actions.push_back(Action::Connect(connection, to));
+        let connection = self
+            .clients
+            .ask_origin(id, to, &request, until, &mut self.desk);
         self.fetch.pulls.enter(
             id,
             Stage::Asking {
@@ -300,60 +271,18 @@ impl Relay {
                 connection,
             },
         );
-        self.clients.rearm(connection, &mut self.desk);
         self.fetch.rearm_pull(id, &mut self.desk);
     }
 
-    /// Reads on in an origin's answer. Says whether the connection can be read on.
-    pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return false;
-        };
-        let Phase::Asking(asking) = &mut connection.phase else {
-            return false;
-        };
-        match asking.reader.read(input, &ANSWER_LIMITS) {
-            Ok(None) => return false,
-            Ok(Some((answer, length))) => {
-                *input = &input[length..];
-                match answer.status {
-                    101 => self.clients.give_up_asking(
-                        id,
-                        Fault::of_status(answer.status),
-                        &mut self.desk,
-                    ),
-                    100..=199 => asking.reader = AnswerReader::default(),
-                    200 => self.receive_stream(id, answer),
-                    status => {
-                        self.clients
-                            .give_up_asking(id, Fault::of_status(status), &mut self.desk)
-                    }
-                }
-            }
-            Err(_) => {
-                self.clients.give_up_asking(
-                    id,
-                    Fault::Broken("its answer is malformed"),
-                    &mut self.desk,
-                );
-            }
-        }
-        true
-    }
-
     /// The origin has the stream: it runs from now on.
-    fn receive_stream(&mut self, id: ConnectionId, answer: Answer) {
+    pub(super) fn receive_stream(&mut self, id: ConnectionId, pull_id: PullId, answer: Answer) {
         let now = self.desk.now;
         if self.fetch.origins.check_via(answer.via.as_deref()).is_err() {
             return self.clients.give_up_asking(id, Fault::Loop, &mut self.desk);
         }
-        let Some(connection) = self.clients.connections.get(id) else {
+        let Some(peer) = self.clients.peer(id) else {
             return;
         };
-        let Phase::Asking(Asking { pull: pull_id, .. }) = connection.phase else {
-            return;
-        };
-        let peer = connection.peer;
         let Some(pull) = self.fetch.pulls.entries.get(pull_id) else {
             return;
         };
@@ -385,23 +314,15 @@ impl Relay {
             live.pull = Some(pull_id);
             live.via = Some(self.fetch.origins.via(answer.via.as_deref()));
         }
-        if let Some(connection) = self.clients.connections.get_mut(id) {
-            connection.phase = Phase::Source(Source {
-                live: live_id,
-                body: Body::new(answer.framing),
-                bytes: 0,
-                reply: None,
-                window_bytes: 0,
-                window_began: now,
-            });
-        }
+        self.clients
+            .receive(id, live_id, answer.framing, &self.desk);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
 
     /// The connection over which an origin was asked is gone.
-    pub(super) fn asking_ended(&mut self, id: ConnectionId, asking: &Asking) {
-        let Some(pull) = self.fetch.pulls.entries.get(asking.pull) else {
+    pub(super) fn asking_ended(&mut self, pull_id: PullId, id: ConnectionId, fault: Fault) {
+        let Some(pull) = self.fetch.pulls.entries.get(pull_id) else {
             return;
         };
         let Stage::Asking {
@@ -419,16 +340,16 @@ impl Relay {
         // A loop is one of those who wait, and not the pull's, if others have come since who came
         // another way.
         let via = self.came_through(&pull.session);
-        if asking.fault == Fault::Loop && via != pull.asked_via.as_deref() {
-            return self.ask_address(asking.pull, (origin, address), until);
+        if fault == Fault::Loop && via != pull.asked_via.as_deref() {
+            return self.ask_address(pull_id, (origin, address), until);
         }
-        self.fetch.note_fault(asking.pull, asking.fault);
-        match asking.fault {
+        self.fetch.note_fault(pull_id, fault);
+        match fault {
             // It may be at its next address.
-            Fault::Broken(_) => self.ask_address(asking.pull, (origin, address + 1), until),
-            Fault::Forbidden => self.round_failed(asking.pull),
+            Fault::Broken(_) => self.ask_address(pull_id, (origin, address + 1), until),
+            Fault::Forbidden => self.round_failed(pull_id),
             Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
-                self.ask_origin(asking.pull, origin + 1)
+                self.ask_origin(pull_id, origin + 1)
             }
         }
     }
@@ -551,7 +472,7 @@ impl Relay {
         let Some(id) = self.fetch.pulls.of(session) else {
             return;
         };
-        let is_awaited = self.clients.waiting.is_awaited(session);
+        let is_awaited = self.clients.waiting().is_awaited(session);
         let live = self
             .streams
             .running

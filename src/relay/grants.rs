@@ -3,7 +3,7 @@
 
 use super::Settings;
 use super::ledger::Ledger;
-use crate::gate::{Blocks, Tokens};
+use crate::gate::{Blocks, Tokens, Tuple};
 
 pub(super) struct Grants {
     /// `None`: the token framework is off.
@@ -27,5 +27,14 @@ impl Grants {
         let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
         let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
         tokens + self.blocks.held_bytes() + ledger
+    }
+
+    /// The rows of list-tokens from behind this serial on, each with its own.
+    pub fn rows(&self, after: u64) -> impl Iterator<Item = (u64, &Tuple)> {
+        let tuples = self
+            .tokens
+            .iter()
+            .flat_map(move |tokens| tokens.after(after));
+        tuples.map(|tuple| (tuple.serial(), tuple))
     }
 }

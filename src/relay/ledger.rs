@@ -12,13 +12,12 @@ use serde::Serialize;
 
 use super::admission::framework_is_off;
 use super::api::{Answer, RETRY_AFTER_SECONDS, json};
-use super::connection::Phase;
 use super::errand::Ticket;
 use super::grants::Grants;
 use super::report::Level;
 use super::{Action, ConnectionId, Job, Relay};
 use crate::gate::{self, Addition, Record, SessionId, journal};
-use crate::http::{HeadReader, Refusal, Reply, Status, quoted};
+use crate::http::{Refusal, Reply, Status, quoted};
 use crate::moment::Moment;
 
 /// A change that a call asks for.
@@ -212,12 +211,9 @@ impl Relay {
             reply,
             change,
         };
-        match (
-            &mut self.grants.ledger,
-            self.clients.connections.get_mut(connection),
-        ) {
-            (Some(ledger), Some(client)) if ledger.has_room() => {
-                client.phase = Phase::Recording;
+        match &mut self.grants.ledger {
+            Some(ledger) if ledger.has_room() => {
+                self.clients.await_disk(connection);
                 ledger.queue.push_back(asked);
                 self.write_changes();
             }
@@ -327,8 +323,7 @@ impl Relay {
 
     /// Its client may be gone; what it asked for has been done all the same.
     fn answer_change(&mut self, asked: &Asked, answer: Result<Answer, Refusal>) {
-        if let Some(connection) = self.clients.connections.get_mut(asked.connection) {
-            connection.phase = Phase::Head(HeadReader::default());
+        if self.clients.has(asked.connection) {
             self.give(asked.connection, answer, asked.reply);
         }
     }

@@ -7,37 +7,22 @@
 //! each other's peers would ask for ever.
 //!
 //! Bounds: [`GATHERINGS_MAX`] at a time, from when the peers are asked until all that they told is
-//! written, and for each peer [`PEER_TIME`] and [`PEER_BYTES_MAX`].
+//! written, and for each peer a time and so many bytes ([`super::clients`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use super::api::RETRY_AFTER_SECONDS;
-use super::clients::Clients;
-use super::connection::{Connection, Phase};
-use super::desk::Desk;
+use super::api::{RETRY_AFTER_SECONDS, Rows};
 use super::errand::Ticket;
-use super::listing::Rows;
 use super::lists::Lists;
 use super::settings::OriginUrl;
-use super::{Action, ConnectionId, Relay};
+use super::{ConnectionId, Relay};
 use crate::held::table_bytes;
-use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status};
+use crate::http::{Refusal, Reply, Status};
 use crate::json;
-use crate::moment::Moment;
 
 /// More lists of the whole are not put together or written at a time.
 const GATHERINGS_MAX: usize = 8;
-/// So long a peer may take.
-const PEER_TIME: Duration = Duration::from_secs(2);
-/// A peer's list may be so long: some 300,000 tokens.
-const PEER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The heads of peers.
-const HEAD_LIMITS: http::Limits = http::Limits {
-    head_bytes_max: 16 * 1024,
-    head_fields_max: 64,
-};
 /// How a peer that asks is known.
 const VIA: &str = "1.1 tollgate-peer";
 
@@ -63,31 +48,6 @@ enum Share {
     Missing,
     /// Its rows as far as they are not written, each with the comma before it.
     Rows(VecDeque<Vec<u8>>),
-}
-
-/// A peer that is being asked.
-pub(super) struct Telling {
-    pub gathering: Ticket,
-    peer: usize,
-    pub until: Moment,
-    reader: AnswerReader,
-    /// Its head has come.
-    body: Option<Body>,
-    rows: json::Rows,
-    bytes: usize,
-}
-
-impl Telling {
-    /// Takes more of a list. Says whether it is one, and not too long.
-    fn take(&mut self, content: &[u8]) -> bool {
-        self.bytes += content.len();
-        self.bytes <= PEER_BYTES_MAX && self.rows.read(content)
-    }
-
-    /// Bytes that are allocated for it: as much as has come of its list.
-    pub fn held_bytes(&self) -> usize {
-        self.rows.held_bytes()
-    }
 }
 
 impl Peer {
@@ -116,38 +76,10 @@ pub(super) fn is_of_peer(via: Option<&str>) -> bool {
     via.is_some_and(|via| via.split(',').any(|hop| hop.trim() == VIA))
 }
 
-impl Clients {
-    fn ask_peer(
-        &mut self,
-        (gathering, index): (Ticket, usize),
-        peer: &Peer,
-        rows: Rows,
-        desk: &mut Desk,
-    ) -> Share {
-        let now = desk.now;
-        if self.connections.len() >= desk.settings.limits.connections_max {
-            return Share::Missing;
-        }
-        let telling = Telling {
-            gathering,
-            peer: index,
-            until: now + PEER_TIME,
-            reader: AnswerReader::default(),
-            body: None,
-            rows: json::Rows::default(),
-            bytes: 0,
-        };
-        let mut connection = Connection::outgoing(peer.address, Phase::Telling(telling), now);
-        connection.output.push(peer.request(rows).as_bytes());
-        let id = self.connections.insert(connection);
-        desk.actions.push_back(Action::Connect(id, peer.address));
-        self.rearm(id, desk);
-        Share::Awaited(id)
-    }
-}
-
 impl Lists {
-    fn told(&mut self, ticket: Ticket, peer: usize, share: Share) {
+    /// A peer has told these rows, or none that are rows.
+    pub(super) fn told(&mut self, ticket: Ticket, peer: usize, rows: Option<VecDeque<Vec<u8>>>) {
+        let share = rows.map_or(Share::Missing, Share::Rows);
         if let Some(gathering) = self.gatherings.get_mut(&ticket)
             && let Some(place) = gathering.shares.get_mut(peer)
         {
@@ -177,19 +109,14 @@ impl Lists {
         block
     }
 
-    /// What must hold of a gathering whose client is in this phase.
-    pub(super) fn check_gatherings<'a>(
-        &self,
-        phase_of: impl Fn(ConnectionId) -> Option<&'a Phase>,
-    ) {
+    /// What must hold. `awaits` says whether a client waits for what has this ticket.
+    pub(super) fn check_gatherings(&self, awaits: impl Fn(ConnectionId, Ticket) -> bool) {
         assert!(self.gatherings.len() <= GATHERINGS_MAX);
         for (ticket, gathering) in &self.gatherings {
-            let is_its = match phase_of(gathering.client) {
-                Some(Phase::Awaiting(awaited)) => awaited == ticket,
-                Some(Phase::Listing(listing)) => listing.gathering == Some(*ticket),
-                _ => false,
-            };
-            assert!(is_its, "a list is for nobody: {ticket:?}");
+            assert!(
+                awaits(gathering.client, *ticket),
+                "a list is for nobody: {ticket:?}"
+            );
         }
     }
 
@@ -211,7 +138,6 @@ impl Lists {
 impl Relay {
     /// A list of the whole: its answer waits until the peers have told theirs.
     pub(super) fn gather(&mut self, id: ConnectionId, rows: Rows, reply: Reply) {
-        let now = self.desk.now;
         if self.lists.gatherings.len() >= GATHERINGS_MAX {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
@@ -226,15 +152,16 @@ impl Relay {
             .iter()
             .enumerate()
             .map(|(index, peer)| {
-                self.clients
-                    .ask_peer((ticket, index), peer, rows, &mut self.desk)
+                if !self.clients.has_room(&self.desk) {
+                    return Share::Missing;
+                }
+                let (of, request) = ((ticket, index), peer.request(rows));
+                let id = self
+                    .clients
+                    .ask_peer(of, peer.address, &request, &mut self.desk);
+                Share::Awaited(id)
             })
             .collect();
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.phase = Phase::Awaiting(ticket);
-        connection.progress = now;
         self.lists.gatherings.insert(
             ticket,
             Gathering {
@@ -244,59 +171,21 @@ impl Relay {
                 shares,
             },
         );
-        self.clients.rearm(id, &mut self.desk);
+        self.clients.await_ticket(id, ticket, &mut self.desk);
         self.finish_gathering(ticket);
     }
 
-    /// Reads on in what a peer tells. Says whether the connection can be read on.
-    pub(super) fn read_telling(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return false;
-        };
-        let Phase::Telling(telling) = &mut connection.phase else {
-            return false;
-        };
-        let goes_on = match &mut telling.body {
-            None => match telling.reader.read(input, &HEAD_LIMITS) {
-                Ok(None) => return false,
-                Ok(Some((answer, length))) => {
-                    *input = &input[length..];
-                    telling.body = Some(Body::new(answer.framing));
-                    answer.status == 200
-                }
-                Err(_) => false,
-            },
-            Some(body) => match body.read(input) {
-                Ok(Part::More) => return false,
-                Ok(Part::Content(content)) => telling.take(content),
-                Ok(Part::End) => {
-                    let (ticket, peer) = (telling.gathering, telling.peer);
-                    let rows = std::mem::take(&mut telling.rows).finish();
-                    let share = rows.map_or(Share::Missing, Share::Rows);
-                    self.lists.told(ticket, peer, share);
-                    false
-                }
-                Err(_) => false,
-            },
-        };
-        if !goes_on {
-            self.clients.close(id, &mut self.desk);
-        }
-        goes_on
-    }
-
     /// The connection to a peer is over.
-    pub(super) fn telling_ended(&mut self, telling: &Telling) {
+    pub(super) fn telling_ended(&mut self, ticket: Ticket, peer: usize) {
         let share = self
             .lists
             .gatherings
-            .get(&telling.gathering)
-            .and_then(|gathering| gathering.shares.get(telling.peer));
+            .get(&ticket)
+            .and_then(|gathering| gathering.shares.get(peer));
         if let Some(Share::Awaited(_)) = share {
-            self.lists
-                .told(telling.gathering, telling.peer, Share::Missing);
+            self.lists.told(ticket, peer, None);
         }
-        self.finish_gathering(telling.gathering);
+        self.finish_gathering(ticket);
     }
 
     /// Once no peer is awaited any more, the list is answered.

@@ -2,15 +2,8 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
-use super::connection::Phase;
 use super::live::Origin;
-use super::{ConnectionId, Relay, streams};
-
-/// What the clients say.
-pub(super) enum Said {
-    /// This connection is over, in this phase of it. Its id is stale already.
-    Gone(ConnectionId, Phase),
-}
+use super::{Relay, clients, streams};
 
 impl Relay {
     /// Takes what was said until nothing is left.
@@ -18,8 +11,8 @@ impl Relay {
         loop {
             if let Some(said) = self.streams.said() {
                 self.hear_streams(said);
-            } else if let Some(Said::Gone(id, phase)) = self.clients.said.pop_front() {
-                self.hear_gone(id, phase);
+            } else if let Some(said) = self.clients.said() {
+                self.hear_clients(said);
             } else {
                 return;
             }
@@ -46,29 +39,19 @@ impl Relay {
         }
     }
 
-    fn hear_gone(&mut self, id: ConnectionId, phase: Phase) {
-        match phase {
-            Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke");
+    fn hear_clients(&mut self, said: clients::Said) {
+        match said {
+            clients::Said::SourceGone { live, id } => {
+                self.source_lost(live, Origin::Http(id), "the connection broke");
             }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
-            Phase::Asking(asking) => self.asking_ended(id, &asking),
-            Phase::Awaiting(ticket) => {
+            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::WaiterGone(session) => self.tend_pull(&session),
+            clients::Said::AskingEnded { pull, id, fault } => self.asking_ended(pull, id, fault),
+            clients::Said::TellingEnded { gathering, peer } => self.telling_ended(gathering, peer),
+            clients::Said::AskerGone(ticket) => {
                 self.lists.take_errand(ticket);
                 self.drop_gathering(ticket);
             }
-            Phase::Listing(listing) => {
-                if let Some(ticket) = listing.gathering {
-                    self.drop_gathering(ticket);
-                }
-            }
-            Phase::Telling(telling) => self.telling_ended(&telling),
-            Phase::Introduction
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => {}
         }
     }
 }
