@@ -262,7 +262,7 @@ fn a_source_that_changes_its_header_all_the_time_holds_little() {
         encoder.width = width;
         let header = [
             encoder.header(),
-            encoder::mp4_box(b"free", &[width; 200_000]),
+            encoder::mp4_box(b"free", &[width; 60_000]),
         ]
         .concat();
         rig.feed(&header, 0.0);

@@ -6,8 +6,8 @@
 //! before the target runs out. Where times jump, another header comes or another source goes on,
 //! the next segment is marked.
 //!
-//! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; the
-//! headers of [`MAPS_MAX`] maps; a list of [`LISTED_MAX`].
+//! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
+//! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
-use crate::format::{Finding, HEADER_BYTES_MAX, Header, MediaTime};
+use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
 
 /// How a stream is cut.
@@ -38,6 +38,8 @@ pub struct Plan {
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
 /// Headers of MP4 that are kept for segments.
 const MAPS_MAX: usize = 3;
+/// A longer one is none: those of real encoders have a few KiB, keys included.
+const MAP_BYTES_MAX: usize = 64 * 1024;
 
 const TICKS: i64 = MediaTime::TICKS_PER_SECOND as i64;
 /// Between a picture and the next: then it is another clock.
@@ -73,7 +75,8 @@ pub struct Cutter {
     discontinuities: u64,
     number: u64,
     segments: VecDeque<Segment>,
-    is_over: bool,
+    /// Nothing more comes; and it is complete, if so.
+    end: Option<bool>,
     /// As it was written last, and the number of the first segment in it.
     list: Option<(u64, Rc<[u8]>)>,
     /// The list has become longer.
@@ -115,7 +118,7 @@ impl Cutter {
             discontinuities: plan.number,
             number: plan.number,
             segments: VecDeque::new(),
-            is_over: false,
+            end: None,
             list: None,
             has_grown: false,
             cuts_in_groups: 0,
@@ -156,7 +159,7 @@ impl Cutter {
             Some(torn) => self.close(torn.offset, torn.time),
             None => self.break_off(newest),
         }
-        self.is_over |= is_complete;
+        self.end = Some(is_complete);
         self.list = None;
         self.has_grown = true;
     }
@@ -263,10 +266,7 @@ impl Cutter {
             None => return,
             Some(Kind::MpegTs) => lead::of_tables(header),
             Some(Kind::Mp3 | Kind::Aac) => Ok(lead::of_time(start.time)),
-            Some(Kind::Mp4) => {
-                self.map_by(header);
-                Ok(Vec::new())
-            }
+            Some(Kind::Mp4) => self.map_by(header).map(|()| Vec::new()),
         };
         self.fault = lead.as_ref().err().copied();
         let Ok(lead) = lead else {
@@ -298,14 +298,18 @@ impl Cutter {
     }
 
     /// The header that MP4 needs; another one than before makes a seam.
-    fn map_by(&mut self, header: Header<'_>) {
+    fn map_by(&mut self, header: Header<'_>) -> Result<(), &'static str> {
         let bytes = header.to_vec();
         if self.map.as_ref().is_some_and(|map| map.bytes == bytes) {
-            return;
+            return Ok(());
+        }
+        if bytes.len() > MAP_BYTES_MAX {
+            return Err("its header is too long");
         }
         self.is_broken |= self.map.is_some();
         let number = self.number;
         self.map = Some(Rc::new(Map { number, bytes }));
+        Ok(())
     }
 
     /// The media ends before this offset: what follows begins with a header of its own.
@@ -371,7 +375,7 @@ impl Cutter {
             tag: self.plan.tag,
             extension: self.kind().map_or("", Kind::extension),
             target: self.target.unwrap_or(1),
-            is_over: self.is_over,
+            is_over: self.end == Some(true),
         });
         let list: Rc<[u8]> = written.into_bytes().into();
         self.list = number.map(|number| (number, list.clone()));
@@ -390,7 +394,7 @@ impl Cutter {
             return Err(Unlisted::Unfit(reason));
         }
         let count = self.segments.len();
-        if self.is_over && count > 0 {
+        if self.end.is_some() && count > 0 {
             return Ok(count.saturating_sub(LISTED_MAX));
         }
         let made = self.number - self.plan.number;
@@ -453,10 +457,10 @@ impl Cutter {
         self.cuts_in_groups
     }
 
-    /// How long a listed segment is used: until it has left the list, and as long again.
-    pub fn window(&self) -> Duration {
-        let segments = self.segments.iter().map(Segment::duration);
-        segments.sum::<Duration>().max(2 * self.plan.segment)
+    /// How long a segment is at the most.
+    pub fn target(&self) -> Duration {
+        let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
+        Duration::from_secs(self.target.unwrap_or(group_max).into())
     }
 
     // ---- What it holds --------------------------------------------------------------------------
@@ -491,8 +495,8 @@ impl Cutter {
 
     /// Room for segments doubles as it is needed.
     pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (2 * LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + (MAPS_MAX + 1) * (HEADER_BYTES_MAX + size_of::<Map>() + RC_BYTES)
+        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
+        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + RC_BYTES)
         + list::BYTES_MAX
         + RC_BYTES;
 

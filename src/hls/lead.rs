@@ -3,8 +3,8 @@
 
 use crate::format::{Header, MediaTime};
 
-/// A longer lead is refused: tables of one program are some packets at the most.
-pub const LEAD_BYTES_MAX: usize = 4 * 1024;
+/// A longer lead is refused: the longest map of one program is in six packets.
+pub const LEAD_BYTES_MAX: usize = 2 * 1024;
 
 /// Who owns the frame, and what it is called (RFC 8216 section 3.4).
 const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
@@ -21,13 +21,18 @@ pub(super) fn of_tables(header: Header<'_>) -> Result<Vec<u8>, &'static str> {
     if tables.packets.len() > LEAD_BYTES_MAX {
         return Err("its tables are too long");
     }
-    Ok(tables.packets)
+    let mut packets = tables.packets;
+    packets.shrink_to_fit();
+    Ok(packets)
 }
+
+const TAG_BYTES: usize = 10 + 10 + OWNER.len() + 8;
 
 /// The tag that tells a frame's time: ID3v2.4 with one PRIV frame, 73 bytes.
 pub(super) fn of_time(time: MediaTime) -> Vec<u8> {
     let frame_bytes = OWNER.len() as u8 + 8;
-    let mut tag = b"ID3\x04\0\0\0\0\0".to_vec();
+    let mut tag = Vec::with_capacity(TAG_BYTES);
+    tag.extend_from_slice(b"ID3\x04\0\0\0\0\0");
     tag.push(10 + frame_bytes);
     tag.extend_from_slice(b"PRIV\0\0\0");
     tag.push(frame_bytes);
@@ -44,7 +49,7 @@ mod tests {
     #[test]
     fn the_time_stands_in_a_tag_of_73_bytes() {
         let tag = of_time(MediaTime::from_ticks(0x1_2345_6789));
-        assert_eq!(tag.len(), 73);
+        assert_eq!((tag.len(), tag.capacity()), (73, TAG_BYTES));
         assert_eq!(tag[..10], *b"ID3\x04\0\0\0\0\0\x3f");
         assert_eq!(tag[10..20], *b"PRIV\0\0\0\x35\0\0");
         assert_eq!(tag[65..], [0, 0, 0, 1, 0x23, 0x45, 0x67, 0x89]);

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admission::{Claim, Way};
-use super::clients::Fate;
+use super::clients::{Fate, Room};
 use super::desk::Desk;
 use super::grants::Grants;
-use super::live::Origin;
+use super::live::{Live, Origin};
 use super::origins::{Origins, Whereabouts};
 use super::pull::{Fault, Pull, Pulls, Stage};
 use super::timers::{Armed, Owner};
@@ -385,7 +385,8 @@ impl Relay {
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         if !comes_again || (fault == Fault::NotFound && !waits_on) {
-            self.clients.call_waiting(&session, Fate::TurnedAway(fault));
+            let fate = Fate::TurnedAway(fault);
+            self.clients.call_waiting(Room::Session, &session, fate);
         }
         self.tend_pull(&session);
     }
@@ -478,7 +479,7 @@ impl Relay {
             .running
             .get(session)
             .and_then(|id| self.streams.lives.get(*id));
-        let is_watched = live.is_some_and(|live| live.stream.viewer_count() > 0);
+        let is_watched = live.is_some_and(Live::is_watched);
         let Some(pull) = self.fetch.pulls.entries.get_mut(id) else {
             return;
         };

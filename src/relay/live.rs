@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::desk::Desk;
+use super::hls;
 use super::outlet::Outlet;
 use super::streams::Said;
 use super::streams::Streams;
@@ -18,6 +19,7 @@ use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::held::string_bytes;
+use crate::hls::Cutter;
 use crate::http;
 use crate::moment::Moment;
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
@@ -42,6 +44,8 @@ pub struct Live {
     pub(super) source_type: Option<String>,
     /// What is known of its source, or of the last it had, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
+    /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
+    pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
@@ -254,19 +258,24 @@ impl Streams {
                 session.digest()
             ),
         );
+        let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
+        if let Some(plan) = hls::plan(desk) {
+            stream.cut_into_segments(plan);
+        }
         let live = self.lives.insert(Live {
             session: session.clone(),
             serial,
             source,
             source_address,
             started_unix_seconds: desk.date().unix_seconds,
-            stream: Stream::new(desk.settings.limits.stream, content_type, now),
+            stream,
             pull: None,
             via: None,
             splicer: self.new_splicer(desk),
             source_type: None,
             input: None,
             outlet: Outlet::default(),
+            attended_until: None,
             cuts: Cuts::default(),
             line: None,
             lined_up: 0,
@@ -325,6 +334,7 @@ impl Streams {
         };
         let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
+        let has_grown = live.stream.segments().is_some_and(Cutter::take_grown);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
@@ -344,6 +354,9 @@ impl Streams {
             .and_then(|live| live.stream.take_cut())
         {
             self.say(Said::Cut(connection, Cut::LostUnit));
+        }
+        if has_grown {
+            self.say(Said::Grown(id));
         }
         self.flow(id);
         if is_told {
@@ -384,7 +397,7 @@ impl Streams {
         live.outlet.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
-        let has_viewers = live.stream.viewer_count() > 0;
+        let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -402,6 +415,7 @@ impl Streams {
             ),
         );
         self.say(Said::SourceLeft { source, id });
+        self.say(Said::Grown(id));
         if let Some(pull) = pull {
             self.say(Said::PullOver {
                 pull,
@@ -423,7 +437,7 @@ impl Streams {
             return;
         }
         live.outlet.clear();
-        if live.stream.viewer_count() > 0 {
+        if live.is_watched() {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {

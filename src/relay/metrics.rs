@@ -23,6 +23,9 @@ pub(super) struct Counts {
     pub token_writes_failed: u64,
     /// Viewers that were cut, by why.
     pub cuts: BTreeMap<&'static str, u64>,
+    /// Requests for playlists, and for what they name.
+    pub hls_lists: u64,
+    pub hls_segments: u64,
     /// What waits for the shell's threads, in bytes.
     pub threads_bytes: usize,
     turns: Turns,
@@ -126,6 +129,24 @@ impl Relay {
             "gauge",
             "HTTP viewers whose session does not run yet.",
             self.clients.waiting().len() as u64,
+        );
+        text.one(
+            "tollgate_blocked_playlists",
+            "gauge",
+            "Requests for HLS playlists that wait for a segment.",
+            self.clients.blocked().len() as u64,
+        );
+        text.one(
+            "tollgate_playlists_total",
+            "counter",
+            "HLS playlists asked for.",
+            self.desk.counts.hls_lists,
+        );
+        text.one(
+            "tollgate_segments_total",
+            "counter",
+            "HLS segments and their headers asked for.",
+            self.desk.counts.hls_segments,
         );
         text.one(
             "tollgate_pulls",

@@ -25,6 +25,7 @@ mod fetch;
 mod frame;
 mod grants;
 mod held;
+mod hls;
 mod hold;
 mod icecast;
 mod ledger;

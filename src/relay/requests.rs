@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use super::admission::Caller;
 use super::api::{Answer, Call, Rows};
-use super::clients::{Due, Event, Fate, Received, SILENT};
+use super::clients::{Due, Event, Fate, Received, Room, SILENT};
+use super::hls::{Played, Wanted};
 use super::live::{Cut, Origin};
 use super::pull::Stage;
 use super::route::Wish;
@@ -44,15 +45,20 @@ impl Relay {
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
                 session,
+                wanted,
                 reply,
+                is_late,
                 fault,
             } => {
                 let verdict = match fault {
-                    None => self.late_verdict(&session),
+                    None => self.late_verdict(&session, wanted.as_ref()),
                     Some(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
                 };
                 match verdict {
-                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Ok(()) => {
+                        let session = session.clone();
+                        self.watch(id, (session, wanted), None, (reply, !is_late));
+                    }
                     Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
                 }
                 self.tend_pull(&session);
@@ -74,8 +80,9 @@ impl Relay {
                 content_type,
                 framing,
             }) => self.publish(id, session, content_type, (head, framing), reply),
-            Ok(Wish::Watch { session }) if !has_payload => {
-                self.watch(id, session, head.via.as_deref(), reply)
+            Ok(Wish::Watch { session, wanted }) if !has_payload => {
+                let via = head.via.as_deref();
+                self.watch(id, (session, wanted), via, (reply, true))
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
@@ -249,8 +256,18 @@ impl Relay {
 
     // ---- Viewers
 
-    /// The request is admitted: the stream goes out to its client, at once if it runs.
-    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
+    /// The request is admitted: the stream, or what of it is wanted, goes out to its client, at
+    /// once if it runs. `may_wait`: it has not waited in vain.
+    fn watch(
+        &mut self,
+        id: ConnectionId,
+        (session, wanted): (SessionId, Option<Wanted>),
+        via: Option<&str>,
+        (reply, may_wait): (Reply, bool),
+    ) {
+        if let Some(wanted) = wanted {
+            return self.play(id, (session, wanted), via, (reply, may_wait));
+        }
         match self.streams.watch(id, &session, reply, &self.desk) {
             Some(Watched::Viewing(viewing)) => {
                 self.clients.watch(id, viewing);
@@ -261,16 +278,74 @@ impl Relay {
                 self.clients
                     .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
             }
-            None => {
-                let wait_time = self.desk.settings.limits.wait_time;
-                let wait_time = wait_time.max(self.fetch.pull_time(&self.desk));
-                let until = self.desk.now + wait_time;
-                let via = via.filter(|_| !self.fetch.origins.is_empty());
+            None => self.await_session(id, (session, None), via, reply),
+        }
+    }
+
+    /// The same where a part of the stream is wanted.
+    fn play(
+        &mut self,
+        id: ConnectionId,
+        (session, wanted): (SessionId, Wanted),
+        via: Option<&str>,
+        (reply, may_wait): (Reply, bool),
+    ) {
+        let desk = &mut self.desk;
+        let played = self
+            .streams
+            .play(id, (&session, &wanted), (reply, may_wait), desk);
+        match played {
+            Played::Whole(bytes) => {
+                let status = Some(Status::Ok);
                 self.clients
-                    .wait_for(id, session.clone(), via, (reply, until));
-                self.pull(&session);
+                    .respond(id, status, bytes, reply.keep_alive, &mut self.desk);
+            }
+            Played::Segment(head, viewing) => {
+                self.clients.push_head(id, &head);
+                self.clients.watch(id, viewing);
+            }
+            Played::Refused(refusal) => {
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
+            }
+            Played::NotYet(until) => {
+                let place = (Room::List, session.clone());
+                let what = (Some(wanted), None);
+                self.clients.wait_for(id, place, what, (reply, until));
+                self.clients.rearm(id, &mut self.desk);
+            }
+            Played::Absent if may_wait && self.may_be_awaited(&wanted, &reply) => {
+                return self.await_session(id, (session, Some(wanted)), via, reply);
+            }
+            Played::Absent => {
+                let refusal = self.absence(&session);
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
             }
         }
+        self.tend_pull(&session);
+    }
+
+    fn may_be_awaited(&self, wanted: &Wanted, reply: &Reply) -> bool {
+        let is_waited =
+            !self.fetch.origins.is_empty() || !self.desk.settings.limits.wait_time.is_zero();
+        wanted.can_wait() && !reply.head_only && is_waited
+    }
+
+    /// The session does not run: it may begin soon, or be fetched.
+    fn await_session(
+        &mut self,
+        id: ConnectionId,
+        (session, wanted): (SessionId, Option<Wanted>),
+        via: Option<&str>,
+        reply: Reply,
+    ) {
+        let wait_time = self.desk.settings.limits.wait_time;
+        let wait_time = wait_time.max(self.fetch.pull_time(&self.desk));
+        let until = self.desk.now + wait_time;
+        let via = via.filter(|_| !self.fetch.origins.is_empty());
+        let place = (Room::Session, session.clone());
+        self.clients
+            .wait_for(id, place, (wanted, via), (reply, until));
+        self.pull(&session);
     }
 
     /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
@@ -279,21 +354,22 @@ impl Relay {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        if self.late_verdict(session).is_err() {
-            self.clients.call_waiting(session, Fate::Called);
+        if self.late_verdict(session, None).is_err() {
+            self.clients
+                .call_waiting(Room::Session, session, Fate::Called);
         }
-        for (id, reply) in self.clients.end_waiting(session) {
-            self.watch(id, session.clone(), None, reply);
+        for (id, wanted, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), wanted), None, (reply, true));
         }
         self.tend_pull(session);
     }
 
     /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+    fn late_verdict(&self, session: &SessionId, wanted: Option<&Wanted>) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
         gate.watch(session, &standing)?;
-        match standing.runs {
+        match standing.runs || wanted.is_some() {
             true => Ok(()),
             false => Err(self.absence(session)),
         }
@@ -353,6 +429,12 @@ impl Relay {
             Some(streams::Due::Reordered) => {
                 self.drain_reorder(id);
                 self.streams.rearm_live(id, &mut self.desk);
+            }
+            Some(streams::Due::Unattended) => {
+                if let Some(session) = self.streams.session(id) {
+                    self.tend_pull(&session);
+                }
+                self.streams.tend(id, &mut self.desk);
             }
             None => {}
         }

@@ -9,6 +9,7 @@ use super::admission::{Caller, Claim, Way, not_found};
 use super::api::{self, Call, Name};
 use super::desk::Desk;
 use super::grants::Grants;
+use super::hls::Wanted;
 use super::icecast;
 use super::peers;
 use crate::gate::SessionId;
@@ -25,6 +26,8 @@ pub(super) enum Wish {
     },
     Watch {
         session: SessionId,
+        /// A part of its stream is wanted, not the stream.
+        wanted: Option<Wanted>,
     },
 }
 
@@ -120,7 +123,10 @@ impl Relay {
         let way = match &wish {
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
+            Ok(Wish::Watch {
+                wanted: Some(_), ..
+            }) => Way::Hls,
+            Ok(Wish::Watch { wanted: None, .. }) | Err(_) => Way::Viewer,
         };
         self.grants.gate(&self.desk).place(way, caller.beyond)?;
         wish
@@ -142,6 +148,9 @@ impl Relay {
             )),
             [b"stream"] => self.route_stream(asked, None),
             [b"stream", session] => self.route_stream(asked, Some(session)),
+            [b"stream", session, file] if self.desk.settings.serves_hls => {
+                self.route_segments(asked, session, file)
+            }
             [b""] => self
                 .grants
                 .route_look(asked, Way::Page, Call::Page, &self.desk),
@@ -188,13 +197,50 @@ impl Relay {
             self.fetch.origins.check_via(head.via.as_deref())?;
             gate.watch(&session, &standing)?;
             gate.wait(head.method, &standing)?;
-            return Ok(Wish::Watch { session });
+            return Ok(Wish::Watch {
+                session,
+                wanted: None,
+            });
         }
         gate.publish(&claim, &session, head.framing, &standing)?;
         Ok(Wish::Publish {
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
+        })
+    }
+
+    /// A playlist, or what one names.
+    fn route_segments(
+        &self,
+        asked: Asked<'_>,
+        session: &[u8],
+        file: &[u8],
+    ) -> Result<Wish, Refusal> {
+        let head = asked.head;
+        let wanted = Wanted::of(file, &head.target).ok_or_else(not_found)?;
+        match head.method {
+            Method::Options => {
+                return self.grants.route_options(asked, LOOK_METHODS, &self.desk);
+            }
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(Way::Hls));
+        gate.enter(&claim)?;
+        let wanted = wanted?;
+        let session = api::parse_session(session)?;
+        let standing = self.standing(&session);
+        self.fetch.origins.check_via(head.via.as_deref())?;
+        gate.watch(&session, &standing)?;
+        if wanted.can_wait() && !self.streams.has_segments(&session) {
+            gate.wait(head.method, &standing)?;
+        }
+        Ok(Wish::Watch {
+            session,
+            wanted: Some(wanted),
         })
     }
 

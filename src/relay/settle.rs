@@ -2,6 +2,7 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
+use super::clients::{Fate, Room};
 use super::live::Origin;
 use super::{Relay, clients, streams};
 
@@ -23,6 +24,12 @@ impl Relay {
         match said {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
             streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
+            streams::Said::Grown(id) => {
+                if let Some(session) = self.streams.session(id) {
+                    self.clients
+                        .call_waiting(Room::List, &session, Fate::Called);
+                }
+            }
             streams::Said::SourceLeft { source, id } => {
                 // It may have come back since.
                 if let Origin::Rtp(address) = source

@@ -41,6 +41,8 @@ pub(super) enum Said {
     Cut(ConnectionId, Cut),
     /// What this viewer was watching is cut off.
     CutOff(ConnectionId),
+    /// This stream's playlist is longer, or the stream is over.
+    Grown(LiveId),
     /// A stream has lost its source.
     SourceLeft { source: Origin, id: LiveId },
     /// A stream that was fetched has ended so, or has lost its source and is held.
@@ -59,6 +61,8 @@ pub(super) enum Due {
     SourceMissing,
     /// Packets that came early are to go on.
     Reordered,
+    /// Nobody has asked for its playlist for long.
+    Unattended,
 }
 
 impl Streams {
@@ -151,7 +155,11 @@ impl Streams {
             Origin::Http(_) | Origin::Gone => None,
         };
         let rest = live.outlet.rest_until;
-        [paced, reordered, gone, rest].into_iter().flatten().min()
+        let attended = live.attended_until;
+        [paced, reordered, gone, rest, attended]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn rearm_live(&mut self, id: LiveId, desk: &mut Desk) {
@@ -178,6 +186,11 @@ impl Streams {
             }
             Origin::Awaited { until } if until <= desk.now => return Some(Due::SourceMissing),
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+        }
+        if live.attended_until.is_some_and(|until| until <= desk.now) {
+            live.attended_until = None;
+            self.rearm_live(id, desk);
+            return Some(Due::Unattended);
         }
         if live
             .outlet

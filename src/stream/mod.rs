@@ -210,6 +210,13 @@ impl<C: Copy> Stream<C> {
         self.cutter.as_deref_mut()
     }
 
+    /// Another source goes on with it from here.
+    pub fn begin_seam(&mut self) {
+        if let Some(cutter) = &mut self.cutter {
+            cutter.seam(self.buffer.newest());
+        }
+    }
+
     /// What its first bytes showed.
     pub fn told(&self) -> Told {
         self.points.told

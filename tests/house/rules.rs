@@ -23,6 +23,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "json",
             "proxy_header",
             "stream",
+            "hls",
             "rtp",
             "format",
             "http",

@@ -58,6 +58,7 @@ impl Encoder {
     }
 
     /// Its clock shows another time, and a key picture comes.
+    #[allow(dead_code, reason = "not every test lets it jump")]
     pub fn jump(&mut self, time: f64) {
         (self.time, self.next_key) = (time, time);
     }
@@ -167,9 +168,15 @@ fn mp4_header(width: u8) -> Vec<u8> {
     .concat();
     let mdhd = [zeros(12), number(12_800), zeros(8)].concat();
     let hdlr = [&zeros(8)[..], b"vide", &zeros(13)].concat();
-    let mdia = [mp4_box(b"mdhd", &mdhd), mp4_box(b"hdlr", &hdlr)].concat();
+    let stbl = mp4_box(b"stbl", &mp4_box(b"stsd", &zeros(8)));
+    let mdia = [
+        mp4_box(b"mdhd", &mdhd),
+        mp4_box(b"hdlr", &hdlr),
+        mp4_box(b"minf", &stbl),
+    ]
+    .concat();
     let trak = [mp4_box(b"tkhd", &tkhd), mp4_box(b"mdia", &mdia)].concat();
-    let trex = [zeros(4), number(1), number(1), zeros(12)].concat();
+    let trex = [zeros(4), number(1), number(1), number(512), zeros(8)].concat();
     let moov = [
         mp4_box(b"mvhd", &zeros(100)),
         mp4_box(b"trak", &trak),

@@ -16,12 +16,16 @@ use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
+use crate::relay::hls::Wanted;
 use crate::relay::pull::Fault;
 use crate::relay::{ConnectionId, origins};
 
-/// A viewer whose session does not run yet.
+/// A viewer whose session does not run yet, or not so far.
 pub(super) struct Waiting {
     pub session: SessionId,
+    pub room: Room,
+    /// A part of the stream is wanted, not the stream.
+    pub wanted: Option<Wanted>,
     pub reply: Reply,
     pub until: Moment,
     pub fate: Fate,
@@ -36,6 +40,15 @@ pub enum Fate {
     Called,
     /// The same, but it is known why it will be refused.
     TurnedAway(Fault),
+}
+
+/// What a viewer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// That its session begins.
+    Session,
+    /// That its playlist has a segment.
+    List,
 }
 
 /// Who waits for a session.
@@ -115,14 +128,19 @@ impl Clients {
     pub fn wait_for(
         &mut self,
         id: ConnectionId,
-        session: SessionId,
-        via: Option<&str>,
+        (room, session): (Room, SessionId),
+        (wanted, via): (Option<Wanted>, Option<&str>),
         (reply, until): (Reply, Moment),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
-            self.waiting.enter(&session, id, via);
+            match room {
+                Room::Session => self.waiting.enter(&session, id, via),
+                Room::List => self.blocked.enter(&session, id, via),
+            }
             connection.phase = Phase::Waiting(Waiting {
                 session,
+                room,
+                wanted,
                 reply,
                 until,
                 fate: Fate::Open,
@@ -138,10 +156,15 @@ impl Clients {
             connection.phase = phase;
             return None;
         };
-        self.waiting.leave(&waiting.session, id);
+        match waiting.room {
+            Room::Session => self.waiting.leave(&waiting.session, id),
+            Room::List => self.blocked.leave(&waiting.session, id),
+        }
         Some(Event::Waited {
             session: waiting.session,
+            wanted: waiting.wanted,
             reply: waiting.reply,
+            is_late: waiting.fate == Fate::Open,
             fault: match waiting.fate {
                 Fate::Open | Fate::Called => None,
                 Fate::TurnedAway(fault) => Some(fault),
@@ -149,19 +172,27 @@ impl Clients {
         })
     }
 
-    /// All who wait for a session wait no more: who they are, and how each is answered.
-    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, Reply)> {
+    /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
+    /// answered.
+    pub fn end_waiting(
+        &mut self,
+        session: &SessionId,
+    ) -> Vec<(ConnectionId, Option<Wanted>, Reply)> {
         let ids = self.waiting.take(session).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
-            Event::Waited { reply, .. } => Some((id, reply)),
+            Event::Waited { wanted, reply, .. } => Some((id, wanted, reply)),
             _ => None,
         });
         waiting.collect()
     }
 
-    /// All who wait for a session are called: each is told in its turn.
-    pub fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
-        for id in self.waiting.take(session) {
+    /// All who wait in this room for a session are called: each is told in its turn.
+    pub fn call_waiting(&mut self, room: Room, session: &SessionId, fate: Fate) {
+        let ids = match room {
+            Room::Session => self.waiting.take(session),
+            Room::List => self.blocked.take(session),
+        };
+        for id in ids {
             if let Some(connection) = self.connections.get_mut(id)
                 && let Phase::Waiting(waiting) = &mut connection.phase
             {
