@@ -1,0 +1,76 @@
+//! HLS as players take it: to the end, without a word.
+
+use super::support::server::Server;
+use super::support::until;
+use super::tools::*;
+
+/// Each container, and what the encoder makes it with.
+const STREAMS: [(&str, &[&str], &[&str]); 4] = [
+    ("ts", &["-c:v", "libx264", "-c:a", "aac"], &["-f", "mpegts"]),
+    (
+        "mp4",
+        &["-c:v", "libx264", "-c:a", "aac"],
+        &["-f", "mp4", "-movflags", "empty_moov+default_base_moof+frag_keyframe"],
+    ),
+    ("mp3", &["-vn", "-c:a", "libmp3lame"], &["-f", "mp3"]),
+    ("aac", &["-vn", "-c:a", "aac"], &["-f", "adts"]),
+];
+
+/// An encoder that publishes so many seconds, live, with a key frame every second.
+fn publish_for(server: &Server, session: &str, seconds: &str, codecs: &[&str], output: &[&str]) -> Background {
+    let url = format!("http://{}/stream/{session}", server.address());
+    let picture = ["-preset", "ultrafast", "-g", "25", "-pix_fmt", "yuv420p"];
+    let arguments = [
+        &["-v", "error"],
+        PICTURE,
+        SOUND,
+        codecs,
+        if codecs.contains(&"-vn") { &[] } else { &picture[..] },
+        &["-t", seconds],
+        output,
+        &["-method", "PUT", &url],
+    ]
+    .concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+fn list_url(server: &Server, session: &str) -> String {
+    format!("http://{}/stream/{session}/index.m3u8", server.address())
+}
+
+fn await_list(server: &Server, session: &str) {
+    until("there is a playlist", || {
+        let target = format!("/stream/{session}/index.m3u8");
+        (server.request("HEAD", &target).status() == 200).then_some(())
+    });
+}
+
+/// Plays a playlist to its end; says how many seconds that were. Not a word may be said.
+fn play(url: &str) -> f64 {
+    let played = run(
+        "ffmpeg",
+        &["-v", "warning", "-xerror", "-progress", "-", "-i", url, "-f", "null", "-"],
+    );
+    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert!(played.status.success() && said.is_empty(), "{url}: {said}");
+    let progress = String::from_utf8_lossy(&played.stdout).into_owned();
+    let time = progress.lines().rev().find_map(|line| line.strip_prefix("out_time_us="));
+    time.expect("a time").parse::<f64>().expect("a number") / 1e6
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_every_container_to_the_end_without_a_word() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let encoders = STREAMS.map(|(name, codecs, output)| publish_for(&server, name, "12", codecs, output));
+    let players = STREAMS.map(|(name, ..)| {
+        await_list(&server, name);
+        let url = list_url(&server, name);
+        std::thread::spawn(move || play(&url))
+    });
+    for ((name, ..), player) in STREAMS.iter().zip(players) {
+        let seconds = player.join().expect(name);
+        assert!(seconds > 8.5, "{name}: {seconds} s");
+    }
+    drop(encoders);
+}
