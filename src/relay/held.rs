@@ -1,7 +1,7 @@
 //! What the server holds: bytes that are really allocated, capacities and not lengths. Each part
 //! counts its own; here they stand side by side, and beside what they may hold at the most.
 
-use super::{CONNECTIONS_BEYOND_MAX, Relay};
+use super::{CONNECTIONS_BEYOND_MAX, Settings};
 use crate::format::splice::Splicer;
 
 /// Bytes of each part, by its name.
@@ -26,59 +26,42 @@ const OTHER_BYTES: usize = 2 * 1024 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
-impl Relay {
-    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
-    /// stream.
-    pub fn held_bytes(&self) -> HeldBytes {
-        [
-            ("clients", self.clients.held_bytes()),
-            ("streams", self.streams.held_bytes()),
-            ("rtp", self.rtp_in.held_bytes()),
-            ("origins", self.fetch.held_bytes()),
-            ("tokens", self.grants.held_bytes()),
-            ("lists", self.lists.held_bytes()),
-            ("desk", self.desk.held_bytes()),
-            ("threads", self.desk.counts.threads_bytes),
-        ]
-    }
-
-    /// What each part may hold at the most, whatever comes in: the sum that the README states,
-    /// without the program itself.
-    pub fn held_bytes_max(&self) -> HeldBytes {
-        let (settings, limits) = (&self.desk.settings, &self.desk.settings.limits);
-        let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
-        let udp_clients = limits.tokens.udp_clients_per_session_max;
-        let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
-        let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
-        let splicer = Splicer::held_bytes_max(limits.stream.buffer_bytes / 2);
-        let each_stream = limits.stream.held_beside_buffer_max()
-            + GRANTED_BYTES
-            + RTP_BYTES
-            + udp_clients * UDP_CLIENT_BYTES
-            + if limits.hold_time.is_zero() {
-                0
-            } else {
-                splicer
-            };
-        let peers = settings.peers.len() * PEER_BYTES;
-        [
-            ("clients", connections * each_client + peers + OTHER_BYTES),
-            (
-                "streams",
-                limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
-            ),
-            ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
-            ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
-            (
-                "tokens",
-                limits.tokens.tokens_max * TOKEN_BYTES + OTHER_BYTES,
-            ),
-            ("lists", connections * head_bytes + peers + OTHER_BYTES),
-            (
-                "desk",
-                connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
-            ),
-            ("threads", OTHER_BYTES + 1024 * 1024),
-        ]
-    }
+/// What each part may hold at the most, whatever comes in: the sum that the README states,
+/// without the program itself.
+pub(super) fn held_bytes_max(settings: &Settings) -> HeldBytes {
+    let limits = &settings.limits;
+    let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+    let udp_clients = limits.tokens.udp_clients_per_session_max;
+    let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
+    let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
+    let splicer = Splicer::held_bytes_max(limits.stream.buffer_bytes / 2);
+    let each_stream = limits.stream.held_beside_buffer_max()
+        + GRANTED_BYTES
+        + RTP_BYTES
+        + udp_clients * UDP_CLIENT_BYTES
+        + if limits.hold_time.is_zero() {
+            0
+        } else {
+            splicer
+        };
+    let peers = settings.peers.len() * PEER_BYTES;
+    [
+        ("clients", connections * each_client + peers + OTHER_BYTES),
+        (
+            "streams",
+            limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
+        ),
+        ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
+        ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
+        (
+            "tokens",
+            limits.tokens.tokens_max * TOKEN_BYTES + OTHER_BYTES,
+        ),
+        ("lists", connections * head_bytes + peers + OTHER_BYTES),
+        (
+            "desk",
+            connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
+        ),
+        ("threads", OTHER_BYTES + 1024 * 1024),
+    ]
 }

@@ -2,19 +2,35 @@
 //! part to part; what each of them does stands there.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::admission::Caller;
-use super::api::{Answer, Call, Rows};
-use super::clients::{Due, Event, Fate, Received, Room, SILENT};
-use super::hls::{Played, Wanted};
-use super::live::{Cut, Origin};
-use super::pull::Stage;
+use serde::Serialize;
+
+use super::admission::{Caller, Claim, Standing, Way};
+use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received, Room};
+use super::counts::Count;
+use super::fetch::Fault;
+use super::grants::Change;
+use super::lists::{LookUp, without_names};
+use super::metrics::{self, Seen};
+use super::page::Page;
 use super::route::Wish;
-use super::viewer::{Place, Watched};
-use super::{ConnectionId, LiveId, Relay, icecast, streams};
-use crate::gate::SessionId;
+use super::streams::{Cut, Origin, Place, Played, Wanted, Watched};
+use super::udp::{Came, UdpPort};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
+use crate::format::Format;
+use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
+
+/// What an abort has done.
+#[derive(Serialize)]
+struct Aborted<'a> {
+    sessionid: &'a SessionId,
+    viewers: usize,
+}
 
 impl Relay {
     /// Acts on what has come of a client.
@@ -25,7 +41,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            Event::Called { call, reply } => self.answer(id, call, reply),
+            Event::Called { call, reply } => self.call(id, call, reply),
             Event::Complete(received) => self.complete(id, received),
             // Such an end is what a break looks like, too: with `--hold` it is taken for one.
             Event::Ended(received) => {
@@ -35,13 +51,12 @@ impl Relay {
                     false => self.complete(id, received),
                 }
             }
-            Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
-            Event::Found { pull, answer } => self.receive_stream(id, pull, answer),
-            Event::Told {
-                gathering,
-                peer,
-                rows,
-            } => self.lists.told(gathering, peer, rows),
+            Event::SourceLost { live, reason } => {
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk)
+            }
+            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
                 session,
@@ -52,7 +67,7 @@ impl Relay {
             } => {
                 let verdict = match fault {
                     None => self.late_verdict(&session, wanted.as_ref()),
-                    Some(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
+                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => {
@@ -63,7 +78,7 @@ impl Relay {
                 }
                 self.tend_pull(&session);
             }
-            Event::TimedOut(ticket) => self.errand_timed_out(ticket),
+            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
         }
     }
 
@@ -96,13 +111,8 @@ impl Relay {
                 self.clients
                     .await_payload(id, call, head, reply, &mut self.desk)
             }
-            Ok(Wish::Call(call)) => self.answer(id, call, reply),
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
         }
-    }
-
-    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply) {
-        let result = self.call(call);
-        self.give(id, result, reply);
     }
 
     /// What came of a call reaches its client.
@@ -114,9 +124,6 @@ impl Relay {
                 let desk = &mut self.desk;
                 return self.clients.list(id, rows, (None, ""), reply, desk);
             }
-            Ok(Answer::Gather(rows)) => return self.gather(id, rows, reply),
-            Ok(Answer::Resolve(add)) => return self.resolve(id, add, reply),
-            Ok(Answer::Record(change)) => return self.record(id, change, reply),
             Ok(Answer::Json(status, body)) => {
                 let json = "application/json";
                 (
@@ -161,9 +168,7 @@ impl Relay {
         body: (&Head, Framing),
         reply: Reply,
     ) {
-        if self.streams.has_source(&session) {
-            self.end_for_takeover(&session);
-        }
+        self.streams.end_for_takeover(&session, &mut self.desk);
         self.take_from_origins(&session);
         let Some(peer) = self.clients.peer(id) else {
             return;
@@ -203,53 +208,23 @@ impl Relay {
         };
         match source {
             Origin::Http(connection) => self.clients.turn_source(connection, id),
-            Origin::Rtp(address) => {
-                self.rtp_in.sources.insert(address, id);
-            }
+            Origin::Rtp(address) => self.rtp_in.is_source(address, id),
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
-            let since = self.desk.now;
-            let stage = Stage::Running { live: id, since };
-            self.fetch.pulls.enter(pull, stage);
+            self.fetch.runs(pull, id, self.desk.now);
         }
         self.refresh_clients(id);
-        self.streams.rearm_live(id, &mut self.desk);
+        self.streams.rearm(id, &mut self.desk);
         self.append(id, bytes);
-    }
-
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream
-    /// waits for another, or ends.
-    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
-        if !self.streams.has_as_source(id, source) {
-            return;
-        }
-        self.finish_reorder(id);
-        if self.streams.has_as_source(id, source) {
-            self.streams.lose_source(id, reason, &mut self.desk);
-        }
-    }
-
-    /// A stream's source is gone for good.
-    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
-        self.finish_reorder(id);
-        self.streams.end_stream(id, end, reason, &mut self.desk);
-    }
-
-    /// Another source takes a running one's place.
-    fn end_for_takeover(&mut self, session: &SessionId) {
-        if let Some((id, source)) = self.streams.running_source(session) {
-            self.source_lost(id, source, "another source took over");
-            if let Origin::Http(connection) = source {
-                self.clients.close(connection, &mut self.desk);
-            }
-        }
     }
 
     /// All of a source's media has come: its stream ends, and it is told so.
     fn complete(&mut self, id: ConnectionId, received: Received) {
         if let Some(session) = self.streams.session(received.live) {
-            self.end_live(received.live, End::Complete, "its source is complete");
+            let reason = "its source is complete";
+            self.streams
+                .end(received.live, End::Complete, reason, &mut self.desk);
             self.clients.thank(id, &session, received, &mut self.desk);
         }
     }
@@ -317,7 +292,8 @@ impl Relay {
                 return self.await_session(id, (session, Some(wanted)), via, reply);
             }
             Played::Absent => {
-                let refusal = self.absence(&session);
+                let absence = self.fetch.absence(&session);
+                let refusal = self.grants.gate(&self.desk).turned_away(absence);
                 self.clients.refuse(id, &refusal, reply, &mut self.desk);
             }
         }
@@ -325,8 +301,7 @@ impl Relay {
     }
 
     fn may_be_awaited(&self, wanted: &Wanted, reply: &Reply) -> bool {
-        let is_waited =
-            !self.fetch.origins.is_empty() || !self.desk.settings.limits.wait_time.is_zero();
+        let is_waited = self.fetch.has_origins() || !self.desk.settings.limits.wait_time.is_zero();
         wanted.can_wait() && !reply.head_only && is_waited
     }
 
@@ -339,13 +314,13 @@ impl Relay {
         reply: Reply,
     ) {
         let wait_time = self.desk.settings.limits.wait_time;
-        let wait_time = wait_time.max(self.fetch.pull_time(&self.desk));
-        let until = self.desk.now + wait_time;
-        let via = via.filter(|_| !self.fetch.origins.is_empty());
+        let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+        let via = via.filter(|_| self.fetch.has_origins());
         let place = (Room::Session, session.clone());
         self.clients
             .wait_for(id, place, (wanted, via), (reply, until));
-        self.pull(&session);
+        self.fetch.want(&session, &mut self.desk);
+        self.tend_pull(&session);
     }
 
     /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
@@ -371,7 +346,7 @@ impl Relay {
         gate.watch(session, &standing)?;
         match standing.runs || wanted.is_some() {
             true => Ok(()),
-            false => Err(self.absence(session)),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
         }
     }
 
@@ -386,7 +361,7 @@ impl Relay {
     /// A viewer is gone.
     pub(super) fn viewer_left(&mut self, place: Place) {
         let session = self.streams.leave(place);
-        if let Some(session) = session.filter(|_| self.fetch.pulls.len() > 0).cloned() {
+        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
             self.tend_pull(&session);
         }
         self.streams.tend(place.0, &mut self.desk);
@@ -419,24 +394,281 @@ impl Relay {
         }
     }
 
-    /// A stream's deadline has come.
-    pub(super) fn live_due(&mut self, id: LiveId) {
-        match self.streams.due(id, &mut self.desk) {
-            Some(streams::Due::SourceSilent(source)) => self.source_lost(id, source, SILENT),
-            Some(streams::Due::SourceMissing) => {
-                self.end_live(id, End::Lost, "its source did not come back");
-            }
-            Some(streams::Due::Reordered) => {
-                self.drain_reorder(id);
-                self.streams.rearm_live(id, &mut self.desk);
-            }
-            Some(streams::Due::Unattended) => {
-                if let Some(session) = self.streams.session(id) {
-                    self.tend_pull(&session);
-                }
-                self.streams.tend(id, &mut self.desk);
-            }
-            None => {}
+    /// What of a stream's packets is in order now goes on.
+    pub(super) fn go_on_in_order(&mut self, id: LiveId) {
+        while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
+            self.append(id, &media);
         }
+    }
+
+    // ---- Calls
+
+    /// Does what a call asks for, and answers it, unless it has to wait.
+    pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
+        let json = "application/json";
+        let answer = match call {
+            Call::AddToken(add) => match without_names(&add) {
+                Some(clients) => {
+                    return self.change(id, Change::addition(add, clients), reply);
+                }
+                None => {
+                    let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
+                    return self.clients.await_ticket(id, ticket, &mut self.desk);
+                }
+            },
+            Call::RevokeToken { session, aborts } => {
+                return self.change(id, Change::revocation(session, aborts), reply);
+            }
+            Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
+                Err(refusal) => Err(refusal),
+            },
+            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Metrics => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
+            }
+            Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
+            Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Options { allow } => Ok(Answer::Options(allow)),
+        };
+        self.give(id, answer, reply);
+    }
+
+    /// Changes the table, now, or when the change is on disk. What that means to others is settled
+    /// before anything else is read: whoever asks next finds it so.
+    fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        let changed = self
+            .grants
+            .change((id, reply), change, &fault, &mut self.desk);
+        match changed {
+            Ok(None) => self.clients.await_disk(id),
+            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    fn abort_stream(
+        &mut self,
+        session: &SessionId,
+        block: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        if let Some(block) = block {
+            self.grants.block(session, block, &self.desk)?;
+        }
+        let ended = self.end_session(session);
+        if block.is_some() {
+            // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
+            self.fetch.drop(session, &mut self.desk);
+            self.admit_waiting(session);
+        }
+        // A block is something to be done where nothing runs, too.
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
+            Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no running stream",
+            )
+        })?;
+        let body = Aborted {
+            sessionid: session,
+            viewers,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        Ok(Answer::Json(Status::Ok, body))
+    }
+
+    /// The names of a call have been looked up, or will not be.
+    pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
+        if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
+            && self.clients.has(id)
+        {
+            match result {
+                Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
+                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            }
+        }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            counts: &self.desk.counts,
+            streams: self.streams.sums(&self.desk),
+            connections: self.clients.len(),
+            waiting: self.clients.waiting().len(),
+            blocked: self.clients.blocked().len(),
+            pulls: self.fetch.len(),
+            pull_failures: self.fetch.failures(),
+            deadlines: self.desk.timers.len(),
+            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+            held: self.held_bytes(),
+        }
+    }
+
+    /// An origin has the stream of a pull: it runs from now on.
+    pub(super) fn take_from_origin(
+        &mut self,
+        id: ConnectionId,
+        pull: PullId,
+        answer: http::Answer,
+    ) {
+        let Some(peer) = self.clients.peer(id) else {
+            return;
+        };
+        let via = answer.via.as_deref();
+        let session = match self.fetch.offered(pull, via) {
+            Ok(session) => session,
+            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.desk),
+        };
+        let claim = Claim::without_request(Way::Pull, peer);
+        let standing = self.standing(&session);
+        let gate = self.grants.gate(&self.desk);
+        if !gate.may_publish(&claim, &session, &standing) {
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
+        }
+        let live = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
+        let now = self.desk.now;
+        let via = self.fetch.brought(pull, live, via, now);
+        self.streams.is_fetched(live, pull, via);
+        self.clients.receive(id, live, answer.framing, &self.desk);
+        self.admit_waiting(&session);
+        self.tend_pull(&session);
+    }
+
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
+    /// in by an origin's word alone, and is held still, has no leave to watch it.
+    pub(super) fn take_from_origins(&mut self, session: &SessionId) {
+        self.fetch.drop(session, &mut self.desk);
+        if let Some(id) = self.streams.held_of_origin(session)
+            && !self.grants.gate(&self.desk).may_stay(session)
+        {
+            self.streams.end(
+                id,
+                End::Lost,
+                "its viewers may not watch its next source",
+                &mut self.desk,
+            );
+        }
+    }
+
+    /// What runs of a session.
+    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+        // Those that are being fetched have their places, this one among them.
+        let streams = self.streams.running() + self.fetch.without_stream();
+        let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
+        Standing {
+            runs,
+            has_source: self.streams.has_source(session),
+            is_fetched,
+            is_forbidden: self.fetch.is_forbidden(session),
+            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            http_fault: self.streams.http_fault(session),
+        }
+    }
+
+    /// Ends a session's stream at once, and what drains of those before. Says how many viewers they
+    /// had; `None`: there was nothing to end.
+    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
+        if self.streams.runs(session) {
+            self.fetch.drop(session, &mut self.desk);
+        }
+        self.streams.abort(session, &mut self.desk)
+    }
+
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        if self.rtp_in.is_bound()
+            && let Some(session) = self.streams.session(id)
+            && let Some(clients) = self.grants.destinations(&session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
+    }
+
+    // ---- Datagrams
+
+    /// Takes a datagram, whosever it is.
+    pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+        let known = |id| self.streams.rtp_source(id);
+        let tokens = self.grants.tokens();
+        let desk = &mut self.desk;
+        match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
+            Came::Media(id, packet) => {
+                if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
+                    self.append(id, media);
+                }
+                self.go_on_in_order(id);
+            }
+            Came::Control(id, control) => {
+                if self.streams.take_control(id, &control, bytes, desk) && control.says_bye {
+                    self.clients.count_cost(HEAD_COST);
+                    self.streams
+                        .end(id, End::Complete, "its source said goodbye", desk);
+                }
+            }
+            Came::Candidate(silent, packet) => match self.session_for(from, silent) {
+                Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                Err(dropped) => self.desk.counts.add(dropped, 1),
+            },
+            Came::Nothing => {}
+        }
+    }
+
+    /// The session whose source an address may become, which is that of a stream already whose
+    /// source is silent; or as what its packets are dropped.
+    fn session_for(&self, from: SocketAddr, silent: Option<LiveId>) -> Result<SessionId, Count> {
+        let has_source = |session: &SessionId| self.streams.has_source(session);
+        let session = silent.and_then(|live| self.streams.session(live));
+        let free = || self.grants.session_from(from, has_source).cloned();
+        let session = session.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = Claim::without_request(Way::Rtp, from);
+        let gate = self.grants.gate(&self.desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: silent.is_none() && has_source(&session),
+            ..self.standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
+    }
+
+    /// A packet of nobody's stream yet: the second in sequence begins one.
+    fn hear_candidate(
+        &mut self,
+        from: SocketAddr,
+        (silent, session): (Option<LiveId>, SessionId),
+        packet: &Packet<'_>,
+        bytes: &[u8],
+    ) {
+        let Some(first) = self.rtp_in.hear(from, packet, bytes, &mut self.desk) else {
+            return;
+        };
+        let source = Origin::Rtp(from);
+        if let Some(old) = silent {
+            let reason = "its source has started anew";
+            self.streams
+                .source_lost(old, source, reason, &mut self.desk);
+        }
+        self.clients.count_cost(HEAD_COST);
+        self.take_from_origins(&session);
+        let media_type = Format::MpegTs.media_type().to_owned();
+        let given = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS).then_some(media_type);
+        let id = self.begin(session.clone(), given, source, from);
+        self.streams.begin_rtp(id, packet, &mut self.desk);
+        self.rtp_in.is_source(from, id);
+        self.admit_waiting(&session);
+        // It may not have been kept.
+        if !first.is_empty() {
+            self.take_datagram(from, UdpPort::Rtp, &first);
+        }
+        self.take_datagram(from, UdpPort::Rtp, bytes);
     }
 }

@@ -9,9 +9,9 @@ use super::admission::{Caller, Claim, Way, not_found};
 use super::api::{self, Call, Name};
 use super::desk::Desk;
 use super::grants::Grants;
-use super::hls::Wanted;
 use super::icecast;
-use super::peers;
+use super::lists::is_of_peer;
+use super::streams::Wanted;
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
@@ -74,7 +74,7 @@ impl Grants {
             &head.target,
             desk.settings.limits.tokens.udp_clients_per_session_max,
         )?;
-        let is_of_all = !desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        let is_of_all = !desk.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
             call => call,
@@ -194,7 +194,7 @@ impl Relay {
         };
         let standing = self.standing(&session);
         if way == Way::Viewer {
-            self.fetch.origins.check_via(head.via.as_deref())?;
+            self.fetch.check_via(head.via.as_deref())?;
             gate.watch(&session, &standing)?;
             gate.wait(head.method, &standing)?;
             return Ok(Wish::Watch {
@@ -233,7 +233,7 @@ impl Relay {
         let wanted = wanted?;
         let session = api::parse_session(session)?;
         let standing = self.standing(&session);
-        self.fetch.origins.check_via(head.via.as_deref())?;
+        self.fetch.check_via(head.via.as_deref())?;
         gate.watch(&session, &standing)?;
         if wanted.can_wait() && !self.streams.has_segments(&session) {
             gate.wait(head.method, &standing)?;

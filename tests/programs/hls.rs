@@ -10,14 +10,25 @@ const STREAMS: [(&str, &[&str], &[&str]); 4] = [
     (
         "mp4",
         &["-c:v", "libx264", "-c:a", "aac"],
-        &["-f", "mp4", "-movflags", "empty_moov+default_base_moof+frag_keyframe"],
+        &[
+            "-f",
+            "mp4",
+            "-movflags",
+            "empty_moov+default_base_moof+frag_keyframe",
+        ],
     ),
     ("mp3", &["-vn", "-c:a", "libmp3lame"], &["-f", "mp3"]),
     ("aac", &["-vn", "-c:a", "aac"], &["-f", "adts"]),
 ];
 
 /// An encoder that publishes so many seconds, live, with a key frame every second.
-fn publish_for(server: &Server, session: &str, seconds: &str, codecs: &[&str], output: &[&str]) -> Background {
+fn publish_for(
+    server: &Server,
+    session: &str,
+    seconds: &str,
+    codecs: &[&str],
+    output: &[&str],
+) -> Background {
     let url = format!("http://{}/stream/{session}", server.address());
     let picture = ["-preset", "ultrafast", "-g", "25", "-pix_fmt", "yuv420p"];
     let arguments = [
@@ -25,7 +36,11 @@ fn publish_for(server: &Server, session: &str, seconds: &str, codecs: &[&str], o
         PICTURE,
         SOUND,
         codecs,
-        if codecs.contains(&"-vn") { &[] } else { &picture[..] },
+        if codecs.contains(&"-vn") {
+            &[]
+        } else {
+            &picture[..]
+        },
         &["-t", seconds],
         output,
         &["-method", "PUT", &url],
@@ -49,12 +64,26 @@ fn await_list(server: &Server, session: &str) {
 fn play(url: &str) -> f64 {
     let played = run(
         "ffmpeg",
-        &["-v", "warning", "-xerror", "-progress", "-", "-i", url, "-f", "null", "-"],
+        &[
+            "-v",
+            "warning",
+            "-xerror",
+            "-progress",
+            "-",
+            "-i",
+            url,
+            "-f",
+            "null",
+            "-",
+        ],
     );
     let said = String::from_utf8_lossy(&played.stderr).into_owned();
     assert!(played.status.success() && said.is_empty(), "{url}: {said}");
     let progress = String::from_utf8_lossy(&played.stdout).into_owned();
-    let time = progress.lines().rev().find_map(|line| line.strip_prefix("out_time_us="));
+    let time = progress
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("out_time_us="));
     time.expect("a time").parse::<f64>().expect("a number") / 1e6
 }
 
@@ -62,7 +91,8 @@ fn play(url: &str) -> f64 {
 #[ignore = "needs ffmpeg"]
 fn ffmpeg_plays_every_container_to_the_end_without_a_word() {
     let server = Server::start(&["--hls-segment=1"]);
-    let encoders = STREAMS.map(|(name, codecs, output)| publish_for(&server, name, "12", codecs, output));
+    let encoders =
+        STREAMS.map(|(name, codecs, output)| publish_for(&server, name, "12", codecs, output));
     let players = STREAMS.map(|(name, ..)| {
         await_list(&server, name);
         let url = list_url(&server, name);

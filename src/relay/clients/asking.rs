@@ -1,4 +1,5 @@
-//! An origin that is asked for a stream, until its answer's head is here.
+//! Whom this server asks: an origin for a stream, until its answer's head is here, and a peer for
+//! its part of a list.
 
 use std::net::SocketAddr;
 
@@ -7,7 +8,8 @@ use super::{Clients, Event, Phase, Step};
 use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
-use crate::relay::pull::Fault;
+use crate::relay::fetch::Fault;
+use crate::relay::lists::{Share, Telling, Told};
 use crate::relay::{ConnectionId, LiveId, PullId};
 
 /// An origin's head, as large as any server's.
@@ -38,22 +40,49 @@ impl Asking {
 }
 
 impl Clients {
-    /// Asks an origin, which has until then to answer.
+    /// Asks an origin for a pull's stream; it has until then to answer.
     pub fn ask_origin(
         &mut self,
         pull: PullId,
-        to: SocketAddr,
-        request: &str,
+        call: (SocketAddr, &str),
         until: Moment,
         desk: &mut Desk,
-    ) -> ConnectionId {
+    ) -> Option<ConnectionId> {
         let asking = Asking {
             pull,
             reader: AnswerReader::default(),
             until,
             fault: Fault::Broken("it cannot be reached"),
         };
-        self.call(to, Phase::Asking(asking), request, desk)
+        self.call(call, Phase::Asking(asking), desk)
+    }
+
+    /// Asks a peer for its part of a list.
+    pub fn ask_peer(
+        &mut self,
+        call: (SocketAddr, &str),
+        telling: Telling,
+        desk: &mut Desk,
+    ) -> Option<ConnectionId> {
+        self.call(call, Phase::Telling(telling), desk)
+    }
+
+    /// A peer has told this.
+    pub(super) fn take_told(
+        &mut self,
+        id: ConnectionId,
+        (share, told): (Share, Told),
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        match told {
+            Told::More => return Step::Stop,
+            Told::On => return Step::On,
+            Told::All(_) | Told::Nothing => self.close(id, desk),
+        }
+        match told {
+            Told::All(rows) => Step::Came(Event::Told(share, rows)),
+            Told::More | Told::On | Told::Nothing => Step::Stop,
+        }
     }
 
     /// What an origin has answered.

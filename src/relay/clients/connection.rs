@@ -184,20 +184,23 @@ impl Connection {
 }
 
 impl Clients {
-    /// A connection that this server makes, with what it sends first.
+    /// This server connects to somebody, and says this first; unless there is no room for another
+    /// connection.
     pub(super) fn call(
         &mut self,
-        to: SocketAddr,
+        (to, request): (SocketAddr, &str),
         phase: Phase,
-        request: &str,
         desk: &mut Desk,
-    ) -> ConnectionId {
+    ) -> Option<ConnectionId> {
+        if !self.has_room(desk) {
+            return None;
+        }
         let mut connection = Connection::outgoing(to, phase, desk.now);
         connection.output.push(request.as_bytes());
         let id = self.connections.insert(connection);
         desk.actions.push_back(Action::Connect(id, to));
         self.rearm(id, desk);
-        id
+        Some(id)
     }
 
     /// Another request may come.

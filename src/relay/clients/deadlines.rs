@@ -8,7 +8,7 @@ use super::{Clients, Event, Phase};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
-use crate::relay::pull::Fault;
+use crate::relay::fetch::Fault;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
 
@@ -51,7 +51,7 @@ impl Connection {
             Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
             Phase::Awaiting(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
             Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
-            Phase::Telling(telling) => Some((telling.until, "it did not tell in time")),
+            Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
         }
     }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::{Clients, Phase};
 use crate::http::{self, Reply, Version};
 use crate::relay::ConnectionId;
+use crate::relay::Ticket;
 use crate::relay::api::Rows;
 use crate::relay::desk::Desk;
-use crate::relay::errand::Ticket;
 
 /// A JSON array that is being written.
 pub struct Listing {

@@ -14,7 +14,6 @@ mod peer;
 mod reading;
 mod request;
 mod source;
-mod telling;
 mod waiting;
 mod writing;
 
@@ -22,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use crate::http::HeadReader;
-use crate::relay::viewer::Viewing;
+use crate::relay::streams::Viewing;
 use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
@@ -30,9 +29,7 @@ use listing::Listing;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
-pub(super) use source::SILENT;
 use source::Source;
-use telling::Telling;
 use waiting::Waiting;
 pub(super) use waiting::{Fate, Room};
 pub(super) use writing::Due;
@@ -40,13 +37,13 @@ pub(super) use writing::Due;
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
 use crate::http::{Answer, Head, Reply};
+use crate::relay::Ticket;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
 use crate::relay::desk::Desk;
-use crate::relay::errand::Ticket;
-use crate::relay::hls::Wanted;
-use crate::relay::pull::Fault;
-use crate::relay::viewer::Place;
+use crate::relay::fetch::Fault;
+use crate::relay::lists::{Share, Telling};
+use crate::relay::streams::{Place, Wanted};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -134,10 +131,7 @@ impl Phase {
                 id,
                 fault: asking.fault,
             }),
-            Phase::Telling(telling) => Some(Said::TellingEnded {
-                gathering: telling.gathering,
-                peer: telling.peer,
-            }),
+            Phase::Telling(telling) => Some(Said::TellingEnded(telling.share())),
             Phase::Awaiting(_) | Phase::Listing(_) => self.ticket().map(Said::AskerGone),
             Phase::Introduction
             | Phase::Head(_)
@@ -166,12 +160,8 @@ pub(super) enum Event {
     SourceLost { live: LiveId, reason: &'static str },
     /// An origin has the stream.
     Found { pull: PullId, answer: Answer },
-    /// A peer has told its rows, if they are rows.
-    Told {
-        gathering: Ticket,
-        peer: usize,
-        rows: Option<VecDeque<Vec<u8>>>,
-    },
+    /// A peer has told its rows, each with a comma before it.
+    Told(Share, VecDeque<Vec<u8>>),
     /// A viewer has taken nothing for too long.
     Stalled,
     /// A viewer has waited: for too long, or until it was known what becomes of it.
@@ -213,7 +203,7 @@ pub(super) enum Said {
         fault: Fault,
     },
     /// The connection to a peer is over.
-    TellingEnded { gathering: Ticket, peer: usize },
+    TellingEnded(Share),
     /// Nobody waits any more for what has this ticket.
     AskerGone(Ticket),
 }
@@ -344,7 +334,7 @@ impl Known<'_> {
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::Telling(telling) => assert!(
-                (self.has_gathering)(telling.gathering),
+                (self.has_gathering)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
             Phase::Introduction

@@ -243,7 +243,7 @@ impl Clients {
 
     /// Moves a connection on by what it sent: reads the next head, or piece of a body, in `input`,
     /// which begins behind it then.
-    pub fn read<'s, 'i: 's>(
+    pub fn read_on<'s, 'i: 's>(
         &'s mut self,
         id: ConnectionId,
         input: &mut &'i [u8],
@@ -286,9 +286,8 @@ impl Clients {
                 self.take_answer(id, answer, input, desk)
             }
             Phase::Telling(telling) => {
-                let of = (telling.gathering, telling.peer);
-                let tale = telling.read(input);
-                self.take_tale(id, of, tale, desk)
+                let told = (telling.share(), telling.read(input));
+                self.take_told(id, told, desk)
             }
             Phase::Lingering(lingering) => {
                 if lingering.drains(std::mem::take(input).len()) {
@@ -359,6 +358,7 @@ fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::counts::Count;
     use crate::relay::stage::Stage;
     use std::net::SocketAddr;
 
@@ -366,7 +366,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.desk.counts.streams;
+        let before = stage.relay.desk.counts.of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -378,7 +378,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.desk.counts.streams - before
+        stage.relay.desk.counts.of(Count::Streams) - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others
@@ -392,16 +392,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.desk.counts.streams;
+            let before = stage.relay.desk.counts.of(Count::Streams);
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.desk.counts.streams - before) as usize;
+            let heads = (stage.relay.desk.counts.of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.desk.counts.streams, 0);
+        let (mut streams, mut turns) = (stage.relay.desk.counts.of(Count::Streams), 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));

@@ -5,9 +5,9 @@ use super::{Clients, Event, Phase, Step};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
+use crate::relay::Ticket;
 use crate::relay::api::{Call, Name, Rows};
 use crate::relay::desk::Desk;
-use crate::relay::errand::Ticket;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings, icecast};
 
@@ -255,7 +255,7 @@ impl Clients {
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        *desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+        desk.counts.refused(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,

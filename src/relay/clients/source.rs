@@ -8,9 +8,9 @@ use super::{Clients, Event, Phase, Received, Step};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
-use crate::relay::api::RETRY_AFTER_SECONDS;
 use crate::relay::desk::Desk;
-use crate::relay::{ConnectionId, LiveId, icecast};
+use crate::relay::streams::SILENT;
+use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
@@ -32,7 +32,6 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
-pub const SILENT: &str = "its source was silent for too long";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {

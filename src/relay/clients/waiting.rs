@@ -16,9 +16,9 @@ use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
-use crate::relay::hls::Wanted;
-use crate::relay::pull::Fault;
-use crate::relay::{ConnectionId, origins};
+use crate::relay::fetch::Fault;
+use crate::relay::streams::Wanted;
+use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
 pub(super) struct Waiting {
@@ -70,7 +70,7 @@ impl WaitingRoom {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
-            false => origins::common(waiters.via.take(), via),
+            false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert(id);
     }
@@ -280,7 +280,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals.values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX

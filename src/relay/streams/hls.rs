@@ -5,21 +5,22 @@
 //! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
 //! does is known by the stream ([`Live::attended_until`]).
 
-use super::api::RETRY_AFTER_SECONDS;
-use super::desk::Desk;
-use super::live::Live;
-use super::streams::Streams;
+use std::time::Duration;
+
 use super::viewer::{STREAM_POLICY, Viewing};
-use super::{ConnectionId, LiveId};
+use super::{Live, Said, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Plan, Segment, Unlisted};
 use crate::http::{Parameter, Refusal, Reply, ResponseHead, Status, Target};
 use crate::moment::Moment;
-use std::time::Duration;
+use crate::relay::RETRY_AFTER_SECONDS;
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, LiveId};
 
 /// What is wanted of a stream's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum Wanted {
     /// The playlist, when it has the segment of this number, if one is named.
     List { number: Option<u64> },
     /// What has this name: a segment, or a map.
@@ -27,7 +28,7 @@ pub(super) enum Wanted {
 }
 
 /// How a request for one of them is answered.
-pub(super) enum Played {
+pub enum Played {
     /// With all of it.
     Whole(Vec<u8>),
     /// With a segment, behind this head.
@@ -121,7 +122,7 @@ impl Live {
 
 impl Streams {
     /// Whether there are segments of a session, though it may have ended.
-    pub(super) fn has_segments(&self, session: &SessionId) -> bool {
+    pub fn has_segments(&self, session: &SessionId) -> bool {
         self.segmented(session).next().is_some()
     }
 
@@ -138,7 +139,7 @@ impl Streams {
 
     /// Answers a client that wants a session's playlist, a segment, or a map. `may_wait`: it has
     /// not waited in vain.
-    pub(super) fn play(
+    pub fn play(
         &mut self,
         id: ConnectionId,
         (session, wanted): (&SessionId, &Wanted),
@@ -152,12 +153,12 @@ impl Streams {
         match wanted {
             Wanted::List { number } => {
                 self.attend(*newest, desk);
-                desk.counts.hls_lists += 1;
+                desk.counts.add(Count::Playlists, 1);
                 let may_wait = may_wait && !reply.head_only;
                 self.playlist(*newest, *number, (reply, may_wait), desk)
             }
             Wanted::Named(name) => {
-                desk.counts.hls_segments += 1;
+                desk.counts.add(Count::Segments, 1);
                 let found = lives
                     .into_iter()
                     .find_map(|live| self.named(id, live, name, &reply));
@@ -180,8 +181,19 @@ impl Streams {
             && let Some(cutter) = live.stream.segments()
         {
             live.attended_until = Some(desk.now + cutter.target() * ATTENDANCE);
-            self.rearm_live(id, desk);
+            self.rearm(id, desk);
         }
+    }
+
+    /// Nobody has asked for long: who watches it, if anybody, does so otherwise.
+    pub(super) fn unattended(&mut self, id: LiveId, desk: &mut Desk) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.attended_until = None;
+            let session = live.session.clone();
+            self.say(Said::Unattended(session));
+        }
+        self.rearm(id, desk);
+        self.tend(id, desk);
     }
 
     fn playlist(
