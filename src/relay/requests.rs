@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received, Room};
+use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::counts::Count;
 use super::fetch::Fault;
 use super::grants::Change;
@@ -16,7 +16,7 @@ use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::Wish;
-use super::streams::{Cut, Origin, Place, Played, Wanted, Watched};
+use super::streams::{Cut, Origin, Place};
 use super::udp::{Came, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
@@ -230,125 +230,6 @@ impl Relay {
     }
 
     // ---- Viewers
-
-    /// The request is admitted: the stream, or what of it is wanted, goes out to its client, at
-    /// once if it runs. `may_wait`: it has not waited in vain.
-    fn watch(
-        &mut self,
-        id: ConnectionId,
-        (session, wanted): (SessionId, Option<Wanted>),
-        via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
-    ) {
-        if let Some(wanted) = wanted {
-            return self.play(id, (session, wanted), via, (reply, may_wait));
-        }
-        match self.streams.watch(id, &session, reply, &self.desk) {
-            Some(Watched::Viewing(viewing)) => {
-                self.clients.watch(id, viewing);
-                self.tend_pull(&session);
-            }
-            Some(Watched::Head(head, reply)) => {
-                let keep_alive = reply.keep_alive;
-                self.clients
-                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
-            }
-            None => self.await_session(id, (session, None), via, reply),
-        }
-    }
-
-    /// The same where a part of the stream is wanted.
-    fn play(
-        &mut self,
-        id: ConnectionId,
-        (session, wanted): (SessionId, Wanted),
-        via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
-    ) {
-        let desk = &mut self.desk;
-        let played = self
-            .streams
-            .play(id, (&session, &wanted), (reply, may_wait), desk);
-        match played {
-            Played::Whole(bytes) => {
-                let status = Some(Status::Ok);
-                self.clients
-                    .respond(id, status, bytes, reply.keep_alive, &mut self.desk);
-            }
-            Played::Segment(head, viewing) => {
-                self.clients.push_head(id, &head);
-                self.clients.watch(id, viewing);
-            }
-            Played::Refused(refusal) => {
-                self.clients.refuse(id, &refusal, reply, &mut self.desk);
-            }
-            Played::NotYet(until) => {
-                let place = (Room::List, session.clone());
-                let what = (Some(wanted), None);
-                self.clients.wait_for(id, place, what, (reply, until));
-                self.clients.rearm(id, &mut self.desk);
-            }
-            Played::Absent if may_wait && self.may_be_awaited(&wanted, &reply) => {
-                return self.await_session(id, (session, Some(wanted)), via, reply);
-            }
-            Played::Absent => {
-                let absence = self.fetch.absence(&session);
-                let refusal = self.grants.gate(&self.desk).turned_away(absence);
-                self.clients.refuse(id, &refusal, reply, &mut self.desk);
-            }
-        }
-        self.tend_pull(&session);
-    }
-
-    fn may_be_awaited(&self, wanted: &Wanted, reply: &Reply) -> bool {
-        let is_waited = self.fetch.has_origins() || !self.desk.settings.limits.wait_time.is_zero();
-        wanted.can_wait() && !reply.head_only && is_waited
-    }
-
-    /// The session does not run: it may begin soon, or be fetched.
-    fn await_session(
-        &mut self,
-        id: ConnectionId,
-        (session, wanted): (SessionId, Option<Wanted>),
-        via: Option<&str>,
-        reply: Reply,
-    ) {
-        let wait_time = self.desk.settings.limits.wait_time;
-        let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
-        let via = via.filter(|_| self.fetch.has_origins());
-        let place = (Room::Session, session.clone());
-        self.clients
-            .wait_for(id, place, (wanted, via), (reply, until));
-        self.fetch.want(&session, &mut self.desk);
-        self.tend_pull(&session);
-    }
-
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
-    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        if !self.clients.waiting().is_awaited(session) {
-            return;
-        }
-        if self.late_verdict(session, None).is_err() {
-            self.clients
-                .call_waiting(Room::Session, session, Fate::Called);
-        }
-        for (id, wanted, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), wanted), None, (reply, true));
-        }
-        self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId, wanted: Option<&Wanted>) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        gate.watch(session, &standing)?;
-        match standing.runs || wanted.is_some() {
-            true => Ok(()),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        }
-    }
 
     /// A viewer's connection is closed for a reason that lies with it.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {

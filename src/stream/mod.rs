@@ -20,6 +20,7 @@ mod falling;
 mod lines;
 mod points;
 mod rate;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -34,7 +35,7 @@ pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
-use crate::hls::{self, Cutter};
+use crate::hls::Cutter;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
 use buffer::Buffer;
@@ -193,27 +194,6 @@ impl<C: Copy> Stream<C> {
             told_of_large_group: false,
             told_of_let_go: false,
             told_of_long_group: false,
-        }
-    }
-
-    /// From now on it is known where segments of it begin and end.
-    pub fn cut_into_segments(&mut self, plan: hls::Plan) {
-        let plan = hls::Plan {
-            buffer_bytes: self.buffer.bytes_max() as u64,
-            ..plan
-        };
-        self.cutter = Some(Box::new(Cutter::new(plan)));
-    }
-
-    /// Its segments, if it is cut into such.
-    pub fn segments(&mut self) -> Option<&mut Cutter> {
-        self.cutter.as_deref_mut()
-    }
-
-    /// Another source goes on with it from here.
-    pub fn begin_seam(&mut self) {
-        if let Some(cutter) = &mut self.cutter {
-            cutter.seam(self.buffer.newest());
         }
     }
 
@@ -489,22 +469,6 @@ impl<C: Copy> Stream<C> {
             self.lag(viewer, cursor);
         }
         // Its response's head at least.
-        self.lines.be_ready(viewer.index());
-        viewer
-    }
-
-    /// A viewer of one segment, which is there still. Nothing is copied for it; if it is overtaken,
-    /// it is cut ([`Stream::take_cut`]).
-    pub fn join_segment(&mut self, connection: C, segment: &hls::Segment) -> ViewerId<C> {
-        let viewer = self.viewers.insert(Viewer {
-            connection,
-            position: Position::At(segment.from.max(self.buffer.oldest())),
-            end: segment.to,
-            lead: Lead::of_start(Some(segment.lead.clone()), &[]),
-            lag_key: None,
-            header_seen: 0,
-        });
-        self.lag(viewer, segment.from);
         self.lines.be_ready(viewer.index());
         viewer
     }

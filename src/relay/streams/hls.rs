@@ -5,12 +5,10 @@
 //! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
 //! does is known by the stream ([`Live::attended_until`]).
 
-use std::time::Duration;
-
 use super::viewer::{STREAM_POLICY, Viewing};
-use super::{Live, Said, Streams};
+use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Plan, Segment, Unlisted};
+use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Segment, Unlisted};
 use crate::http::{Parameter, Refusal, Reply, ResponseHead, Status, Target};
 use crate::moment::Moment;
 use crate::relay::RETRY_AFTER_SECONDS;
@@ -99,24 +97,6 @@ impl Wanted {
     /// Whether a session that does not run may be waited for: a segment of it has no name yet.
     pub fn can_wait(&self) -> bool {
         matches!(self, Wanted::List { .. })
-    }
-}
-
-/// How a stream that begins now is cut into segments, if streams are.
-pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
-    desk.settings.serves_hls.then(|| Plan {
-        segment: desk.settings.limits.hls_segment_time,
-        buffer_bytes: 0,
-        tag: desk.random.draw() as u32,
-        started: Duration::from_secs(desk.settings.started_unix_seconds),
-        number: desk.date().unix_seconds,
-    })
-}
-
-impl Live {
-    /// Whether anybody watches it, be it by playlists and segments.
-    pub(super) fn is_watched(&self) -> bool {
-        self.stream.viewer_count() > 0 || self.attended_until.is_some()
     }
 }
 

@@ -2,12 +2,12 @@
 //! how it begins, takes media, loses its source, ends, and is forgotten.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Said;
 use super::Streams;
-use super::hls;
 use super::outlet::Outlet;
 use super::rtp::RtpInput;
 use super::turns::Line;
@@ -17,7 +17,7 @@ use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::held::string_bytes;
-use crate::hls::Cutter;
+use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
 use crate::relay::counts::Count;
@@ -126,6 +126,11 @@ impl Live {
             + string_bytes(self.source_type.as_ref())
     }
 
+    /// Whether anybody watches it, be it by playlists and segments.
+    pub(super) fn is_watched(&self) -> bool {
+        self.stream.viewer_count() > 0 || self.attended_until.is_some()
+    }
+
     /// Whether it waits for a source.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.source, Origin::Awaited { .. })
@@ -200,6 +205,17 @@ impl Live {
 pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
+/// How a stream that begins now is cut into segments, if streams are.
+fn plan(desk: &mut Desk) -> Option<Plan> {
+    desk.settings.serves_hls.then(|| Plan {
+        segment: desk.settings.limits.hls_segment_time,
+        buffer_bytes: 0,
+        tag: desk.random.draw() as u32,
+        started: Duration::from_secs(desk.settings.started_unix_seconds),
+        number: desk.date().unix_seconds,
+    })
+}
+
 impl Streams {
     /// The session has a source: its stream begins, or goes on if it waits for one.
     pub fn begin_live(
@@ -230,7 +246,7 @@ impl Streams {
             ),
         );
         let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
-        if let Some(plan) = hls::plan(desk) {
+        if let Some(plan) = plan(desk) {
             stream.cut_into_segments(plan);
         }
         let live = self.lives.insert(Live {
@@ -495,12 +511,13 @@ impl Streams {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
-        if let Some((id, source)) = self.running_source(session) {
+        let running = self.running_source(session);
+        if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, desk);
             self.dismiss(source);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
-        if draining.is_empty() {
+        if running.is_none() && draining.is_empty() {
             return None;
         }
         let viewers = draining
