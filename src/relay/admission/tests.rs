@@ -264,7 +264,7 @@ fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
     let addresses = client.address().into_iter().collect();
     let tuple = RtpTuple { client, addresses };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
-    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.table().expect("a table");
     tokens.add(&session(name), http, rtp).expect("room");
 }
 
@@ -273,10 +273,7 @@ fn other_source(stage: &mut Stage, name: &str) {
         "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\nx"
     );
     connect(stage, OTHER, &put).expect("a place");
-    assert!(
-        stage.relay.streams.running.contains_key(&session(name)),
-        "it runs"
-    );
+    assert!(stage.relay.streams.runs(&session(name)), "it runs");
 }
 
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
@@ -320,7 +317,7 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
 
 /// What changes at once, and is asked of who comes then.
 fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
-    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.table().expect("a table");
     match broken {
         Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
         Some(Rule::Direction) => {
@@ -332,9 +329,9 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             allow(stage, "a", Some(wrong));
         }
         Some(Rule::Block) => {
-            let until = stage.now + Duration::from_secs(60);
-            let blocks = &mut stage.relay.grants.blocks;
-            assert!(blocks.add(&session("a"), until, stage.now));
+            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
+            let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
+            blocked.expect("room");
         }
         Some(Rule::Source | Rule::Takeover) if way != Viewer => other_source(stage, "a"),
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
@@ -390,9 +387,11 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let id = stage.relay.streams.running.get(&session("a"));
-    let live = id.and_then(|id| stage.relay.streams.lives.get(*id));
-    live.is_some_and(|live| live.source_address.to_string() == peer)
+    let mut rows = stage.relay.streams.rows(0, stage.now);
+    rows.any(|(_, row)| {
+        let row = serde_json::to_value(&row).expect("a row");
+        row["sessionid"] == "a" && row["source"]["address"] == peer
+    })
 }
 
 fn attempt(way: Way, broken: Option<Rule>) -> Outcome {

@@ -1,0 +1,133 @@
+//! Long answers, written in pieces: a table of a hundred thousand tokens must not hold up the loop.
+//!
+//! A listing remembers how far it is by a serial number, so what is added or removed meanwhile does
+//! no harm: each row that is there all the time comes exactly once, in the order of addition.
+
+use serde::Serialize;
+
+use super::{Clients, Phase};
+use crate::http::{self, Reply, Version};
+use crate::relay::ConnectionId;
+use crate::relay::Ticket;
+use crate::relay::api::Rows;
+use crate::relay::desk::Desk;
+
+/// A JSON array that is being written.
+pub struct Listing {
+    rows: Rows,
+    /// The serial of the last row that was written; 0 before the first.
+    after: u64,
+    /// What follows this server's rows: those that other relays told for this.
+    gathering: Option<Ticket>,
+    reply: Reply,
+    has_rows: bool,
+    /// This server's rows are all written.
+    is_own_over: bool,
+}
+
+/// A piece of this server's rows ends after so many bytes or rows, whichever is first.
+const PIECE_BYTES: usize = 16 * 1024;
+const PIECE_ROWS: usize = 128;
+
+impl Listing {
+    /// Nothing of it is written.
+    pub fn new(rows: Rows, gathering: Option<Ticket>, reply: Reply) -> Listing {
+        Listing {
+            rows,
+            after: 0,
+            gathering,
+            reply,
+            has_rows: false,
+            is_own_over: false,
+        }
+    }
+
+    /// Which table is listed.
+    pub fn rows(&self) -> Rows {
+        self.rows
+    }
+
+    /// The rows from behind this serial on are to be written.
+    pub fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// What follows this server's rows.
+    pub fn gathering(&self) -> Option<Ticket> {
+        self.gathering
+    }
+
+    /// The next piece of the array, which is not empty, with `rows` and their serials from behind
+    /// [`Listing::after`] on; and whether it was the last. `block` takes the next block of the
+    /// other relays' rows, each of which has the comma before it.
+    pub fn piece<R: Serialize>(
+        &mut self,
+        rows: impl Iterator<Item = (u64, R)>,
+        block: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> (Vec<u8>, bool) {
+        let mut piece = Vec::new();
+        if !self.is_own_over {
+            for (count, (serial, row)) in rows.enumerate() {
+                if piece.len() >= PIECE_BYTES || count >= PIECE_ROWS {
+                    return (piece, false);
+                }
+                piece.push(if self.has_rows { b',' } else { b'[' });
+                // Rows are structs of strings and numbers, which have no way to fail.
+                let _ = serde_json::to_writer(&mut piece, &row);
+                self.has_rows = true;
+                self.after = serial;
+            }
+            self.is_own_over = true;
+            if !piece.is_empty() && self.gathering.is_some() {
+                return (piece, false);
+            }
+        }
+        let Some(mut block) = block() else {
+            piece.extend_from_slice(if self.has_rows { b"]" } else { b"[]" });
+            return (piece, true);
+        };
+        if !std::mem::replace(&mut self.has_rows, true)
+            && let Some(comma) = block.first_mut()
+        {
+            *comma = b'[';
+        }
+        (block, false)
+    }
+}
+
+impl Clients {
+    /// The next piece of a listing goes out; it may be the last.
+    pub fn push_piece(
+        &mut self,
+        id: ConnectionId,
+        (piece, is_last): (Vec<u8>, bool),
+        desk: &mut Desk,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Listing(listing) = &connection.phase else {
+            return;
+        };
+        let reply = listing.reply;
+        if let Some(entry) = &mut connection.access {
+            entry.bytes += piece.len() as u64;
+        }
+        let end: &[u8] = match reply.version {
+            Version::Http10 => {
+                connection.output.push(&piece);
+                b""
+            }
+            Version::Http11 => {
+                let line = format!("{:x}\r\n", piece.len());
+                connection.output.push(line.as_bytes());
+                connection.output.push(&piece);
+                connection.output.push(b"\r\n");
+                http::LAST_CHUNK
+            }
+        };
+        if is_last {
+            self.respond(id, None, end.to_vec(), reply.keep_alive, desk);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a connection is still to be told: the bytes of its answers that its socket has not taken.
+//!
+//! Bound: what is pushed while [`Output::is_full`] is refused further requests by its owner, so no
+//! more waits here than [`Output::FULL_BYTES`] and one answer. What is sent goes soon: whoever
+//! reads slowly but never stops, and asks on, must not make the sent part grow.
+
+/// Response bytes that wait for the socket.
+#[derive(Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    /// So many of them are sent: never more than are to be sent still, nor is it all of them.
+    sent: usize,
+}
+
+impl Output {
+    /// While so much waits no other request is read.
+    pub const FULL_BYTES: usize = 16 * 1024;
+
+    /// These wait behind what waits.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let needed = self.bytes.len() + bytes.len();
+        if needed > self.bytes.capacity() {
+            // Twice the room while that is little; beyond it what is needed.
+            let room = needed.max((2 * needed).min(4 * Output::FULL_BYTES));
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The same, without a copy where nothing waits.
+    pub fn push_whole(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+        } else {
+            self.push(&bytes);
+        }
+    }
+
+    /// What waits.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether so much waits that no other request is read.
+    pub fn is_full(&self) -> bool {
+        self.rest().len() >= Output::FULL_BYTES
+    }
+
+    /// So many of `bytes` written were at the front of this; says how many of them belonged to it.
+    pub fn advance(&mut self, bytes: usize) -> usize {
+        let taken = bytes.min(self.rest().len());
+        self.sent += taken;
+        let rest = self.rest().len();
+        if rest == 0 {
+            // The memory goes back: a viewer has no use for it for hours.
+            *self = Output::default();
+        } else if self.sent >= rest {
+            // Moves no more bytes than have been sent since the last time.
+            self.bytes.drain(..self.sent);
+            self.bytes.shrink_to(2 * rest);
+            self.sent = 0;
+        }
+        taken
+    }
+
+    /// Bytes that are allocated for it.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers keep coming, and a reader takes them so slowly that it is never empty: it holds what
+    /// waits, not what went.
+    #[test]
+    fn what_has_been_sent_is_not_kept() {
+        let mut output = Output::default();
+        let answer = [7; 300];
+        let (mut pushed, mut taken) = (0, 0);
+        while pushed < 10_000_000 {
+            while !output.is_full() {
+                output.push(&answer);
+                pushed += answer.len();
+            }
+            taken += output.advance(1_000);
+            assert_eq!(output.rest().len(), pushed - taken);
+            let waiting_max = Output::FULL_BYTES + answer.len();
+            assert!(
+                output.held_bytes() <= 4 * waiting_max,
+                "{} bytes",
+                output.held_bytes()
+            );
+        }
+        assert_eq!(output.advance(usize::MAX), pushed - taken);
+        assert_eq!(output.held_bytes(), 0);
+    }
+}

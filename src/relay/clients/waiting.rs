@@ -1,0 +1,275 @@
+//! Viewers who came too early: with `--wait` their session is given a while to begin before they
+//! are told that it does not run, and with `--origin` it is fetched meanwhile.
+//!
+//! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
+//! one.
+//!
+//! All who wait for a session may wait for the same moment. When it begins they join its stream at
+//! once, for they are to miss nothing of it, and each gets its answer in the stream's turn. If they
+//! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
+//! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Clients, Event, Phase};
+use crate::gate::SessionId;
+use crate::held::{string_bytes, table_bytes};
+use crate::http::{HeadReader, Reply};
+use crate::moment::Moment;
+use crate::relay::fetch::Fault;
+use crate::relay::{ConnectionId, fetch};
+
+/// A viewer whose session does not run yet.
+pub(super) struct Waiting {
+    /// For what it waits,
+    pub session: SessionId,
+    /// how it is answered,
+    pub reply: Reply,
+    /// for how long,
+    pub until: Moment,
+    /// and what is known of it.
+    pub fate: Fate,
+}
+
+/// What is known of what becomes of a viewer who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It stands in the room.
+    Open,
+    /// It has been called out of the room, and is asked about again in its turn.
+    Called,
+    /// The same, but it is known why it will be refused.
+    TurnedAway(Fault),
+}
+
+/// Who waits for a session.
+#[derive(Default)]
+struct Waiters {
+    ids: HashSet<ConnectionId>,
+    /// The relays (`Via`) through which all came who have waited since somebody does.
+    via: Option<String>,
+}
+
+/// Who waits for each session.
+#[derive(Default)]
+pub struct WaitingRoom {
+    sessions: HashMap<SessionId, Waiters>,
+}
+
+impl WaitingRoom {
+    fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
+        let waiters = self.sessions.entry(session.clone()).or_default();
+        waiters.via = match waiters.ids.is_empty() {
+            true => via.map(str::to_owned),
+            false => fetch::common(waiters.via.take(), via),
+        };
+        waiters.ids.insert(id);
+    }
+
+    pub(super) fn leave(&mut self, session: &SessionId, id: ConnectionId) {
+        if let Some(waiters) = self.sessions.get_mut(session) {
+            waiters.ids.remove(&id);
+            if waiters.ids.is_empty() {
+                self.take(session);
+            }
+        }
+    }
+
+    /// All who wait for a session: they leave the room.
+    fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
+        let waiters = self.sessions.remove(session).unwrap_or_default();
+        if self.sessions.is_empty() {
+            self.sessions = HashMap::new();
+        }
+        waiters.ids
+    }
+
+    /// The relays through which all came who wait for a session, as their requests say.
+    pub fn came_through(&self, session: &SessionId) -> Option<&str> {
+        self.sessions.get(session)?.via.as_deref()
+    }
+
+    /// Whether anybody waits for this session.
+    pub fn is_awaited(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    /// What the room holds in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
+        let sessions = self.sessions.iter().map(|(session, waiters)| {
+            let ids = table_bytes::<ConnectionId>(waiters.ids.capacity());
+            session.held_bytes() + ids + string_bytes(waiters.via.as_ref())
+        });
+        table + sessions.sum::<usize>()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.sessions
+            .values()
+            .map(|waiters| waiters.ids.len())
+            .sum()
+    }
+}
+
+impl Clients {
+    /// The request, which came through `via`, is answered when the session begins, or when it has
+    /// not for too long.
+    pub fn wait_for(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        via: Option<&str>,
+        (reply, until): (Reply, Moment),
+    ) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            self.waiting.enter(&session, id, via);
+            connection.phase = Phase::Waiting(Waiting {
+                session,
+                reply,
+                until,
+                fate: Fate::Open,
+            });
+        }
+    }
+
+    /// A viewer waits no more.
+    pub(super) fn end_wait(&mut self, id: ConnectionId) -> Option<Event> {
+        let connection = self.connections.get_mut(id)?;
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        let Phase::Waiting(waiting) = phase else {
+            connection.phase = phase;
+            return None;
+        };
+        self.waiting.leave(&waiting.session, id);
+        Some(Event::Waited {
+            session: waiting.session,
+            reply: waiting.reply,
+            fault: match waiting.fate {
+                Fate::Open | Fate::Called => None,
+                Fate::TurnedAway(fault) => Some(fault),
+            },
+        })
+    }
+
+    /// All who wait for a session wait no more: who they are, and how each is answered.
+    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, Reply)> {
+        let ids = self.waiting.take(session).into_iter();
+        let waiting = ids.filter_map(|id| match self.end_wait(id)? {
+            Event::Waited { reply, .. } => Some((id, reply)),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// All who wait for a session are called: each is told in its turn.
+    pub fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
+        for id in self.waiting.take(session) {
+            if let Some(connection) = self.connections.get_mut(id)
+                && let Phase::Waiting(waiting) = &mut connection.phase
+            {
+                waiting.fate = fate;
+                self.wait_ahead(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use crate::relay::{AHEAD_COST_MAX, END_COST};
+
+    const VIEWERS: usize = 90;
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// How many are written to before it is this one's turn.
+    fn writes_before(stage: &mut Stage, id: ConnectionId) -> usize {
+        let mut writes = 0;
+        while stage.text(id).is_empty() {
+            assert!(stage.write_next(), "it is never its turn");
+            writes += 1;
+        }
+        writes - 1
+    }
+
+    /// They all begin with the first byte, and nobody waits for their answers.
+    #[test]
+    fn many_who_waited_do_not_hold_up_others() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+        assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+        let asking = stage.client("");
+        let source = stage.client("");
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 5\r\n\r\nfirst";
+        stage.relay.received(source, head.as_bytes(), stage.now);
+        stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+        stage.relay.check();
+        let before = writes_before(&mut stage, asking);
+        assert!(before <= 2, "{before} others first");
+        stage.settle();
+        for viewer in viewers {
+            assert_eq!(stage.content(viewer), ("first".to_owned(), true));
+        }
+        assert_eq!(stage.relay.clients.waiting.held_bytes(), 0);
+    }
+
+    /// Refused they are a few in a turn, whoever refuses. Some have left meanwhile.
+    #[test]
+    fn many_who_waited_are_turned_away_a_few_a_turn() {
+        let gated = "--token-server=10.0.0.0/24";
+        let cases: [(&[&str], &str); 2] = [
+            (
+                &["--wait=60", gated],
+                "DELETE /api/abort-stream?sessionid=s&block=60",
+            ),
+            (&["--origin=http://127.0.0.1:9000", gated], ""),
+        ];
+        for (options, call) in cases {
+            let mut stage = Stage::new(options);
+            let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stage.client(&request("POST /api/add-token?type=http&sessionid=s"));
+            let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
+            assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+            let asking = stage.client("");
+            let (id, said) = match call {
+                "" => (
+                    stage.call().0,
+                    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into(),
+                ),
+                call => (stage.client(""), request(call)),
+            };
+            stage.relay.received(id, said.as_bytes(), stage.now);
+            stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
+            stage.relay.check();
+            assert_eq!(stage.relay.clients.waiting.len(), 0);
+            let before = writes_before(&mut stage, asking);
+            assert!(before <= 2, "{before} others first");
+            let (gone, rest) = viewers.split_at(10);
+            for viewer in gone {
+                stage.relay.lost(*viewer, stage.now);
+            }
+            stage.relay.check();
+            let refused =
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
+            while stage.relay.has_ahead() {
+                let (earlier, mut cost) = (refused(&stage), 0);
+                while cost < AHEAD_COST_MAX
+                    && let Some(spent) = stage.relay.read_ahead(stage.now)
+                {
+                    cost += spent;
+                }
+                let in_turn = (refused(&stage) - earlier) as usize;
+                assert!(in_turn <= AHEAD_COST_MAX / END_COST, "{in_turn} in a turn");
+                stage.relay.check();
+            }
+            stage.settle();
+            for viewer in rest {
+                assert!(stage.text(*viewer).starts_with("HTTP/1.1 4"));
+            }
+            assert_eq!(refused(&stage) as usize, rest.len());
+        }
+    }
+}

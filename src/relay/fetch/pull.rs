@@ -1,0 +1,216 @@
+//! Pulls: a session that does not run here is fetched from an origin, once for all its viewers, and
+//! is from then on a source like another.
+//!
+//! ```text
+//!   a viewer's GET ─→ Resolving ─→ Asking ── 200 ──→ Running ── complete ─→ gone
+//!                      ▲  ▲ └─ no address ┐ │ fault     │
+//!                      │  └─ next origin ─┴─┤           │ lost
+//!                      │                    │ none left │
+//!                      └──── Pausing ◀──────┴───────────┘
+//! ```
+//!
+//! A pull exists while somebody watches or waits; one that has brought its stream, for
+//! `--origin-idle` after that. So a request for what no origin has leaves nothing behind. A stream
+//! whose pull breaks ends for its viewers as with any source that is lost; who comes back finds the
+//! pull at work.
+//!
+//! Here are its states and the table of all pulls; [`super::Fetch`] moves them on.
+
+use std::collections::HashMap;
+
+use crate::gate::SessionId;
+use crate::held::{string_bytes, table_bytes};
+use crate::moment::Moment;
+use crate::relay::timers::Armed;
+use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::slots::Slots;
+
+/// A session that is fetched.
+pub struct Pull {
+    pub(super) session: SessionId,
+    /// What an origin was told last that the request came through: see [`super::Fetch::call`].
+    pub(super) asked_via: Option<String>,
+    /// An origin has said that it may not be watched, and none has sent it since.
+    pub(super) is_forbidden: bool,
+    pub(super) stage: Stage,
+    /// It has brought the stream once.
+    pub(super) has_run: bool,
+    /// Rounds in a row in which no origin had the stream for long.
+    pub(super) failures: u32,
+    /// What keeps the stream from coming: of the origins asked in this round, or in the last one.
+    pub(super) fault: Option<Fault>,
+    /// Since when nobody watches or waits.
+    pub(super) unwatched_since: Option<Moment>,
+    pub(super) armed: Armed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The origin's name is looked up.
+    Resolving { origin: usize, until: Moment },
+    /// One address of the origin is to be connected to, which is done when this input is settled.
+    Calling {
+        origin: usize,
+        address: usize,
+        until: Moment,
+    },
+    /// It is connected to, and asked.
+    Asking {
+        origin: usize,
+        address: usize,
+        until: Moment,
+        connection: ConnectionId,
+    },
+    /// The stream comes.
+    Running { live: LiveId, since: Moment },
+    /// No origin has it. Whether another round comes is known when this input is settled.
+    Failed,
+    /// Another round comes.
+    Pausing { until: Moment },
+}
+
+/// Why an origin does not have the stream for us; of several origins, the last in this order tells
+/// a viewer most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    NotFound,
+    /// It cannot be reached, or its answer cannot be used.
+    Broken(&'static str),
+    TimedOut,
+    Busy,
+    Loop,
+    Forbidden,
+}
+
+/// All pulls.
+#[derive(Default)]
+pub(super) struct Pulls {
+    pub entries: Slots<Pull>,
+    by_session: HashMap<SessionId, PullId>,
+    /// How many run.
+    running: usize,
+    /// Rounds that brought nothing, since the start.
+    pub failures: u64,
+}
+
+impl Fault {
+    pub fn of_status(status: u16) -> Fault {
+        match status {
+            401 | 403 => Fault::Forbidden,
+            404 | 410 => Fault::NotFound,
+            429 | 503 => Fault::Busy,
+            504 => Fault::TimedOut,
+            508 => Fault::Loop,
+            406 => Fault::Broken("it cannot send the stream over HTTP"),
+            _ => Fault::Broken("its answer is neither a stream nor a refusal"),
+        }
+    }
+
+    pub fn detail(self) -> &'static str {
+        match self {
+            Fault::NotFound => "it does not run there",
+            Fault::Broken(what) => what,
+            Fault::TimedOut => "it did not answer in time",
+            Fault::Busy => "it has no room",
+            Fault::Loop => "the origins form a loop",
+            Fault::Forbidden => "it has no http token there",
+        }
+    }
+
+    /// Another try would bring the same.
+    pub fn is_final(self) -> bool {
+        match self {
+            Fault::Loop | Fault::Forbidden => true,
+            Fault::NotFound | Fault::Broken(_) | Fault::TimedOut | Fault::Busy => false,
+        }
+    }
+}
+
+impl Pulls {
+    /// What they hold in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let pulls = self
+            .entries
+            .iter()
+            .map(|(_, pull)| pull.session.held_bytes() + string_bytes(pull.asked_via.as_ref()));
+        let by_session = table_bytes::<(SessionId, PullId)>(self.by_session.capacity());
+        self.entries.held_bytes() + by_session + pulls.sum::<usize>()
+    }
+
+    /// How many have no stream, now or yet.
+    pub fn without_stream(&self) -> usize {
+        self.entries.len() - self.running
+    }
+
+    pub fn of(&self, session: &SessionId) -> Option<PullId> {
+        self.by_session.get(session).copied()
+    }
+
+    pub fn insert(&mut self, pull: Pull) -> PullId {
+        let session = pull.session.clone();
+        let id = self.entries.insert(pull);
+        self.by_session.insert(session, id);
+        id
+    }
+
+    pub fn remove(&mut self, id: PullId) -> Option<Pull> {
+        let pull = self.entries.remove(id)?;
+        self.by_session.remove(&pull.session);
+        if self.by_session.is_empty() {
+            self.by_session = HashMap::new();
+        }
+        self.running -= usize::from(pull.stage.is_running());
+        Some(pull)
+    }
+
+    pub fn enter(&mut self, id: PullId, stage: Stage) {
+        if let Some(pull) = self.entries.get_mut(id) {
+            self.running -= usize::from(pull.stage.is_running());
+            self.running += usize::from(stage.is_running());
+            pull.stage = stage;
+        }
+    }
+
+    /// What must hold. `is_live` says whether this stream is the running one of this session, and
+    /// this pull's.
+    pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
+        assert_eq!(self.by_session.len(), self.entries.len());
+        assert!(
+            !self.entries.is_empty() || self.held_bytes() == 0,
+            "memory is kept for pulls that are gone"
+        );
+        let mut running = 0;
+        let mut armed = 0;
+        for (id, pull) in self.entries.iter() {
+            assert_eq!(self.of(&pull.session), Some(id), "a pull is not found");
+            armed += usize::from(pull.armed.is_armed());
+            match pull.stage {
+                Stage::Running { live, .. } => {
+                    running += 1;
+                    assert!(
+                        is_live(&pull.session, live, id),
+                        "a pull outlives its stream: {id:?}"
+                    );
+                }
+                Stage::Calling { .. } | Stage::Failed => panic!("nobody moves it on: {id:?}"),
+                Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => {}
+            }
+            assert!(
+                pull.has_run || pull.unwatched_since.is_none(),
+                "nobody wants what has never come: {id:?}"
+            );
+        }
+        assert_eq!(running, self.running, "pulls that run are counted wrong");
+        armed
+    }
+}
+
+impl Stage {
+    pub fn is_running(self) -> bool {
+        match self {
+            Stage::Running { .. } => true,
+            Stage::Resolving { .. } | Stage::Calling { .. } | Stage::Asking { .. } => false,
+            Stage::Failed | Stage::Pausing { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! What a client's request comes to: whom it concerns, and what that says to it. Here it goes from
+//! part to part; what each of them does stands there.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::admission::{Caller, Claim, Standing, Way};
+use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::counts::Count;
+use super::fetch::Fault;
+use super::grants::Change;
+use super::lists::{LookUp, without_names};
+use super::metrics::{self, Seen};
+use super::page::Page;
+use super::route::{Asked, Wish};
+use super::streams::{Cut, Origin, Watched};
+use super::udp::{Came, UdpPort};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
+use crate::format::Format;
+use crate::gate::{self, SessionId};
+use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
+use crate::stream::End;
+
+/// What an abort has done.
+#[derive(Serialize)]
+struct Aborted<'a> {
+    sessionid: &'a SessionId,
+    viewers: usize,
+}
+
+impl Relay {
+    /// Acts on what has come of a client.
+    pub(super) fn act(&mut self, id: ConnectionId, event: Event) {
+        match event {
+            Event::Asked {
+                head,
+                caller,
+                reply,
+            } => self.request(id, &head, caller, reply),
+            Event::Called { call, reply } => self.call(id, call, reply),
+            // An end that is the connection's is what a break looks like, too: with `--hold` it is
+            // taken for one.
+            Event::Complete { received, is_sure } => {
+                let Received { live, .. } = received;
+                let desk = &mut self.desk;
+                if !is_sure && self.streams.hold(live, "its connection ended", desk) {
+                    self.clients.close(id, desk);
+                } else if let Some(session) = self.streams.session(live) {
+                    let reason = "its source is complete";
+                    self.streams.end(live, End::Complete, reason, desk);
+                    self.clients.thank(id, &session, received, desk);
+                }
+            }
+            Event::SourceLost { live, reason } => {
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk)
+            }
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
+            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Waited {
+                session,
+                reply,
+                fault,
+            } => {
+                let verdict = match fault {
+                    None => self.late_verdict(&session),
+                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
+                };
+                match verdict {
+                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+                }
+                self.tend_pull(&session);
+            }
+            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
+        }
+    }
+
+    fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
+        let framing = icecast::framing(head);
+        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session| self.standing(session),
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
+            Err(refusal) => {
+                self.clients
+                    .refuse_request(id, head, &refusal, reply, &mut self.desk);
+            }
+            Ok(Wish::Publish {
+                session,
+                content_type,
+                framing,
+            }) => {
+                self.streams.end_for_takeover(&session, &mut self.desk);
+                self.take_from_origins(&session);
+                let source = Origin::Http(id);
+                let live = self.begin(session.clone(), content_type, source, caller.peer);
+                self.clients
+                    .publish(id, live, (head, framing), reply, &self.desk);
+                self.admit_waiting(&session);
+            }
+            Ok(Wish::Watch { session }) if !has_payload => {
+                self.watch(id, session, head.via.as_deref(), reply)
+            }
+            Ok(Wish::Watch { .. }) => {
+                let refusal = Refusal::framing(
+                    Status::BadRequest,
+                    "a GET with a body; the body has no meaning here and must go",
+                );
+                self.clients
+                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
+            }
+            Ok(Wish::Call(call)) if has_payload => {
+                self.clients
+                    .await_payload(id, call, head, reply, &mut self.desk)
+            }
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
+        }
+    }
+
+    // ---- Sources
+
+    /// A session has a source, and its UDP clients.
+    pub(super) fn begin(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        address: SocketAddr,
+    ) -> LiveId {
+        let id = self
+            .streams
+            .begin_live(session, content_type, source, address, &mut self.desk);
+        self.refresh_clients(id);
+        id
+    }
+
+    /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
+    /// stream learns of the other.
+    pub(super) fn follow(&mut self, mut anew: Option<(LiveId, Vec<u8>)>) {
+        while let Some((id, bytes)) = anew {
+            let (source, pull) = self.streams.source_of(id).unzip();
+            match source {
+                Some(Origin::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(Origin::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(Origin::Awaited { .. } | Origin::Gone) | None => {}
+            }
+            if let Some(pull) = pull.flatten() {
+                self.fetch.runs(pull, id, self.desk.now);
+            }
+            self.refresh_clients(id);
+            self.streams.rearm(id, &mut self.desk);
+            anew = self.streams.append(id, &bytes, &mut self.desk);
+        }
+    }
+
+    // ---- Viewers
+
+    /// The request is admitted: the stream goes out to its client, at once if it runs.
+    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
+        match self.streams.watch(id, &session, reply, &self.desk) {
+            Some(Watched::Viewing(viewing)) => {
+                self.clients.watch(id, viewing);
+                self.tend_pull(&session);
+            }
+            Some(Watched::Head(head, reply)) => {
+                let keep_alive = reply.keep_alive;
+                self.clients
+                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
+            }
+            None => {
+                let wait_time = self.desk.settings.limits.wait_time;
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
+                self.clients
+                    .wait_for(id, session.clone(), via, (reply, until));
+                self.fetch.want(&session, &mut self.desk);
+                self.tend_pull(&session);
+            }
+        }
+    }
+
+    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
+    /// once for all of them.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
+        if !self.clients.waiting().is_awaited(session) {
+            return;
+        }
+        if self.late_verdict(session).is_err() {
+            self.clients.call_waiting(session, Fate::Called);
+        }
+        for (id, reply) in self.clients.end_waiting(session) {
+            self.watch(id, session.clone(), None, reply);
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited.
+    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        let standing = self.standing(session);
+        gate.watch(session, &standing)?;
+        match standing.runs {
+            true => Ok(()),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
+        }
+    }
+
+    /// A viewer's connection is closed for a reason that lies with it.
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
+        if let Some((place, peer)) = self.clients.viewer(id) {
+            self.streams.cut(place, peer, cut, &mut self.desk);
+            self.clients.close(id, &mut self.desk);
+        }
+    }
+
+    /// What goes out next to a client is made ready.
+    pub(super) fn prepare(&mut self, id: ConnectionId) {
+        match self.clients.due_output(id) {
+            Some(Due::Viewing(viewing)) => {
+                let (head, end) = self.streams.prepare(viewing);
+                if let Some(head) = head {
+                    self.clients.push_head(id, &head);
+                }
+                if let Some(end) = end {
+                    self.clients.end_viewer(id, end, &mut self.desk);
+                }
+            }
+            Some(Due::Listing(listing)) => {
+                let (after, gathering) = (listing.after(), listing.gathering());
+                let block = || self.lists.next_block(gathering?);
+                let piece = match listing.rows() {
+                    Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                };
+                self.clients.push_piece(id, piece, &mut self.desk);
+            }
+            None => {}
+        }
+    }
+
+    /// What of a stream's packets is in order now goes on.
+    pub(super) fn go_on_in_order(&mut self, id: LiveId) {
+        while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
+            let anew = self.streams.append(id, &media, &mut self.desk);
+            self.follow(anew);
+        }
+    }
+
+    // ---- Calls
+
+    /// Does what a call asks for, and answers it, unless it has to wait.
+    pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
+        let json = "application/json";
+        let answer = match call {
+            Call::AddToken(add) => match without_names(&add) {
+                Some(clients) => {
+                    return self.change(id, Change::addition(add, clients), reply);
+                }
+                None => {
+                    let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
+                    return self.clients.await_ticket(id, ticket, &mut self.desk);
+                }
+            },
+            Call::RevokeToken { session, aborts } => {
+                return self.change(id, Change::revocation(session, aborts), reply);
+            }
+            Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
+                Err(refusal) => Err(refusal),
+            },
+            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Metrics => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                let seen = Seen {
+                    counts: &self.desk.counts,
+                    streams: self.streams.sums(&self.desk),
+                    connections: self.clients.len(),
+                    waiting: self.clients.waiting().len(),
+                    pulls: self.fetch.len(),
+                    pull_failures: self.fetch.failures(),
+                    deadlines: self.desk.timers.len(),
+                    tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+                    held: self.held_bytes(),
+                };
+                Ok(Answer::Text(metrics::MEDIA_TYPE, seen.text().into()))
+            }
+            Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
+            Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Options { allow } => Ok(Answer::Options(allow)),
+        };
+        self.clients.give(id, answer, reply, &mut self.desk);
+    }
+
+    /// Changes the table, now, or when the change is on disk. What that means to others is settled
+    /// before anything else is read: whoever asks next finds it so.
+    fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        let changed = self
+            .grants
+            .change((id, reply), change, &fault, &mut self.desk);
+        match changed {
+            Ok(None) => self.clients.await_disk(id),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    fn abort_stream(
+        &mut self,
+        session: &SessionId,
+        block: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        if let Some(block) = block {
+            self.grants.block(session, block, &self.desk)?;
+        }
+        let ended = self.end_session(session);
+        if block.is_some() {
+            // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
+            self.fetch.drop(session, &mut self.desk);
+            self.admit_waiting(session);
+        }
+        // A block is something to be done where nothing runs, too.
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
+            Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no running stream",
+            )
+        })?;
+        let body = Aborted {
+            sessionid: session,
+            viewers,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        Ok(Answer::Json(Status::Ok, body))
+    }
+
+    /// The names of a call have been looked up, or will not be.
+    pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
+        if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
+            && self.clients.has(id)
+        {
+            match result {
+                Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
+                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            }
+        }
+    }
+
+    /// An origin has the stream of a pull: it runs from now on.
+    pub(super) fn take_from_origin(
+        &mut self,
+        (id, peer): (ConnectionId, SocketAddr),
+        pull: PullId,
+        answer: http::Answer,
+    ) {
+        let via = answer.via.as_deref();
+        let session = match self.fetch.offered(pull, via) {
+            Ok(session) => session,
+            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.desk),
+        };
+        let claim = Claim::without_request(Way::Pull, peer);
+        let standing = self.standing(&session);
+        let gate = self.grants.gate(&self.desk);
+        if !gate.may_publish(&claim, &session, &standing) {
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
+        }
+        let live = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
+        let now = self.desk.now;
+        let via = self.fetch.brought(pull, live, via, now);
+        self.streams.is_fetched(live, pull, via);
+        self.clients.receive(id, live, answer.framing, &self.desk);
+        self.admit_waiting(&session);
+        self.tend_pull(&session);
+    }
+
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
+    /// in by an origin's word alone, and is held still, has no leave to watch it.
+    pub(super) fn take_from_origins(&mut self, session: &SessionId) {
+        self.fetch.drop(session, &mut self.desk);
+        if let Some(id) = self.streams.held_of_origin(session)
+            && !self.grants.gate(&self.desk).may_stay(session)
+        {
+            self.streams.end(
+                id,
+                End::Lost,
+                "its viewers may not watch its next source",
+                &mut self.desk,
+            );
+        }
+    }
+
+    /// What runs of a session.
+    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+        // Those that are being fetched have their places, this one among them.
+        let streams = self.streams.running() + self.fetch.without_stream();
+        let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
+        Standing {
+            runs,
+            has_source: self.streams.has_source(session),
+            is_fetched,
+            is_forbidden: self.fetch.is_forbidden(session),
+            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            http_fault: self.streams.http_fault(session),
+        }
+    }
+
+    /// Ends a session's stream at once, and what drains of those before. Says how many viewers they
+    /// had; `None`: there was nothing to end.
+    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
+        if self.streams.runs(session) {
+            self.fetch.drop(session, &mut self.desk);
+        }
+        self.streams.abort(session, &mut self.desk)
+    }
+
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        if self.rtp_in.is_bound()
+            && let Some(session) = self.streams.session(id)
+            && let Some(clients) = self.grants.destinations(&session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
+    }
+
+    // ---- Datagrams
+
+    /// Takes a datagram, whosever it is.
+    pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+        let known = |id| self.streams.rtp_source(id);
+        let tokens = self.grants.tokens();
+        let desk = &mut self.desk;
+        match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
+            Came::Media(id, packet) => {
+                if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
+                    let anew = self.streams.append(id, media, desk);
+                    self.follow(anew);
+                }
+                self.go_on_in_order(id);
+            }
+            Came::Control(id, control) => {
+                if self.streams.take_control(id, &control, bytes, desk) && control.says_bye {
+                    self.clients.count_cost(HEAD_COST);
+                    self.streams
+                        .end(id, End::Complete, "its source said goodbye", desk);
+                }
+            }
+            Came::Candidate(silent, packet) => match self.session_for(from, silent) {
+                Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                Err(dropped) => self.desk.counts.add(dropped, 1),
+            },
+            Came::Nothing => {}
+        }
+    }
+
+    /// The session whose source an address may become, which is that of a stream already whose
+    /// source is silent; or as what its packets are dropped.
+    fn session_for(&self, from: SocketAddr, silent: Option<LiveId>) -> Result<SessionId, Count> {
+        let has_source = |session: &SessionId| self.streams.has_source(session);
+        let session = silent.and_then(|live| self.streams.session(live));
+        let free = || self.grants.session_from(from, has_source).cloned();
+        let session = session.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = Claim::without_request(Way::Rtp, from);
+        let gate = self.grants.gate(&self.desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: silent.is_none() && has_source(&session),
+            ..self.standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
+    }
+
+    /// A packet of nobody's stream yet: the second in sequence begins one.
+    fn hear_candidate(
+        &mut self,
+        from: SocketAddr,
+        (silent, session): (Option<LiveId>, SessionId),
+        packet: &Packet<'_>,
+        bytes: &[u8],
+    ) {
+        let Some(first) = self.rtp_in.hear(from, packet, bytes, &mut self.desk) else {
+            return;
+        };
+        let source = Origin::Rtp(from);
+        if let Some(old) = silent {
+            let reason = "its source has started anew";
+            self.streams
+                .source_lost(old, source, reason, &mut self.desk);
+        }
+        self.clients.count_cost(HEAD_COST);
+        self.take_from_origins(&session);
+        let media_type = Format::MpegTs.media_type().to_owned();
+        let given = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS).then_some(media_type);
+        let id = self.begin(session.clone(), given, source, from);
+        self.streams.begin_rtp(id, packet, &mut self.desk);
+        self.rtp_in.is_source(from, id);
+        self.admit_waiting(&session);
+        // It may not have been kept.
+        if !first.is_empty() {
+            self.take_datagram(from, UdpPort::Rtp, &first);
+        }
+        self.take_datagram(from, UdpPort::Rtp, bytes);
+    }
+}

@@ -1,0 +1,168 @@
+//! Streams that have lost their source and still go out: to viewers who have not taken all of it,
+//! and at its own pace to UDP clients.
+//!
+//! They are listed, aborted and revoked as those that run. With these they have `--streams` places
+//! together, and [`PER_SESSION_MAX`] of a session. Who publishes gets in all the same: for a stream
+//! that begins when there is no place left, one that drains is cut, of its own session the one that
+//! began first, else of all. What goes to UDP clients ends with the time that its bytes are worth
+//! ([`rest_time`]), or when another source comes for the session: so of a session only the stream
+//! that ended last has a rest for them, the others have viewers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::{Said, Streams};
+use crate::gate::SessionId;
+use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, LiveId};
+
+/// Streams that drain, by the serials that they have as streams.
+#[derive(Default)]
+pub(super) struct Draining {
+    all: BTreeMap<u64, LiveId>,
+    /// The same; no tree is empty.
+    by_session: HashMap<SessionId, BTreeMap<u64, LiveId>>,
+}
+
+/// Streams of one session that drain at the most: viewers who are as many uploads behind have lost
+/// touch, and who uploads without end must not make what is done for the session dear.
+const PER_SESSION_MAX: usize = 16;
+/// The slowest rest, in bytes a second: a telephone's sound in MPEG-TS is faster.
+const REST_BYTES_PER_SECOND_MIN: u64 = 4_000;
+/// For a rest of a few packets.
+const REST_TIME_MIN: Duration = Duration::from_secs(60);
+
+/// How long so many bytes are sent at the most, however slow the clock in them is.
+pub(super) fn rest_time(bytes: u64) -> Duration {
+    REST_TIME_MIN + Duration::from_secs(bytes / REST_BYTES_PER_SECOND_MIN)
+}
+
+impl Draining {
+    pub fn enter(&mut self, session: &SessionId, serial: u64, id: LiveId) {
+        self.all.insert(serial, id);
+        let of_session = self.by_session.entry(session.clone()).or_default();
+        of_session.insert(serial, id);
+    }
+
+    pub fn leave(&mut self, session: &SessionId, serial: u64) {
+        self.all.remove(&serial);
+        if let Some(of_session) = self.by_session.get_mut(session) {
+            of_session.remove(&serial);
+            if of_session.is_empty() {
+                self.by_session.remove(session);
+            }
+        }
+    }
+
+    /// Those of a session, in the order in which they began.
+    pub fn of(&self, session: &SessionId) -> impl Iterator<Item = LiveId> {
+        let of_session = self.by_session.get(session).into_iter();
+        of_session.flat_map(BTreeMap::values).copied()
+    }
+
+    /// The one of a session that may have a rest for UDP clients: it ended last.
+    pub fn resting(&self, session: &SessionId) -> Option<LiveId> {
+        let (_, id) = self.by_session.get(session)?.last_key_value()?;
+        Some(*id)
+    }
+
+    /// How many of a session there are beyond those that may stay when another of its begins.
+    fn too_many_of(&self, session: &SessionId) -> usize {
+        let of_session = self.by_session.get(session).map_or(0, BTreeMap::len);
+        (of_session + 1).saturating_sub(PER_SESSION_MAX)
+    }
+
+    /// Those that make room for streams of this session: its own first, each in the order in which
+    /// they began.
+    fn first_for(&self, session: &SessionId, count: usize) -> Vec<LiveId> {
+        let of_session = self.by_session.get(session);
+        let is_others = |serial: &u64| of_session.is_none_or(|its| !its.contains_key(serial));
+        let others = self.all.iter().filter(|(serial, _)| is_others(serial));
+        let in_order = self.of(session).chain(others.map(|(_, id)| *id));
+        in_order.take(count).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let of_sessions = self.by_session.values().map(tree_map_bytes);
+        of_sessions.sum::<usize>() + tree_map_bytes(&self.all) + hash_map_bytes(&self.by_session)
+    }
+
+    /// What must hold; and how many there are.
+    pub fn check(&self) -> usize {
+        let of_sessions = self.by_session.values().map(BTreeMap::len);
+        assert_eq!(of_sessions.sum::<usize>(), self.all.len());
+        assert!(self.by_session.values().all(|tree| !tree.is_empty()));
+        self.all.len()
+    }
+}
+
+impl Streams {
+    /// A stream of this session is about to begin: it has a place.
+    pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
+        // They are gone when this input is settled.
+        let too_many = (self.lives.len() + 1).saturating_sub(desk.settings.limits.streams_max);
+        let too_many = too_many.max(self.draining.too_many_of(session));
+        for id in self.draining.first_for(session, too_many) {
+            self.cut_off(id, "another stream takes its place", desk);
+        }
+    }
+
+    /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
+    pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
+        let Some(live) = self.lives.get_mut(id) else {
+            return 0;
+        };
+        let viewers: Vec<ConnectionId> = live.stream.connections().collect();
+        let (digest, count) = (live.session.digest(), viewers.len());
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
+            ),
+        );
+        self.end_rest(id, desk);
+        for viewer in viewers {
+            self.say(Said::CutOff(viewer));
+        }
+        count
+    }
+
+    /// What is left of a stream for its UDP clients is not sent any more.
+    pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.outlet.clear();
+        }
+        self.forget_if_over(id, desk);
+    }
+
+    /// What is left for its UDP clients has taken longer than it may.
+    pub(super) fn rest_timed_out(&mut self, id: LiveId, desk: &mut Desk) {
+        let digest = self.lives.get(id).map(|live| live.session.digest());
+        if let Some(digest) = digest {
+            let detail = "its clock is slower than its bytes may be sent";
+            desk.log(
+                Level::Warn,
+                format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),
+            );
+        }
+        self.end_rest(id, desk);
+    }
+
+    /// Another source has come for the session: its UDP clients get that, and not what is left of
+    /// the one before.
+    pub(super) fn end_rest_of(&mut self, session: &SessionId, desk: &mut Desk) {
+        if let Some(id) = self.draining.resting(session) {
+            self.end_rest(id, desk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+//! What is left of streams, on the stage: how long it lasts, and that nothing outlives it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::relay::counts::Count;
+use crate::relay::stage::Stage;
+use crate::relay::{DATAGRAMS_COST_MAX, UdpPort};
+use crate::rtp::Packet;
+use crate::stream::Outcome;
+
+const CLIENT: &str = "10.2.0.1:6000";
+const CAMERA: &str = "10.2.0.2:6000";
+
+fn stage() -> Stage {
+    let mut stage = stage_with(&[]);
+    admit(&mut stage, "s");
+    stage
+}
+
+fn stage_with(options: &[&str]) -> Stage {
+    let mut stage = Stage::new(&[&["--token-server=10.0.0.0/24"], options].concat());
+    let bound = SocketAddr::from(([10, 0, 0, 9], 5004));
+    stage.relay.set_rtp(bound);
+    stage
+}
+
+fn admit(stage: &mut Stage, session: &str) {
+    let query = format!("type=http,rtp-udp&sessionid={session}&udp-clients={CLIENT},{CAMERA}");
+    call(stage, &format!("POST /api/add-token?{query}"));
+}
+
+/// Lets time pass, and says how many bytes went out to UDP clients meanwhile.
+fn pass(stage: &mut Stage, time: Duration) -> usize {
+    let until = stage.now + time;
+    let mut bytes = 0;
+    loop {
+        while let Some(datagrams) = stage.relay.next_datagrams(stage.now) {
+            bytes += datagrams.bytes.len();
+        }
+        stage.settle();
+        let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
+            stage.now = until;
+            return bytes;
+        };
+        stage.now = due.max(stage.now);
+        stage.relay.expire(stage.now);
+    }
+}
+
+/// MPEG-TS of so many packets, each with a clock reference a second after the one before.
+fn slow(packets: u64) -> Vec<u8> {
+    let packet = |number: u64| {
+        let mut packet = [0xff; PACKET_BYTES];
+        let base = number * 90_000;
+        packet[..6].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10]);
+        packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+        packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
+        packet
+    };
+    (0..packets).flat_map(packet).collect()
+}
+
+fn put(stage: &mut Stage, media: &[u8]) {
+    let length = media.len();
+    let head = format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    let id = stage.client(&head);
+    stage.relay.received(id, media, stage.now);
+    stage.settle();
+    stage.assert_status(id, 200);
+}
+
+fn call(stage: &mut Stage, request: &str) -> String {
+    let id = stage.client(&format!("{request} HTTP/1.1\r\nHost: 10.0.0.9\r\n\r\n"));
+    stage.text(id)
+}
+
+fn rtp(stage: &mut Stage, payload_type: u8, numbers: std::ops::Range<u16>, ssrc: u32) {
+    for number in numbers {
+        let header = Packet::header(payload_type, number, 0, ssrc);
+        let datagram = [&header[..], b"payload"].concat();
+        let from = CAMERA.parse().expect("an address");
+        stage
+            .relay
+            .datagram(from, UdpPort::Rtp, &datagram, stage.now);
+        stage.settle();
+    }
+}
+
+fn goodbye(stage: &mut Stage, ssrc: u8) {
+    let from = CAMERA.parse().expect("an address");
+    let bye = [0x81, 203, 0, 1, 0, 0, 0, ssrc];
+    stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
+    stage.settle();
+}
+
+/// By its clock this rest would take an hour and a half.
+#[test]
+fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
+    let mut stage = stage();
+    let media = slow(5_000);
+    put(&mut stage, &media);
+    let sent = pass(&mut stage, Duration::from_secs(60));
+    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
+    // 60 s and 940,000 bytes at 4,000 a second.
+    let sent = pass(&mut stage, Duration::from_secs(230));
+    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
+    pass(&mut stage, Duration::from_secs(6));
+    assert_eq!(stage.relay.streams.lives.len(), 0);
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_rest_ends_when_its_clients_are_revoked() {
+    let mut stage = stage();
+    put(&mut stage, &slow(5_000));
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.streams.lives.len(), 1);
+    let free = stage.relay.streams.pool.bytes_left;
+    let revoked = call(&mut stage, "DELETE /api/revoke-token?sessionid=s");
+    assert!(revoked.starts_with("HTTP/1.1 200 "), "{revoked}");
+    assert_eq!(stage.relay.streams.lives.len(), 0);
+    assert!(stage.relay.streams.pool.bytes_left > free);
+}
+
+/// Who uploads without end to a session whose viewers take nothing: the oldest streams go.
+#[test]
+fn a_few_streams_of_a_session_drain() {
+    let mut stage = Stage::new(&["--streams=60"]);
+    let mut viewers = Vec::new();
+    for round in 1..40 {
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n";
+        let source = stage.client(head);
+        let viewer = stage.viewer("s");
+        stage.relay.served(viewer, Outcome::Blocked, stage.now);
+        viewers.push(viewer);
+        stage.relay.received(source, &[7; 1000], stage.now);
+        stage.settle();
+        stage.assert_status(source, 200);
+        assert_eq!(stage.relay.streams.draining.len(), round.min(16));
+        let cut = viewers
+            .iter()
+            .filter(|id| stage.closed.contains(id))
+            .count();
+        assert_eq!(cut, round.saturating_sub(16));
+        assert!(viewers[..cut].iter().all(|id| stage.closed.contains(id)));
+    }
+    // Another session's are not touched.
+    let other = stage.client("PUT /stream/t HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+    stage.assert_status(other, 200);
+    assert_eq!(stage.relay.streams.draining.len(), 16);
+}
+
+/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
+/// made, leave a stream behind.
+#[test]
+fn a_stream_of_which_little_is_known_is_forgotten_too() {
+    let mut stage = stage();
+    put(&mut stage, b"G");
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.streams.lives.len(), 0, "of a body of one byte");
+    for round in 0..3 {
+        rtp(&mut stage, 96, 10..20, 7);
+        assert_eq!(stage.relay.streams.running.len(), 1);
+        goodbye(&mut stage, 7);
+        let sent = pass(&mut stage, Duration::from_secs(1));
+        assert!(sent > 10 * 19, "{sent}");
+        assert_eq!(stage.relay.streams.lives.len(), 0, "of RTP, round {round}");
+    }
+}
+
+#[test]
+fn another_ssrc_counts_when_the_source_is_silent() {
+    let mut stage = stage();
+    rtp(&mut stage, 96, 0..2, 7);
+    for number in 2..50 {
+        rtp(&mut stage, 96, number..number + 1, 7);
+        pass(&mut stage, Duration::from_millis(900));
+        rtp(&mut stage, 96, 100 * number..100 * number + 20, 8);
+    }
+    let counts = &stage.relay.desk.counts;
+    assert_eq!(counts.of(Count::Datagrams), 50);
+    assert_eq!(counts.of(Count::SecondSource), 48 * 20);
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 1);
+    pass(&mut stage, Duration::from_millis(100));
+    rtp(&mut stage, 96, 1..3, 8);
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 2);
+    assert_eq!(stage.relay.streams.running.len(), 1);
+    // Who says goodbye makes room at once, though not for a stream that begins within a second.
+    goodbye(&mut stage, 8);
+    assert_eq!(stage.relay.streams.running.len(), 0);
+    rtp(&mut stage, 96, 1..3, 9);
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 2);
+    pass(&mut stage, Duration::from_secs(1));
+    rtp(&mut stage, 96, 3..5, 9);
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 3);
+    pass(&mut stage, Duration::from_secs(1));
+    goodbye(&mut stage, 9);
+    rtp(&mut stage, 96, 1..3, 10);
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 4);
+}
+
+/// Each begins and ends a stream with three datagrams.
+#[test]
+fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
+    let mut stage = stage();
+    let from: SocketAddr = CAMERA.parse().expect("an address");
+    for round in 0..1_000u32 {
+        let mut cost = 0;
+        for number in 0..2 {
+            let packet = Packet::header(33, number, 0, round);
+            let (port, now) = (UdpPort::Rtp, stage.now);
+            cost += stage.relay.datagram(from, port, &packet, now);
+        }
+        let bye = [&[0x81, 203, 0, 1][..], &round.to_be_bytes()].concat();
+        cost += stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
+        // So many of such rounds are a turn's share.
+        let rounds = DATAGRAMS_COST_MAX / cost;
+        assert!(if round % 100 == 0 {
+            rounds < 30
+        } else {
+            rounds < 200
+        });
+        pass(&mut stage, Duration::from_millis(10));
+    }
+    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 10);
+}
+
+#[test]
+fn a_first_packet_is_forgotten_when_no_second_comes() {
+    let mut stage = stage();
+    rtp(&mut stage, 33, 1..2, 7);
+    assert!(stage.relay.rtp_in.held_bytes() > 0);
+    pass(&mut stage, Duration::from_secs(2));
+    assert_eq!(stage.relay.rtp_in.held_bytes(), 0);
+    rtp(&mut stage, 33, 2..3, 7);
+    assert_eq!(stage.relay.streams.running.len(), 0);
+    rtp(&mut stage, 33, 3..4, 7);
+    assert_eq!(stage.relay.streams.running.len(), 1);
+}
+
+/// Whoever publishes, nothing begins where nobody may come any more.
+#[test]
+fn rtp_is_asked_the_same_as_the_other_ways_in() {
+    let mut stage = stage();
+    let blocked = call(&mut stage, "DELETE /api/abort-stream?sessionid=s&block=60");
+    assert!(
+        blocked.contains("{\"sessionid\":\"s\",\"viewers\":0}"),
+        "{blocked}"
+    );
+    rtp(&mut stage, 33, 0..10, 7);
+    assert_eq!(stage.relay.streams.running.len(), 0, "blocked");
+    pass(&mut stage, Duration::from_secs(60));
+    stage.relay.shut_down(stage.now);
+    rtp(&mut stage, 33, 0..10, 7);
+    assert_eq!(stage.relay.streams.running.len(), 0, "shut down");
+    assert_eq!(stage.relay.desk.counts.of(Count::Refused), 20);
+}
+
+/// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
+#[test]
+fn what_came_early_goes_out_when_its_source_says_goodbye() {
+    let mut stage = stage();
+    rtp(&mut stage, 33, 0..2, 7);
+    let viewer = stage.viewer("s");
+    rtp(&mut stage, 33, 2..3, 7);
+    rtp(&mut stage, 33, 4..6, 7);
+    goodbye(&mut stage, 7);
+    let (media, is_complete) = stage.media(viewer);
+    assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
+    assert_eq!(stage.relay.desk.counts.of(Count::Lost), 1);
+    assert_eq!(
+        stage.relay.streams.lives.len(),
+        1,
+        "its clients have not got it yet"
+    );
+    pass(&mut stage, Duration::from_secs(1));
+    assert_eq!(stage.relay.streams.lives.len(), 0);
+}
+
+/// 1,250 hosts with a token each send one large packet, whose second never comes.
+#[test]
+fn first_packets_keep_no_new_source_out() {
+    let mut stage = stage();
+    let header = Packet::header(33, 1, 0, 7);
+    let large = [&header[..], &[0; 65_000]].concat();
+    for net in 0..5 {
+        let list: Vec<String> = (1..=250)
+            .map(|host| format!("10.3.{net}.{host}:6000"))
+            .collect();
+        let clients = list.join(",");
+        let query = format!("type=rtp-udp&sessionid=flood{net}&udp-clients={clients}");
+        let added = call(&mut stage, &format!("POST /api/add-token?{query}"));
+        assert!(added.starts_with("HTTP/1.1 201 "), "{added}");
+        for from in list {
+            let from = from.parse().expect("an address");
+            let (port, now) = (UdpPort::Rtp, stage.now);
+            stage.relay.datagram(from, port, &large, now);
+            assert!(stage.relay.rtp_in.held_bytes() <= 768 << 10);
+        }
+    }
+    rtp(&mut stage, 33, 1..3, 7);
+    assert_eq!(stage.relay.streams.running.len(), 1);
+}
+
+/// Sources, viewers, calls and time in any order: what must hold holds after every step, and in
+/// the end nothing is left.
+#[test]
+fn whatever_comes_leaves_nothing() {
+    let mut most = 0;
+    for seed in 0..80 {
+        let mut random = crate::random::Random::new(seed);
+        let mut stage = stage_with(&["--streams=3", "--buffer=256K", "--hold=2", "--wait=1"]);
+        let mut clients = Vec::new();
+        let mut media = slow(200);
+        media.extend(vec![0x47; 100]);
+        for _ in 0..150 {
+            let (choice, number) = (random.draw() % 12, random.draw() as u16);
+            let session = ["s", "t", "u", "v"][usize::from(number) % 4];
+            let piece = &media[..usize::from(number) % media.len()];
+            match choice {
+                0 => rtp(
+                    &mut stage,
+                    33,
+                    number..number.saturating_add(9),
+                    u32::from(number % 3),
+                ),
+                1 => rtp(
+                    &mut stage,
+                    96,
+                    number..number.saturating_add(3),
+                    u32::from(number % 3),
+                ),
+                2 => goodbye(&mut stage, (number % 3) as u8),
+                3 | 4 => {
+                    let length = piece.len() + usize::from(number % 2);
+                    let id = stage.client(&format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
+                    stage.relay.received(id, piece, stage.now);
+                    clients.push(id);
+                }
+                5 => clients.push(stage.viewer(session)),
+                6 => {
+                    // It reads no more.
+                    let id = stage.viewer(session);
+                    stage.relay.served(id, Outcome::Blocked, stage.now);
+                    clients.push(id);
+                }
+                7 if !clients.is_empty() => {
+                    let id = clients.swap_remove(usize::from(number) % clients.len());
+                    stage.lose(id);
+                }
+                8 => {
+                    let query = ["", "&block=1"][usize::from(number) / 4 % 2];
+                    let call_of = format!("DELETE /api/abort-stream?sessionid={session}{query}");
+                    call(&mut stage, &call_of);
+                }
+                9 if number % 4 == 0 => {
+                    let query = ["", "&abort=true"][usize::from(number) / 4 % 2];
+                    call(
+                        &mut stage,
+                        &format!("DELETE /api/revoke-token?sessionid={session}{query}"),
+                    );
+                }
+                9 => admit(&mut stage, session),
+                _ => {
+                    pass(&mut stage, Duration::from_millis(u64::from(number % 1_500)));
+                }
+            }
+            stage.settle();
+            most = most.max(stage.relay.streams.draining.len());
+        }
+        for session in ["s", "t", "u", "v"] {
+            call(
+                &mut stage,
+                &format!("DELETE /api/abort-stream?sessionid={session}"),
+            );
+        }
+        pass(&mut stage, Duration::from_secs(100));
+        assert_eq!(stage.relay.streams.lives.len(), 0, "seed {seed}");
+        assert!(stage.relay.streams.posting.is_empty(), "seed {seed}");
+        stage.assert_nothing_left();
+    }
+    assert!(most >= 2, "{most} streams drain at once");
+}

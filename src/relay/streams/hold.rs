@@ -1,0 +1,136 @@
+//! Viewers that outlive their source: with `--hold` a stream whose source broke waits for another,
+//! which goes on with it.
+//!
+//! ```text
+//!   source lost ─→ Awaited ── a source, over HTTP, RTP or from an origin ─→ it goes on at its first join point
+//!                     ├─ nobody watches any more, or too long ─→ ended
+//!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
+//! ```
+//!
+//! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
+//! makes one stream of the sources' bytes.
+
+use std::net::SocketAddr;
+
+use super::{Live, Origin, Said, Streams};
+use crate::format::splice::Splicer;
+use crate::gate::SessionId;
+use crate::relay::desk::Desk;
+use crate::relay::{Level, LiveId};
+use crate::stream::{End, Told};
+
+impl Streams {
+    /// What cuts and joins a new stream's sources, where streams are held at all.
+    pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
+        let limits = &desk.settings.limits;
+        // As much as is read at once: what goes out in one go then drives no viewer out of the
+        // buffer.
+        let unit_bytes_max = limits.stream.buffer_bytes / 2;
+        (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
+    }
+
+    /// Whether the session has a source, and not only viewers who wait for one.
+    pub fn has_source(&self, session: &SessionId) -> bool {
+        self.running.contains_key(session) && self.held(session).is_none()
+    }
+
+    /// The session's stream, if that waits for a source.
+    pub fn held(&self, session: &SessionId) -> Option<LiveId> {
+        let id = *self.running.get(session)?;
+        let live = self.lives.get(id)?;
+        live.is_held().then_some(id)
+    }
+
+    /// Lets a stream that has lost its source wait for another. Says whether it does.
+    pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
+        let now = desk.now;
+        let until = now + desk.settings.limits.hold_time;
+        let Some(live) = self.lives.get_mut(id) else {
+            return false;
+        };
+        let Told::Known(format) = live.stream.told() else {
+            return false;
+        };
+        let Some(splicer) = &mut live.splicer else {
+            return false;
+        };
+        let is_watched = live.stream.viewer_count() > 0;
+        if !is_watched
+            || desk.is_closing
+            || !splicer.break_off(format, live.stream.header().to_vec())
+        {
+            return false;
+        }
+        let source = std::mem::replace(&mut live.source, Origin::Awaited { until });
+        let pull = live.pull.take();
+        let digest = live.session.digest();
+        let viewers = live.stream.viewer_count();
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
+            ),
+        );
+        self.say(Said::SourceLeft { source, id });
+        if let Some(pull) = pull {
+            self.say(Said::PullOver {
+                pull,
+                end: End::Lost,
+                has_viewers: true,
+            });
+        }
+        self.rearm(id, desk);
+        true
+    }
+
+    /// Another source has come for a stream that waits for one.
+    pub(super) fn go_on(
+        &mut self,
+        id: LiveId,
+        content_type: Option<String>,
+        source: Origin,
+        source_address: SocketAddr,
+        desk: &mut Desk,
+    ) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.source = source;
+        live.source_address = source_address;
+        live.source_type = content_type;
+        live.is_paused = false;
+        (live.input, live.via) = (None, None);
+        let digest = live.session.digest();
+        desk.log(
+            Level::Info,
+            format_args!("event=stream-goes-on session={digest} source={source_address}"),
+        );
+    }
+
+    /// The source that came for a stream is not like the one before: its viewers are let go, and
+    /// the source has a stream of its own, which begins anew.
+    pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
+        let now = desk.now;
+        let live = self.lives.get_mut(old)?;
+        let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
+        let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
+        let (session, address) = (live.session.clone(), live.source_address);
+        let content_type = live.source_type.take();
+        self.end_stream(old, End::Lost, "its next source has other tracks", desk);
+        let id = self.begin_live(session, content_type, source, address, desk);
+        let live = self.lives.get_mut(id)?;
+        (live.pull, live.input, live.via) = (pull, input, via);
+        Some(id)
+    }
+
+    /// Somebody has left a stream: nobody may be left for whom it waits.
+    pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
+        let is_over = |live: &Live| live.is_held() && live.stream.viewer_count() == 0;
+        if self.lives.get(id).is_some_and(is_over) {
+            self.end_stream(id, End::Lost, "nobody waits for its source", desk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,511 @@
+//! A stream that is being relayed: whose it is, where its media comes from, and the stream itself;
+//! how it begins, takes media, loses its source, ends, and is forgotten.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::Said;
+use super::Streams;
+use super::outlet::Outlet;
+use super::rtp::RtpInput;
+use super::turns::Line;
+use super::{Cut, Origin};
+use crate::format::Format;
+use crate::format::splice::Splicer;
+use crate::format::splice::Unlike;
+use crate::gate::SessionId;
+use crate::held::string_bytes;
+use crate::http;
+use crate::moment::Moment;
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::timers::{Armed, Owner};
+use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
+use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
+use crate::stream::{End, Figures, Notice, Stream, Told};
+
+/// A stream with its source. It lasts until both the source and the last outlet are gone.
+pub struct Live {
+    pub(super) session: SessionId,
+    /// Its place in the order in which streams began.
+    pub(super) serial: u64,
+    pub(super) source: Origin,
+    pub(super) source_address: SocketAddr,
+    pub(super) started_unix_seconds: u64,
+    pub(super) stream: Stream<ConnectionId>,
+    /// The pull that fetches it, if its source is an origin.
+    pub(super) pull: Option<PullId>,
+    /// `Via` of what goes out, if its source is an origin.
+    pub(super) via: Option<String>,
+    /// Makes one stream of sources that follow each other, where streams are held.
+    pub(super) splicer: Option<Box<Splicer>>,
+    /// The media type that a source gave which came for a held stream.
+    pub(super) source_type: Option<String>,
+    /// What is known of its source, or of the last it had, if that is RTP.
+    pub(super) input: Option<Box<RtpInput>>,
+    /// Viewers that were cut.
+    pub(super) cuts: Cuts,
+    /// Its UDP clients and what is on its way to them.
+    pub(super) outlet: Outlet,
+    /// Where it stands among the streams that have something for their viewers.
+    pub(super) line: Option<Line>,
+    /// What had come of it when it last took its place there, or left.
+    pub(super) lined_up: u64,
+    /// Its source is not read until its viewers have caught up.
+    pub(super) is_paused: bool,
+    pub(super) armed: Armed,
+}
+
+/// How many viewers were cut, by why.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Cuts {
+    stalled: u64,
+    lost_unit: u64,
+}
+
+impl Cuts {
+    pub fn count(&mut self, cut: Cut) {
+        match cut {
+            Cut::Stalled => self.stalled += 1,
+            Cut::LostUnit => self.lost_unit += 1,
+        }
+    }
+}
+
+/// A row of list-streams.
+#[derive(Serialize)]
+pub struct Row<'a> {
+    sessionid: &'a SessionId,
+    /// None: it is gone, and the stream drains.
+    source: Option<RowSource>,
+    held: bool,
+    started_at: u64,
+    format: Option<&'static str>,
+    /// Places in its buffer at which decoding can begin, and why there are none.
+    joins: usize,
+    no_joins: Option<&'static str>,
+    content_type: Option<&'a str>,
+    bitrate: u64,
+    bytes_received: u64,
+    bytes_sent: u64,
+    viewers: usize,
+    udp_clients: usize,
+    skips: u64,
+    cuts: Cuts,
+    rtp: Option<&'static str>,
+    /// What it takes of the server's memory.
+    held_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowSource {
+    protocol: &'static str,
+    address: String,
+    /// Of RTP that is put in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<Disorder>,
+}
+
+impl Live {
+    /// Bytes that its allocations take, its name's included.
+    pub(super) fn held_bytes(&self) -> usize {
+        let splicer = self.splicer.as_deref();
+        let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
+        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes);
+        self.session.held_bytes()
+            + self.stream.held_bytes()
+            + splicer
+            + input
+            + self.outlet.held_bytes()
+            + string_bytes(self.via.as_ref())
+            + string_bytes(self.source_type.as_ref())
+    }
+
+    /// Whether it waits for a source.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.source, Origin::Awaited { .. })
+    }
+
+    /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
+    pub(super) fn has_waiting_viewers(&self) -> bool {
+        self.splicer.as_deref().is_some_and(Splicer::is_joining)
+    }
+
+    /// Why it cannot go out by RTP, if it cannot.
+    pub(super) fn rtp_fault(&self) -> Option<&'static str> {
+        match self.stream.told() {
+            _ if self.input.is_some() => None,
+            Told::Undecided | Told::Known(Format::MpegTs) => None,
+            Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
+        }
+    }
+
+    /// Why it cannot go out over HTTP, if it cannot.
+    pub(super) fn http_fault(&self) -> Option<String> {
+        let payload_type = self.input.as_ref()?.payload_type();
+        (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
+            format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
+        })
+    }
+
+    fn row_source(&self) -> RowSource {
+        let input = self.input.as_ref();
+        RowSource {
+            protocol: if input.is_some() { "rtp-udp" } else { "http" },
+            address: self.source_address.to_string(),
+            packets: input
+                .filter(|input| input.is_transport())
+                .map(|input| input.disorder()),
+        }
+    }
+
+    /// What list-streams says of it.
+    pub fn row(&self, now: Moment) -> Row<'_> {
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = self.stream.figures();
+        Row {
+            sessionid: &self.session,
+            source: (self.source != Origin::Gone).then(|| self.row_source()),
+            held: self.has_waiting_viewers(),
+            started_at: self.started_unix_seconds,
+            format: match self.stream.told() {
+                Told::Known(format) => Some(format.name()),
+                Told::Undecided | Told::Unknown => None,
+            },
+            joins: self.stream.joins(),
+            no_joins: self.stream.no_joins_reason(),
+            content_type: self.stream.media_type(),
+            bitrate: self.stream.bit_rate(now),
+            bytes_received,
+            bytes_sent: bytes_sent + self.outlet.bytes_sent,
+            viewers: self.stream.viewer_count(),
+            udp_clients: self.outlet.client_count,
+            skips,
+            cuts: self.cuts,
+            rtp: self.rtp_fault(),
+            held_bytes: self.held_bytes(),
+        }
+    }
+}
+
+/// Why a stream ends whose source is sound.
+pub const SHUT_DOWN: &str = "the server shuts down";
+const ABORTED: &str = "it was aborted";
+
+impl Streams {
+    /// The session has a source: its stream begins, or goes on if it waits for one.
+    pub fn begin_live(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        source_address: SocketAddr,
+        desk: &mut Desk,
+    ) -> LiveId {
+        let now = desk.now;
+        // Whoever the source is, its stream is no document of this server's.
+        let content_type = content_type.as_deref().and_then(http::stream_type);
+        if let Some(id) = self.held(&session) {
+            self.go_on(id, content_type, source, source_address, desk);
+            return id;
+        }
+        self.end_rest_of(&session, desk);
+        self.make_room_for_stream(&session, desk);
+        desk.counts.add(Count::Streams, 1);
+        let serial = self.live_serial_next;
+        self.live_serial_next += 1;
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=stream-begins session={} source={source_address}",
+                session.digest()
+            ),
+        );
+        let live = self.lives.insert(Live {
+            session: session.clone(),
+            serial,
+            source,
+            source_address,
+            started_unix_seconds: desk.date().unix_seconds,
+            stream: Stream::new(desk.settings.limits.stream, content_type, now),
+            pull: None,
+            via: None,
+            splicer: self.new_splicer(desk),
+            source_type: None,
+            input: None,
+            outlet: Outlet::default(),
+            cuts: Cuts::default(),
+            line: None,
+            lined_up: 0,
+            is_paused: false,
+            armed: Armed::default(),
+        });
+        self.order.insert(serial, live);
+        self.running.insert(session, live);
+        live
+    }
+
+    /// Media has arrived from a stream's source. It may be unlike what came before: then another
+    /// stream has begun, for which these bytes are the first.
+    #[must_use]
+    pub fn append(
+        &mut self,
+        id: LiveId,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<(LiveId, Vec<u8>)> {
+        let Unlike(bytes) = self.take_media(id, bytes, desk)?;
+        Some((self.begin_anew(id, desk)?, bytes))
+    }
+
+    /// Media has arrived from a stream's source. It may be unlike what came before: then these
+    /// bytes are the first of another stream.
+    #[must_use]
+    pub(super) fn take_media(
+        &mut self,
+        id: LiveId,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<Unlike> {
+        let now = desk.now;
+        let live = self.lives.get_mut(id)?;
+        live.stream.count(bytes.len(), now);
+        let Some(splicer) = &mut live.splicer else {
+            self.pass_on(id, bytes, desk);
+            return None;
+        };
+        let mut spliced = std::mem::take(&mut self.spliced);
+        let fed = splicer.feed(bytes, &mut spliced);
+        self.pass_on(id, &spliced, desk);
+        spliced.clear();
+        // A large unit was one stream's: its room is not kept for all.
+        spliced.shrink_to(SOURCE_READ_BYTES_MAX);
+        self.spliced = spliced;
+        fed.err()
+    }
+
+    /// What has become of it goes on to all who want it.
+    fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
+            return;
+        };
+        let was_undecided = live.stream.told() == Told::Undecided;
+        live.stream.append(bytes, &mut self.pool, now);
+        let is_told = was_undecided && live.stream.told() != Told::Undecided;
+        let notice = live.stream.take_notice();
+        let digest = live.session.digest();
+        match notice {
+            None => {}
+            Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::NoJoin) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
+            Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
+                "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
+                format.name()
+            )),
+        }
+        while let Some(connection) = self
+            .lives
+            .get_mut(id)
+            .and_then(|live| live.stream.take_cut())
+        {
+            self.say(Said::Cut(connection, Cut::LostUnit));
+        }
+        self.flow(id);
+        if is_told {
+            self.tell_of_transport(id, desk);
+        }
+        self.feed_outlet(id, bytes, desk);
+    }
+
+    /// Whether that is where its media comes from.
+    pub fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
+        self.lives.get(id).is_some_and(|live| live.source == source)
+    }
+
+    /// The stream has no source any more: its session is free, its viewers drain.
+    pub(super) fn end_stream(
+        &mut self,
+        id: LiveId,
+        end: End,
+        reason: &'static str,
+        desk: &mut Desk,
+    ) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if live.stream.end().is_some() {
+            return;
+        }
+        if let Some(splicer) = &mut live.splicer {
+            let mut rest = Vec::new();
+            splicer.finish(&mut rest);
+            self.pass_on(id, &rest, desk);
+        }
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        let source = std::mem::replace(&mut live.source, Origin::Gone);
+        live.outlet.finish(live.stream.newest(), now);
+        live.stream.finish(end);
+        let pull = live.pull;
+        let has_viewers = live.stream.viewer_count() > 0;
+        let session = live.session.clone();
+        let figures = live.stream.figures();
+        if self.running.get(&session) == Some(&id) {
+            self.running.remove(&session);
+        }
+        self.draining.enter(&session, live.serial, id);
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
+                session.digest(),
+                figures.bytes_received,
+                figures.bytes_sent,
+                figures.skips
+            ),
+        );
+        self.say(Said::SourceLeft { source, id });
+        if let Some(pull) = pull {
+            self.say(Said::PullOver {
+                pull,
+                end,
+                has_viewers,
+            });
+        }
+        self.flow(id);
+        self.pump(id, desk);
+        self.forget_if_over(id, desk);
+    }
+
+    /// A stream is over when neither source nor outlet is left.
+    pub(super) fn forget_if_over(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
+            return;
+        }
+        live.outlet.clear();
+        if live.stream.viewer_count() > 0 {
+            return;
+        }
+        if let Some(mut live) = self.lives.remove(id) {
+            let figures = live.stream.figures();
+            desk.counts
+                .add(Count::BytesReceived, figures.bytes_received);
+            desk.counts.add(Count::BytesSent, figures.bytes_sent);
+            desk.counts.add(Count::Skips, figures.skips);
+            desk.counts.add(Count::UdpBytesSent, live.outlet.bytes_sent);
+            desk.freed(live.stream.filled_bytes());
+            live.stream.release(&mut self.pool);
+            self.order.remove(&live.serial);
+            desk.timers.disarm(&mut live.armed, Owner::Live(id));
+            self.draining.leave(&live.session, live.serial);
+        }
+    }
+
+    /// The viewers who were behind have what there is: the source is read on.
+    pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
+        let is_held_back = self.is_held_back(id, desk);
+        if let Some(live) = self.lives.get_mut(id)
+            && live.is_paused
+            && !is_held_back
+            && live.stream.wanted_bytes(&self.pool) > 0
+        {
+            live.is_paused = false;
+            if let Origin::Http(connection) = live.source {
+                desk.actions.push_back(Action::ReadOn(connection));
+            }
+        }
+    }
+
+    /// How many bytes of a source are wanted.
+    pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
+        let is_held_back = self.is_held_back(id, desk);
+        let Some(live) = self.lives.get_mut(id) else {
+            return 0;
+        };
+        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
+        live.is_paused = wanted_bytes == 0 || is_held_back;
+        if live.is_paused {
+            0
+        } else {
+            SOURCE_READ_BYTES_MAX.min(wanted_bytes)
+        }
+    }
+}
+
+impl Streams {
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
+    pub fn source_lost(
+        &mut self,
+        id: LiveId,
+        source: Origin,
+        reason: &'static str,
+        desk: &mut Desk,
+    ) {
+        if self.has_as_source(id, source) {
+            self.finish_reorder(id, desk);
+        }
+        // What came early may have been the end of it.
+        if self.has_as_source(id, source) && !self.hold(id, reason, desk) {
+            self.end_stream(id, End::Lost, reason, desk);
+        }
+    }
+
+    /// A stream's source is gone for good.
+    pub fn end(&mut self, id: LiveId, end: End, reason: &'static str, desk: &mut Desk) {
+        self.finish_reorder(id, desk);
+        self.end_stream(id, end, reason, desk);
+    }
+
+    /// Another source takes the place of a session's, if that has one.
+    pub fn end_for_takeover(&mut self, session: &SessionId, desk: &mut Desk) {
+        if self.has_source(session)
+            && let Some((id, source)) = self.running_source(session)
+        {
+            self.source_lost(id, source, "another source took over", desk);
+            self.dismiss(source);
+        }
+    }
+
+    /// Ends a session's stream at once, and what drains of those before: source and viewers are
+    /// disconnected. Says how many viewers that were.
+    pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
+        if let Some((id, source)) = self.running_source(session) {
+            self.end(id, End::Lost, ABORTED, desk);
+            self.dismiss(source);
+        }
+        let draining: Vec<LiveId> = self.draining.of(session).collect();
+        if draining.is_empty() {
+            return None;
+        }
+        let viewers = draining
+            .into_iter()
+            .map(|id| self.cut_off(id, ABORTED, desk));
+        Some(viewers.sum())
+    }
+
+    /// The server shuts down: streams end whose source is no connection that could be ended.
+    pub fn shut_down(&mut self, desk: &mut Desk) {
+        let lives = self.lives.iter();
+        let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
+        for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.end(id, End::Complete, SHUT_DOWN, desk);
+        }
+    }
+
+    fn dismiss(&mut self, source: Origin) {
+        if let Origin::Http(connection) = source {
+            self.say(Said::CutOff(connection));
+        }
+    }
+}

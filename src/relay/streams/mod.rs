@@ -1,0 +1,337 @@
+//! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
+//! go out, and the bound on all buffers.
+
+mod check;
+mod draining;
+mod frame;
+mod hold;
+mod live;
+mod outlet;
+mod rtp;
+mod turns;
+mod viewer;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use super::counts::Count;
+use super::desk::Desk;
+use draining::Draining;
+use frame::Frame;
+pub use live::Live;
+use live::Row;
+pub(super) use live::SHUT_DOWN;
+pub use outlet::Datagrams;
+pub(super) use viewer::{Place, Viewing, Watched};
+
+use super::metrics::Sums;
+use super::timers::Owner;
+use super::{ConnectionId, Limits, LiveId, PullId};
+use crate::gate::SessionId;
+use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::moment::Moment;
+use crate::slots::Slots;
+use crate::stream::{End, Figures, Pool};
+use turns::Turns;
+
+/// The streams, and the lines in which they stand.
+pub(super) struct Streams {
+    lives: Slots<Live>,
+    running: HashMap<SessionId, LiveId>,
+    draining: Draining,
+    /// All of them in the order in which they began.
+    order: BTreeMap<u64, LiveId>,
+    live_serial_next: u64,
+    pool: Pool,
+    /// Streams with something for their viewers.
+    turns: Turns,
+    frame: Frame,
+    /// What goes out of the bytes that a source sent just now, where streams are held.
+    spliced: Vec<u8>,
+    /// Streams with datagrams for their UDP clients.
+    posting: VecDeque<LiveId>,
+    said: VecDeque<Said>,
+}
+
+/// Where a stream's media comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The body of this client's request, or of this origin's answer.
+    Http(ConnectionId),
+    /// The datagrams of this address.
+    Rtp(SocketAddr),
+    /// Nowhere for now: another source may come until then.
+    Awaited { until: Moment },
+    /// Nowhere any more.
+    Gone,
+}
+
+/// Why a viewer is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// It took nothing for too long.
+    Stalled,
+    /// It fell out of the buffer within a unit that could not be kept for it.
+    LostUnit,
+}
+
+impl Cut {
+    pub fn name(self) -> &'static str {
+        match self {
+            Cut::Stalled => "stalled",
+            Cut::LostUnit => "lost_unit",
+        }
+    }
+}
+
+/// What the streams say.
+pub(super) enum Said {
+    /// This viewer cannot go on with its stream.
+    Cut(ConnectionId, Cut),
+    /// What this client sent, or watched, is cut off.
+    CutOff(ConnectionId),
+    /// A stream has lost its source.
+    SourceLeft { source: Origin, id: LiveId },
+    /// A stream that was fetched has ended so, or has lost its source and is held.
+    PullOver {
+        pull: PullId,
+        end: End,
+        has_viewers: bool,
+    },
+}
+
+impl Streams {
+    /// None yet.
+    pub fn new(limits: &Limits) -> Streams {
+        Streams {
+            lives: Slots::default(),
+            running: HashMap::new(),
+            draining: Draining::default(),
+            order: BTreeMap::new(),
+            live_serial_next: 1,
+            pool: Pool::new(limits.buffers_bytes_max),
+            turns: Turns::new(),
+            frame: Frame::default(),
+            spliced: Vec::new(),
+            posting: VecDeque::new(),
+            said: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let each = self.lives.iter().map(|(_, live)| live.held_bytes());
+        self.lives.held_bytes()
+            + each.sum::<usize>()
+            + hash_map_bytes(&self.running)
+            + self.draining.held_bytes()
+            + tree_map_bytes(&self.order)
+            + self.turns.held_bytes()
+            + self.posting.capacity() * size_of::<LiveId>()
+            + self.frame.held_bytes()
+            + self.pool.held_bytes()
+            + self.spliced.capacity()
+            + self.said.capacity() * size_of::<Said>()
+    }
+
+    /// Whether somebody watches the session's stream.
+    pub fn is_watched(&self, session: &SessionId) -> bool {
+        let running = self.running.get(session);
+        let live = running.and_then(|id| self.lives.get(*id));
+        live.is_some_and(|live| live.stream.viewer_count() > 0)
+    }
+
+    /// This pull fetches this stream, and `via` stands before what goes out of it.
+    pub fn is_fetched(&mut self, id: LiveId, pull: PullId, via: String) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.pull = Some(pull);
+            live.via = Some(via);
+        }
+    }
+
+    /// The origin that sends this stream, if it is this pull's still: one that is held has lost it
+    /// already.
+    pub fn fetched_from(&self, id: LiveId, pull: PullId) -> Option<ConnectionId> {
+        let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
+        match live.source {
+            Origin::Http(connection) => Some(connection),
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => None,
+        }
+    }
+
+    /// The session's stream, if that waits for a source, and was fetched before.
+    pub fn held_of_origin(&self, session: &SessionId) -> Option<LiveId> {
+        let id = self.held(session)?;
+        self.lives.get(id)?.via.is_some().then_some(id)
+    }
+
+    /// All of them together, and what those that are over had counted.
+    pub fn sums(&self, desk: &Desk) -> Sums {
+        let mut sums = Sums {
+            running: self.running.len(),
+            draining: self.draining.len(),
+            figures: Figures {
+                bytes_received: desk.counts.of(Count::BytesReceived),
+                bytes_sent: desk.counts.of(Count::BytesSent),
+                skips: desk.counts.of(Count::Skips),
+            },
+            udp_bytes: desk.counts.of(Count::UdpBytesSent),
+            ..Sums::default()
+        };
+        for (_, live) in self.lives.iter() {
+            let figures = live.stream.figures();
+            sums.figures.bytes_received += figures.bytes_received;
+            sums.figures.bytes_sent += figures.bytes_sent;
+            sums.figures.skips += figures.skips;
+            sums.udp_bytes += live.outlet.bytes_sent;
+            sums.viewers += live.stream.viewer_count();
+            sums.udp_clients += live.outlet.client_count;
+            sums.held += usize::from(live.has_waiting_viewers());
+        }
+        sums
+    }
+
+    /// What they have said and nobody has heard.
+    pub fn said(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    fn say(&mut self, said: Said) {
+        self.said.push_back(said);
+    }
+
+    /// The session of a stream.
+    pub fn session(&self, id: LiveId) -> Option<SessionId> {
+        Some(self.lives.get(id)?.session.clone())
+    }
+
+    /// Where a stream's media comes from, and which pull brings it.
+    pub fn source_of(&self, id: LiveId) -> Option<(Origin, Option<PullId>)> {
+        let live = self.lives.get(id)?;
+        Some((live.source, live.pull))
+    }
+
+    /// A session's stream, if it runs, and where its media comes from.
+    pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Origin)> {
+        let id = *self.running.get(session)?;
+        Some((id, self.lives.get(id)?.source))
+    }
+
+    /// The rows of list-streams from behind this serial on, each with its own.
+    pub fn rows(&self, after: u64, now: Moment) -> impl Iterator<Item = (u64, Row<'_>)> {
+        let lives = self.order.range(after + 1..);
+        let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
+        lives.map(move |(serial, live)| (serial, live.row(now)))
+    }
+
+    /// Whether a stream's source is not read for now.
+    pub fn is_paused(&self, id: LiveId) -> bool {
+        self.lives.get(id).is_some_and(|live| live.is_paused)
+    }
+
+    /// When a stream has something to do, if nothing arrives.
+    fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
+        let now = desk.now;
+        // While something is on its way nothing more is taken, however late it is: when that is
+        // out, it goes on.
+        let transport = live.outlet.transport.as_ref();
+        let paced = transport
+            .filter(|_| live.outlet.is_empty())
+            .and_then(|transport| transport.deadline(now));
+        let input = live.input.as_ref();
+        let reordered = input.and_then(|input| input.deadline());
+        let idle_time = desk.settings.limits.source_idle_time;
+        let gone = match live.source {
+            Origin::Awaited { until } => Some(until),
+            Origin::Rtp(_) => input.map(|input| input.heard() + idle_time),
+            Origin::Http(_) | Origin::Gone => None,
+        };
+        let rest = live.outlet.rest_until;
+        [paced, reordered, gone, rest].into_iter().flatten().min()
+    }
+
+    /// Arms a stream's deadline.
+    pub fn rearm(&mut self, id: LiveId, desk: &mut Desk) {
+        let deadline = self
+            .lives
+            .get(id)
+            .and_then(|live| self.deadline(live, desk));
+        if let (Some(deadline), Some(live)) = (deadline, self.lives.get_mut(id)) {
+            desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+        }
+    }
+
+    /// A stream's deadline may have come. Says whether packets that came early are to go on.
+    pub fn due(&mut self, id: LiveId, desk: &mut Desk) -> bool {
+        let Some(live) = self.lives.get_mut(id) else {
+            return false;
+        };
+        live.armed.fired();
+        let source = live.source;
+        let idle_time = desk.settings.limits.source_idle_time;
+        let heard = live.input.as_ref().map(|input| input.heard());
+        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
+        match source {
+            Origin::Rtp(_) if is_silent => {
+                self.source_lost(id, source, SILENT, desk);
+                return false;
+            }
+            Origin::Awaited { until } if until <= desk.now => {
+                self.end(id, End::Lost, "its source did not come back", desk);
+                return false;
+            }
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+        }
+        let rest_until = live.outlet.rest_until;
+        if rest_until.is_some_and(|until| until <= desk.now) {
+            self.rest_timed_out(id, desk);
+            return false;
+        }
+        if heard.is_some() {
+            return true;
+        }
+        self.pump(id, desk);
+        self.rearm(id, desk);
+        false
+    }
+
+    /// How many there are, those that drain too.
+    pub fn len(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Whether there is this stream.
+    pub fn has(&self, id: LiveId) -> bool {
+        self.lives.get(id).is_some()
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether this session runs, if only for viewers who wait for a source.
+    pub fn runs(&self, session: &SessionId) -> bool {
+        self.running.contains_key(session)
+    }
+
+    /// Whether this is the running stream of this session, and this pull's.
+    pub fn is_pulls(&self, session: &SessionId, id: LiveId, pull: PullId) -> bool {
+        let live = self.lives.get(id);
+        let is_its = live.is_some_and(|live| live.pull == Some(pull));
+        is_its && self.running.get(session) == Some(&id)
+    }
+
+    /// Why the session's stream cannot go out over HTTP, if it cannot.
+    pub fn http_fault(&self, session: &SessionId) -> Option<String> {
+        self.lives.get(*self.running.get(session)?)?.http_fault()
+    }
+
+    /// Whether something is to be written, or sent.
+    pub fn has_writes(&self) -> bool {
+        !self.turns.is_empty() || !self.posting.is_empty()
+    }
+}
+
+/// Why a source's stream ends of which nothing is heard.
+pub(super) const SILENT: &str = "its source was silent for too long";

@@ -1,0 +1,471 @@
+//! The way out of a stream to its UDP clients: what is due to them, and the datagrams that are on
+//! their way.
+//!
+//! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its
+//! clock; RTP from a source goes out as it came. A datagram is made once, however many clients it
+//! goes to.
+//!
+//! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way,
+//! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
+//! 0.7 MiB with 256 clients.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::draining::rest_time;
+use super::{Origin, Streams};
+use crate::format::Format;
+use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::relay::{Level, LiveId};
+use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
+use crate::stream::Told;
+
+/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the
+/// other.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams<'a> {
+    /// Where they go.
+    pub to: SocketAddr,
+    /// The datagrams.
+    pub bytes: &'a [u8],
+    /// The size of each but the last: at least 1.
+    pub datagram_bytes: usize,
+}
+
+/// A stream's UDP clients, and what they get.
+#[derive(Default)]
+pub(super) struct Outlet {
+    /// As the tokens lend it.
+    clients: Rc<[SocketAddr]>,
+    /// One of them that gets nothing: the source.
+    source: Option<SocketAddr>,
+    /// How many get something.
+    pub client_count: usize,
+    /// The way of MPEG-TS, if the stream is that, or may be.
+    pub transport: Option<Transport>,
+    post: VecDeque<Letter>,
+    post_bytes: usize,
+    /// Which client gets the first letter next.
+    next_client: usize,
+    /// It stands in the queue of those who have something to send.
+    pub is_queued: bool,
+    /// A source that is gone leaves a rest, which is sent until then.
+    pub rest_until: Option<Moment>,
+    pub bytes_sent: u64,
+}
+
+/// MPEG-TS on its way from the buffer into datagrams.
+pub(super) struct Transport {
+    pub pacing: Pacing,
+    packetiser: Packetiser,
+    /// The next byte of the stream that goes out.
+    pub cursor: u64,
+    /// Since when packets wait for their datagram to be filled.
+    waiting_since: Option<Moment>,
+    timestamp_offset: u32,
+}
+
+/// Datagrams that go out with one call.
+struct Letter {
+    bytes: Vec<u8>,
+    datagram_bytes: usize,
+}
+
+/// Datagrams that go out together: what the kernel takes in one call.
+const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
+/// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
+const POST_BYTES_MAX: usize = 512 * 1024;
+/// How long packets wait for their datagram to be filled.
+const FILL_TIME: Duration = Duration::from_millis(100);
+
+impl Datagrams<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.datagram_bytes)
+    }
+}
+
+impl Outlet {
+    /// The first letter, and the client that is to get it now.
+    pub fn next(&mut self) -> Option<SocketAddr> {
+        loop {
+            let letter = self.post.front()?;
+            let rest = self.clients.get(self.next_client..).unwrap_or_default();
+            let next = rest.iter().position(|client| self.source != Some(*client));
+            if let Some(next) = next {
+                self.next_client += next + 1;
+                self.bytes_sent += letter.bytes.len() as u64;
+                return Some(rest[next]);
+            }
+            self.next_client = 0;
+            self.post_bytes -= letter.held_bytes();
+            self.post.pop_front();
+        }
+    }
+
+    /// The letter that is being sent: its bytes, and the size of its datagrams.
+    pub fn letter(&self) -> Option<(&[u8], usize)> {
+        self.post
+            .front()
+            .map(|letter| (letter.bytes.as_slice(), letter.datagram_bytes))
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.post.is_empty()
+    }
+
+    /// A datagram of a source goes out as it came, unless too much waits already: then it says no.
+    /// Several of one size share a letter that is not being sent yet.
+    #[must_use]
+    pub fn forward(&mut self, datagram: &[u8]) -> bool {
+        if self.client_count == 0 || datagram.is_empty() {
+            return true;
+        }
+        if self.post_bytes + datagram.len() + 2 * size_of::<Letter>() > POST_BYTES_MAX {
+            return false;
+        }
+        let is_open = self.post.len() > 1 || self.next_client == 0;
+        match self.post.back_mut() {
+            Some(letter) if is_open && letter.takes(datagram) => {
+                self.post_bytes -= letter.held_bytes();
+                letter.add(datagram);
+                self.post_bytes += letter.held_bytes();
+            }
+            _ => self.push(Letter {
+                bytes: datagram.to_vec(),
+                datagram_bytes: datagram.len(),
+            }),
+        }
+        true
+    }
+
+    fn push(&mut self, letter: Letter) {
+        self.post_bytes += letter.held_bytes();
+        self.post.push_back(letter);
+    }
+
+    /// The source is gone; what is left up to `newest` goes out still, for its time.
+    pub fn finish(&mut self, newest: u64, now: Moment) {
+        if let Some(transport) = &mut self.transport {
+            transport.pacing.finish();
+            let rest_bytes = newest.saturating_sub(transport.cursor);
+            self.rest_until = Some(now + rest_time(rest_bytes));
+        }
+    }
+
+    /// Whether all up to `newest` is out.
+    pub fn is_over(&self, newest: u64) -> bool {
+        let is_over = |transport: &Transport| transport.is_over(newest);
+        self.is_empty() && self.transport.as_ref().is_none_or(is_over)
+    }
+
+    /// Nobody gets anything any more, and nothing is held.
+    pub fn clear(&mut self) {
+        *self = Outlet {
+            is_queued: self.is_queued,
+            bytes_sent: self.bytes_sent,
+            ..Outlet::default()
+        };
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let letters = self.post.iter().map(|letter| letter.bytes.capacity());
+        let transport = self.transport.as_ref();
+        letters.sum::<usize>()
+            + self.post.capacity() * size_of::<Letter>()
+            + self.own_clients_bytes()
+            + transport.map_or(0, |transport| {
+                transport.pacing.held_bytes() + transport.packetiser.held_bytes()
+            })
+    }
+
+    /// What its list of clients takes, unless that is lent by the tokens.
+    pub fn own_clients_bytes(&self) -> usize {
+        let is_own = Rc::strong_count(&self.clients) == 1;
+        if is_own {
+            size_of_val(&*self.clients)
+        } else {
+            0
+        }
+    }
+
+    /// These clients but the source, and no others, from now on. None is there twice.
+    pub fn set_clients(&mut self, clients: Rc<[SocketAddr]>, source: Option<SocketAddr>) {
+        self.source = source.filter(|source| clients.contains(source));
+        self.client_count = clients.len() - usize::from(self.source.is_some());
+        if self.next_client == 0 {
+            self.clients = clients;
+            return;
+        }
+        // Whoever has had the first letter does not get it again.
+        let had: HashSet<&SocketAddr> = self.clients.iter().take(self.next_client).collect();
+        let (mut first, rest): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            clients.iter().partition(|client| had.contains(client));
+        self.next_client = first.len();
+        first.extend(rest);
+        self.clients = first.into();
+    }
+
+    /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
+    /// on, as many as lie together.
+    pub fn write<'a>(
+        &mut self,
+        now: Moment,
+        has_ended: bool,
+        lend: impl Fn(u64, usize) -> &'a [u8],
+    ) {
+        let Some(transport) = &mut self.transport else {
+            return;
+        };
+        let mut batch = Batch::default();
+        transport.write(now, has_ended, &mut batch, lend);
+        if !batch.bytes.is_empty() && self.client_count > 0 {
+            self.push(Letter {
+                bytes: batch.bytes,
+                datagram_bytes: DATAGRAM_BYTES,
+            });
+        }
+    }
+}
+
+impl Letter {
+    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are
+    /// taken at the most.
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + 2 * size_of::<Letter>()
+    }
+
+    /// It grows by doubling, and never beyond what it may hold.
+    fn add(&mut self, datagram: &[u8]) {
+        let length = self.bytes.len() + datagram.len();
+        if length > self.bytes.capacity() {
+            let capacity = (2 * length).min(LETTER_BYTES_MAX).max(length);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(datagram);
+    }
+
+    fn takes(&self, datagram: &[u8]) -> bool {
+        self.datagram_bytes == datagram.len()
+            && self.bytes.len().is_multiple_of(self.datagram_bytes)
+            && self.bytes.len() + datagram.len() <= LETTER_BYTES_MAX
+    }
+}
+
+impl Transport {
+    /// From `cursor` on, with a source identifier and first numbers out of `random`.
+    pub fn new(cursor: u64, random: u64) -> Transport {
+        Transport {
+            pacing: Pacing::new(cursor),
+            packetiser: Packetiser::new(random as u32, (random >> 32) as u16),
+            cursor,
+            waiting_since: None,
+            timestamp_offset: (random >> 16) as u32,
+        }
+    }
+
+    fn write<'a>(
+        &mut self,
+        now: Moment,
+        has_ended: bool,
+        batch: &mut Batch,
+        lend: impl Fn(u64, usize) -> &'a [u8],
+    ) {
+        let due = self.pacing.due(now);
+        let timestamp = self.timestamp(now);
+        while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= LETTER_BYTES_MAX {
+            let room = LETTER_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
+            let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
+            if bytes.is_empty() {
+                // Overwritten: the pacer lost its place, which only a bound on all buffers together
+                // can do.
+                self.cursor = due;
+                break;
+            }
+            self.packetiser.push(bytes, timestamp, batch);
+            self.cursor += bytes.len() as u64;
+        }
+        self.fill_or_flush(
+            now,
+            has_ended && self.cursor == due && self.pacing.is_over(),
+            batch,
+        );
+    }
+
+    fn fill_or_flush(&mut self, now: Moment, is_over: bool, batch: &mut Batch) {
+        if !batch.bytes.is_empty() {
+            self.waiting_since = None;
+        }
+        if !self.packetiser.has_waiting() {
+            self.waiting_since = None;
+            return;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        if is_over || now.since(since) >= FILL_TIME {
+            self.packetiser.flush(batch);
+            self.waiting_since = None;
+        }
+    }
+
+    /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).
+    fn timestamp(&self, now: Moment) -> u32 {
+        let ticks = (now.since_start().as_micros() * 9 / 100) as u32;
+        ticks.wrapping_add(self.timestamp_offset)
+    }
+
+    /// When there is something to do, if nothing arrives.
+    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+        let flush = self.waiting_since.map(|since| since + FILL_TIME);
+        self.pacing.deadline(now).into_iter().chain(flush).min()
+    }
+
+    /// Whether all up to `newest` is out.
+    pub fn is_over(&self, newest: u64) -> bool {
+        self.cursor >= newest && self.pacing.is_over() && !self.packetiser.has_waiting()
+    }
+}
+
+impl Streams {
+    /// A stream goes out to these addresses from now on, but not to its own source.
+    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[SocketAddr]>, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        let source = live.source;
+        let address = match source {
+            Origin::Rtp(address) => Some(address),
+            Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone => None,
+        };
+        live.outlet.set_clients(clients, address);
+        let may_be_transport = matches!(
+            live.stream.told(),
+            Told::Undecided | Told::Known(Format::MpegTs)
+        );
+        let is_body = live.input.is_none() && address.is_none();
+        let has_ended = live.stream.end().is_some();
+        let is_over = live.outlet.client_count == 0 || live.outlet.is_over(live.stream.newest());
+        if has_ended && is_over {
+            self.end_rest(id, desk);
+        } else if live.outlet.client_count == 0 {
+            live.outlet.transport = None;
+            self.resume(id, desk);
+        } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
+            live.outlet.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
+            self.rearm(id, desk);
+        }
+    }
+
+    /// Media of a body has arrived: its UDP clients get what is due of it.
+    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        if let Some(transport) = &mut live.outlet.transport {
+            transport.pacing.feed(bytes, now);
+            self.pump(id, desk);
+        }
+    }
+
+    /// What is due of a transport stream becomes datagrams, once those before are out.
+    pub(super) fn pump(&mut self, id: LiveId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        match live.stream.told() {
+            Told::Undecided if live.stream.end().is_none() => return,
+            Told::Known(Format::MpegTs) => {}
+            Told::Undecided | Told::Known(_) | Told::Unknown => {
+                live.outlet.transport = None;
+                self.resume(id, desk);
+                return self.forget_if_over(id, desk);
+            }
+        }
+        if live.outlet.is_empty() {
+            let has_ended = live.stream.end().is_some();
+            let stream = &live.stream;
+            live.outlet.write(now, has_ended, |from, bytes_max| {
+                stream.slice(from, bytes_max)
+            });
+        }
+        if !self.is_held_back(id, desk) {
+            self.resume(id, desk);
+        }
+        self.post(id);
+        self.rearm(id, desk);
+        self.forget_if_over(id, desk);
+    }
+
+    /// Whether a body is so far ahead of its clock that it must not be read.
+    pub(super) fn is_held_back(&self, id: LiveId, desk: &Desk) -> bool {
+        let held_bytes_max = desk.settings.limits.stream.buffer_bytes as u64 / 2;
+        self.lives.get(id).is_some_and(|live| {
+            let transport = live.outlet.transport.as_ref();
+            transport.is_some_and(|transport| {
+                live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
+            })
+        })
+    }
+
+    pub(super) fn post(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && !live.outlet.is_empty()
+            && !live.outlet.is_queued
+        {
+            live.outlet.is_queued = true;
+            self.posting.push_back(id);
+        }
+    }
+
+    /// The letter that a stream sends to one of its clients.
+    pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
+        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
+        Some(Datagrams {
+            to,
+            bytes,
+            datagram_bytes,
+        })
+    }
+
+    /// A stream with a letter for a client.
+    pub fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
+        while let Some(&id) = self.posting.front() {
+            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
+                // One after the other, so that no stream waits for the clients of another.
+                self.posting.rotate_left(1);
+                return Some((id, client));
+            }
+            self.posting.pop_front();
+            if let Some(live) = self.lives.get_mut(id) {
+                live.outlet.is_queued = false;
+                self.pump(id, desk);
+            }
+        }
+        None
+    }
+
+    /// Tells of a stream that cannot go out by RTP, once.
+    pub(super) fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if live.outlet.client_count > 0 && live.rtp_fault().is_some() {
+            let digest = live.session.digest();
+            desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
+                ),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
+//! how the stream ended.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+use super::turns::Line;
+use super::{Cut, Live, Streams};
+use crate::gate::SessionId;
+use crate::gather::Gather;
+use crate::http::{self, ChunkWriter, Reply, Status, Version};
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, LiveId};
+use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
+
+/// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
+/// others.
+const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// What somebody watches, and as which of its viewers.
+pub type Place = (LiveId, ViewerId<ConnectionId>);
+
+/// A client that watches, and how far it is within what it was lent.
+pub struct Viewing {
+    live: LiveId,
+    viewer: ViewerId<ConnectionId>,
+    reply: Reply,
+    /// The response's head, until the stream's media type is known.
+    owes_head: bool,
+    framing: Outgoing,
+}
+
+/// How a stream is framed for a viewer.
+enum Outgoing {
+    Chunked(ChunkWriter),
+    /// HTTP/1.0: the body ends with the connection.
+    UntilClose,
+}
+
+/// How a request to watch is answered.
+pub enum Watched {
+    /// With the stream.
+    Viewing(Viewing),
+    /// It asked for the head alone.
+    Head(Vec<u8>, Reply),
+}
+
+impl Viewing {
+    /// What is watched, and by which of its viewers.
+    pub fn place(&self) -> Place {
+        (self.live, self.viewer)
+    }
+
+    /// So many bytes of what was lent have been written. Says how many of them were media.
+    pub fn sent(&mut self, bytes: usize) -> usize {
+        match &mut self.framing {
+            Outgoing::UntilClose => bytes,
+            Outgoing::Chunked(chunk) => chunk.sent(bytes),
+        }
+    }
+
+    /// What tells that the stream has ended so, and whether another request may follow.
+    pub fn last(self, end: End) -> (&'static [u8], bool) {
+        match (end, self.framing) {
+            (End::Complete, Outgoing::Chunked(_)) => (http::LAST_CHUNK, self.reply.keep_alive),
+            (End::Complete | End::Lost, _) => (b"", false),
+        }
+    }
+
+    /// The head of the answer, if it is owed and can be made.
+    fn take_head(&mut self, live: &Live) -> Option<Vec<u8>> {
+        let media_type = live.stream.media_type().filter(|_| self.owes_head)?;
+        self.owes_head = false;
+        let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
+        let via = live.via.as_deref();
+        Some(viewer_head(media_type, is_chunked, via, &self.reply))
+    }
+}
+
+impl Streams {
+    /// The next viewer whose turn it is, of the streams in turn.
+    pub fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
+        while let Some(id) = self.turns.whose() {
+            let Some(live) = self.lives.get_mut(id) else {
+                self.turns.end_turn();
+                continue;
+            };
+            let newest = live.stream.newest();
+            let Some((viewer, connection)) = live.stream.next_ready() else {
+                self.turns.end_turn();
+                (live.line, live.lined_up) = (None, newest);
+                self.resume(id, desk);
+                continue;
+            };
+            if self.turns.is_over_with_this() {
+                let (behind_bytes, _) = live.stream.behind(viewer, desk.now);
+                self.turns.end_turn();
+                let line = self.turns.line_up(behind_bytes, id);
+                (live.line, live.lined_up) = (Some(line), newest);
+            }
+            return Some(connection);
+        }
+        None
+    }
+
+    /// The stream has something for its viewers.
+    pub(super) fn flow(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id) {
+            let bytes = live.stream.newest() - live.lined_up;
+            match (live.line, Line::with(bytes)) {
+                (None, _) => live.line = Some(self.turns.line_up(bytes, id)),
+                (Some(Line::Little), Line::Much) => {
+                    self.turns.move_up(id);
+                    live.line = Some(Line::Much);
+                }
+                (Some(Line::Much), _) | (Some(Line::Little), Line::Little) => {}
+            }
+        }
+    }
+
+    /// A client is to watch a session, if that runs.
+    pub fn watch(
+        &mut self,
+        id: ConnectionId,
+        session: &SessionId,
+        reply: Reply,
+        desk: &Desk,
+    ) -> Option<Watched> {
+        let live_id = *self.running.get(session)?;
+        let live = self.lives.get_mut(live_id)?;
+        let is_chunked = reply.version == Version::Http11 && !desk.settings.is_close_delimited;
+        let reply = Reply {
+            keep_alive: reply.keep_alive && is_chunked,
+            ..reply
+        };
+        if reply.head_only {
+            let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
+            let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
+            return Some(Watched::Head(head, reply));
+        }
+        let viewer = live.stream.join(id, desk.now);
+        // In the stream's turn, not in that of short answers: many may come at once.
+        self.flow(live_id);
+        Some(Watched::Viewing(Viewing {
+            live: live_id,
+            viewer,
+            reply,
+            owes_head: true,
+            framing: match is_chunked {
+                true => Outgoing::Chunked(ChunkWriter::default()),
+                false => Outgoing::UntilClose,
+            },
+        }))
+    }
+
+    /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
+    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more.
+    pub fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
+        let Some(live) = self.lives.get_mut(viewing.live) else {
+            return (None, None);
+        };
+        let head = viewing.take_head(live);
+        if viewing.owes_head {
+            return (None, None);
+        }
+        let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
+        let owed = match &viewing.framing {
+            Outgoing::Chunked(chunk) => chunk.content_left(),
+            Outgoing::UntilClose => 0,
+        };
+        let supply = live.stream.supply(viewing.viewer, owed);
+        let end = match (supply, &mut viewing.framing) {
+            (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
+                    chunk.begin(bytes);
+                    if let Some(cursor) = live.stream.cursor(viewing.viewer) {
+                        self.frame.lay(viewing.live, &live.stream, cursor, chunk);
+                    }
+                }
+                None
+            }
+            (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                Some(end)
+            }
+            (Supply::Ended(end), Outgoing::UntilClose) => Some(end),
+            // An open chunk whose bytes will never come: it tells the viewer that the stream is
+            // broken.
+            (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
+                Some(End::Lost)
+            }
+            (
+                Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
+                Outgoing::Chunked(_) | Outgoing::UntilClose,
+            ) => None,
+        };
+        (head, end)
+    }
+
+    /// Lends what the stream has for a viewer, framed.
+    pub fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
+        let live = self.lives.get(viewing.live);
+        let Some(live) = live.filter(|_| !viewing.owes_head) else {
+            return;
+        };
+        let chunk = match &viewing.framing {
+            Outgoing::Chunked(chunk) => chunk,
+            Outgoing::UntilClose => {
+                live.stream.lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
+                return;
+            }
+        };
+        let cursor = live.stream.cursor(viewing.viewer);
+        if let Some(whole) = cursor.and_then(|cursor| self.frame.whole(viewing.live, cursor, chunk))
+        {
+            let _ = gather.push(whole);
+            return;
+        }
+        if !gather.push(chunk.line()) {
+            return;
+        }
+        let content = chunk.content_left();
+        let lent = live.stream.lend(viewing.viewer, content, gather, 1);
+        if lent == content {
+            // The place was kept.
+            let _ = gather.push(chunk.tail());
+        }
+    }
+
+    /// So many bytes of media have been written to a viewer.
+    pub fn took(&mut self, (id, viewer): Place, bytes: usize) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.stream.advance(viewer, bytes);
+        }
+    }
+
+    /// A viewer's turn is over.
+    pub fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.stream.settle(viewer, outcome);
+            if live.stream.has_ready() {
+                self.flow(id);
+            }
+        }
+    }
+
+    /// A viewer is cut for a reason that lies with it, and the operator learns of it.
+    pub fn cut(&mut self, (id, viewer): Place, peer: SocketAddr, cut: Cut, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.cuts.count(cut);
+        let (bytes, time) = live.stream.behind(viewer, desk.now);
+        let digest = live.session.digest();
+        desk.counts.cut(cut.name());
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
+                cut.name(),
+                time.as_millis()
+            ),
+        );
+    }
+
+    /// A viewer is gone. Says which session it watched.
+    pub fn leave(&mut self, (id, viewer): Place) -> Option<&SessionId> {
+        let live = self.lives.get_mut(id)?;
+        live.stream.leave(viewer);
+        Some(&live.session)
+    }
+
+    /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
+    pub fn tend(&mut self, id: LiveId, desk: &mut Desk) {
+        self.tend_held(id, desk);
+        self.resume_if_served(id, desk);
+        self.forget_if_over(id, desk);
+    }
+
+    fn resume_if_served(&mut self, id: LiveId, desk: &mut Desk) {
+        if self
+            .lives
+            .get(id)
+            .is_some_and(|live| !live.stream.has_ready())
+        {
+            self.resume(id, desk);
+        }
+    }
+}
+
+/// A stream is its source's and no document of this server's. Whatever a browser takes it for, it
+/// runs no script: a sandbox without `allow-scripts` forbids it, and so does `default-src`, which
+/// also keeps it from fetching anything but media.
+///
+/// Opened by itself it still plays: Chromium and Safari put a `<video>` into a page of their own,
+/// which fetches the address again under this policy. Hence `media-src`; and `allow-same-origin`,
+/// since Chromium asks for it with CORS, and to allow the origin of a bare sandbox, `null`, is to
+/// allow every other site's. In a sandbox without scripts Chromium waits for a press on play.
+const STREAM_POLICY: &str = "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
+
+/// The head of a viewer's response.
+fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {
+    let mut head = http::ResponseHead::new(Status::Ok, reply)
+        .field("Content-Type", media_type)
+        .field("Cache-Control", "no-store")
+        .field("X-Content-Type-Options", "nosniff")
+        .field("Content-Security-Policy", STREAM_POLICY);
+    if let Some(via) = via {
+        head = head.field("Via", via);
+    }
+    if is_chunked {
+        head.field("Transfer-Encoding", "chunked").finish()
+    } else {
+        head.finish()
+    }
+}
