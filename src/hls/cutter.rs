@@ -224,7 +224,12 @@ impl Cutter {
             return;
         };
         let Some(filling) = &mut self.filling else {
-            return self.open(point, true, header, now);
+            // What began before a seam, and was told behind it, belongs to what is whole.
+            let closed = self.segments.back().map_or(0, |last| last.to);
+            if offset >= closed {
+                self.open(point, true, header, now);
+            }
+            return;
         };
         let ticks = point.time.since(filling.start.time);
         if ticks <= 0 {

@@ -50,8 +50,10 @@ pub(super) enum Way {
 /// Whose request it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    /// `None`: a proxy brings it, and does not say from where.
-    pub from: Option<SocketAddr>,
+    /// Where it comes from,
+    pub peer: SocketAddr,
+    /// unless that is a proxy, which does not say from where it brings it.
+    pub is_named: bool,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
     /// Its connection came when there was no more place.
@@ -88,6 +90,8 @@ pub(super) struct Claim<'a> {
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
+    /// There are segments of it, though it may have ended.
+    pub has_segments: bool,
     pub has_source: bool,
     /// It is fetched, or being fetched.
     pub is_fetched: bool,
@@ -127,7 +131,7 @@ impl<'a> Claim<'a> {
     pub fn of(way: Way, caller: Caller, head: &'a Head) -> Claim<'a> {
         Claim {
             way,
-            from: caller.from,
+            from: caller.is_named.then_some(caller.peer),
             is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),

@@ -26,42 +26,44 @@ const OTHER_BYTES: usize = 2 * 1024 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
-/// What each part may hold at the most, whatever comes in: the sum that the README states,
-/// without the program itself.
-pub(super) fn held_bytes_max(settings: &Settings) -> HeldBytes {
-    let limits = &settings.limits;
-    let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
-    let udp_clients = limits.tokens.udp_clients_per_session_max;
-    let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
-    let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
-    let splicer = Splicer::held_bytes_max(limits.stream.buffer_bytes / 2);
-    let each_stream = limits.stream.held_beside_buffer_max()
-        + GRANTED_BYTES
-        + RTP_BYTES
-        + udp_clients * UDP_CLIENT_BYTES
-        + if limits.hold_time.is_zero() {
-            0
-        } else {
-            splicer
-        };
-    let peers = settings.peers.len() * PEER_BYTES;
-    [
-        ("clients", connections * each_client + peers + OTHER_BYTES),
-        (
-            "streams",
-            limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
-        ),
-        ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
-        ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
-        (
-            "tokens",
-            limits.tokens.tokens_max * TOKEN_BYTES + OTHER_BYTES,
-        ),
-        ("lists", connections * head_bytes + peers + OTHER_BYTES),
-        (
-            "desk",
-            connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
-        ),
-        ("threads", OTHER_BYTES + 1024 * 1024),
-    ]
+impl Settings {
+    /// What each part may hold at the most, whatever comes in: the sum that the README states,
+    /// without the program itself.
+    pub(super) fn held_bytes_max(&self) -> HeldBytes {
+        let limits = &self.limits;
+        let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+        let udp_clients = limits.tokens.udp_clients_per_session_max;
+        let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
+        let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
+        let splicer = Splicer::held_bytes_max(limits.stream.buffer_bytes / 2);
+        let each_stream = limits.stream.held_beside_buffer_max()
+            + GRANTED_BYTES
+            + RTP_BYTES
+            + udp_clients * UDP_CLIENT_BYTES
+            + if limits.hold_time.is_zero() {
+                0
+            } else {
+                splicer
+            };
+        let peers = self.peers.len() * PEER_BYTES;
+        [
+            ("clients", connections * each_client + peers + OTHER_BYTES),
+            (
+                "streams",
+                limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
+            ),
+            ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
+            ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
+            (
+                "tokens",
+                limits.tokens.tokens_max * TOKEN_BYTES + OTHER_BYTES,
+            ),
+            ("lists", connections * head_bytes + peers + OTHER_BYTES),
+            (
+                "desk",
+                connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
+            ),
+            ("threads", OTHER_BYTES + 1024 * 1024),
+        ]
+    }
 }

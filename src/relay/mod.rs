@@ -193,9 +193,7 @@ impl Relay {
             match self.clients.read_on(id, &mut rest, &mut self.desk) {
                 Step::Media(live, content) => {
                     let anew = self.streams.append(live, content, &mut self.desk);
-                    if let Some((anew, bytes)) = anew {
-                        self.follow(anew, &bytes);
-                    }
+                    self.follow(anew);
                 }
                 Step::Came(event) => self.act(id, event),
                 Step::On => {}
@@ -444,7 +442,7 @@ impl Relay {
             + self.rtp_in.check(|live| self.streams.has(live))
             + usize::from(self.desk.return_armed.is_armed());
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        let most = held::held_bytes_max(&self.desk.settings);
+        let most = self.desk.settings.held_bytes_max();
         for (held, most) in self.held_bytes().iter().zip(most) {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }

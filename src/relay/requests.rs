@@ -15,8 +15,8 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
-use super::route::Wish;
-use super::streams::{Cut, Origin, Place};
+use super::route::{Asked, Wish};
+use super::streams::{Cut, Origin};
 use super::udp::{Came, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
@@ -42,20 +42,24 @@ impl Relay {
                 reply,
             } => self.request(id, &head, caller, reply),
             Event::Called { call, reply } => self.call(id, call, reply),
-            Event::Complete(received) => self.complete(id, received),
-            // Such an end is what a break looks like, too: with `--hold` it is taken for one.
-            Event::Ended(received) => {
-                let reason = "its connection ended";
-                match self.streams.hold(received.live, reason, &mut self.desk) {
-                    true => self.clients.close(id, &mut self.desk),
-                    false => self.complete(id, received),
+            // An end that is the connection's is what a break looks like, too: with `--hold` it is
+            // taken for one.
+            Event::Complete { received, is_sure } => {
+                let Received { live, .. } = received;
+                let desk = &mut self.desk;
+                if !is_sure && self.streams.hold(live, "its connection ended", desk) {
+                    self.clients.close(id, desk);
+                } else if let Some(session) = self.streams.session(live) {
+                    let reason = "its source is complete";
+                    self.streams.end(live, End::Complete, reason, desk);
+                    self.clients.thank(id, &session, received, desk);
                 }
             }
             Event::SourceLost { live, reason } => {
                 self.streams
                     .source_lost(live, Origin::Http(id), reason, &mut self.desk)
             }
-            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
             Event::Waited {
@@ -85,7 +89,16 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = icecast::framing(head);
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
-        match self.route(caller, head, framing) {
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session| self.standing(session),
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
             Err(refusal) => {
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
@@ -94,7 +107,15 @@ impl Relay {
                 session,
                 content_type,
                 framing,
-            }) => self.publish(id, session, content_type, (head, framing), reply),
+            }) => {
+                self.streams.end_for_takeover(&session, &mut self.desk);
+                self.take_from_origins(&session);
+                let source = Origin::Http(id);
+                let live = self.begin(session.clone(), content_type, source, caller.peer);
+                self.clients
+                    .publish(id, live, (head, framing), reply, &self.desk);
+                self.admit_waiting(&session);
+            }
             Ok(Wish::Watch { session, wanted }) if !has_payload => {
                 let via = head.via.as_deref();
                 self.watch(id, (session, wanted), via, (reply, true))
@@ -115,68 +136,7 @@ impl Relay {
         }
     }
 
-    /// What came of a call reaches its client.
-    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
-        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
-        let (status, bytes) = match result {
-            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
-            Ok(Answer::List(rows)) => {
-                let desk = &mut self.desk;
-                return self.clients.list(id, rows, (None, ""), reply, desk);
-            }
-            Ok(Answer::Json(status, body)) => {
-                let json = "application/json";
-                (
-                    status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
-                )
-            }
-            Ok(Answer::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Text(content_type, text)) => {
-                let text = [text.as_bytes()];
-                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Options(allow)) => {
-                let fields = [("Allow", allow)];
-                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
-                (Status::NoContent, bytes)
-            }
-        };
-        let keep_alive = reply.keep_alive;
-        self.clients
-            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
-    }
-
     // ---- Sources
-
-    /// The request is admitted: its stream runs from now on.
-    fn publish(
-        &mut self,
-        id: ConnectionId,
-        session: SessionId,
-        content_type: Option<String>,
-        body: (&Head, Framing),
-        reply: Reply,
-    ) {
-        self.streams.end_for_takeover(&session, &mut self.desk);
-        self.take_from_origins(&session);
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
-        let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
-        self.clients.publish(id, live, body, reply, &self.desk);
-        self.admit_waiting(&session);
-    }
 
     /// A session has a source, and its UDP clients.
     pub(super) fn begin(
@@ -193,39 +153,22 @@ impl Relay {
         id
     }
 
-    /// Media has arrived from a stream's source.
-    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
-        if let Some((anew, bytes)) = self.streams.append(id, bytes, &mut self.desk) {
-            self.follow(anew, &bytes);
-        }
-    }
-
-    /// A source's stream has begun anew, with these bytes: whoever knows it by its stream learns of
-    /// the other.
-    pub(super) fn follow(&mut self, id: LiveId, bytes: &[u8]) {
-        let Some((source, pull)) = self.streams.source_of(id) else {
-            return;
-        };
-        match source {
-            Origin::Http(connection) => self.clients.turn_source(connection, id),
-            Origin::Rtp(address) => self.rtp_in.is_source(address, id),
-            Origin::Awaited { .. } | Origin::Gone => {}
-        }
-        if let Some(pull) = pull {
-            self.fetch.runs(pull, id, self.desk.now);
-        }
-        self.refresh_clients(id);
-        self.streams.rearm(id, &mut self.desk);
-        self.append(id, bytes);
-    }
-
-    /// All of a source's media has come: its stream ends, and it is told so.
-    fn complete(&mut self, id: ConnectionId, received: Received) {
-        if let Some(session) = self.streams.session(received.live) {
-            let reason = "its source is complete";
-            self.streams
-                .end(received.live, End::Complete, reason, &mut self.desk);
-            self.clients.thank(id, &session, received, &mut self.desk);
+    /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
+    /// stream learns of the other.
+    pub(super) fn follow(&mut self, mut anew: Option<(LiveId, Vec<u8>)>) {
+        while let Some((id, bytes)) = anew {
+            let (source, pull) = self.streams.source_of(id).unzip();
+            match source {
+                Some(Origin::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(Origin::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(Origin::Awaited { .. } | Origin::Gone) | None => {}
+            }
+            if let Some(pull) = pull.flatten() {
+                self.fetch.runs(pull, id, self.desk.now);
+            }
+            self.refresh_clients(id);
+            self.streams.rearm(id, &mut self.desk);
+            anew = self.streams.append(id, &bytes, &mut self.desk);
         }
     }
 
@@ -239,15 +182,6 @@ impl Relay {
         }
     }
 
-    /// A viewer is gone.
-    pub(super) fn viewer_left(&mut self, place: Place) {
-        let session = self.streams.leave(place);
-        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
-            self.tend_pull(&session);
-        }
-        self.streams.tend(place.0, &mut self.desk);
-    }
-
     /// What goes out next to a client is made ready.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         match self.clients.due_output(id) {
@@ -256,10 +190,8 @@ impl Relay {
                 if let Some(head) = head {
                     self.clients.push_head(id, &head);
                 }
-                if let Some(end) = end
-                    && let Some(place) = self.clients.end_viewer(id, end, &mut self.desk)
-                {
-                    self.viewer_left(place);
+                if let Some(end) = end {
+                    self.clients.end_viewer(id, end, &mut self.desk);
                 }
             }
             Some(Due::Listing(listing)) => {
@@ -278,7 +210,8 @@ impl Relay {
     /// What of a stream's packets is in order now goes on.
     pub(super) fn go_on_in_order(&mut self, id: LiveId) {
         while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
-            self.append(id, &media);
+            let anew = self.streams.append(id, &media, &mut self.desk);
+            self.follow(anew);
         }
     }
 
@@ -310,13 +243,25 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
+                let seen = Seen {
+                    counts: &self.desk.counts,
+                    streams: self.streams.sums(&self.desk),
+                    connections: self.clients.len(),
+                    waiting: self.clients.waiting().len(),
+                    blocked: self.clients.blocked().len(),
+                    pulls: self.fetch.len(),
+                    pull_failures: self.fetch.failures(),
+                    deadlines: self.desk.timers.len(),
+                    tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+                    held: self.held_bytes(),
+                };
+                Ok(Answer::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         };
-        self.give(id, answer, reply);
+        self.clients.give(id, answer, reply, &mut self.desk);
     }
 
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
@@ -328,7 +273,10 @@ impl Relay {
             .change((id, reply), change, &fault, &mut self.desk);
         match changed {
             Ok(None) => self.clients.await_disk(id),
-            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
         self.settle();
@@ -375,31 +323,13 @@ impl Relay {
         }
     }
 
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            counts: &self.desk.counts,
-            streams: self.streams.sums(&self.desk),
-            connections: self.clients.len(),
-            waiting: self.clients.waiting().len(),
-            blocked: self.clients.blocked().len(),
-            pulls: self.fetch.len(),
-            pull_failures: self.fetch.failures(),
-            deadlines: self.desk.timers.len(),
-            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
-            held: self.held_bytes(),
-        }
-    }
-
     /// An origin has the stream of a pull: it runs from now on.
     pub(super) fn take_from_origin(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         pull: PullId,
         answer: http::Answer,
     ) {
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,
@@ -443,6 +373,7 @@ impl Relay {
         let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
         Standing {
             runs,
+            has_segments: self.streams.has_segments(session),
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
@@ -482,7 +413,8 @@ impl Relay {
         match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
             Came::Media(id, packet) => {
                 if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
-                    self.append(id, media);
+                    let anew = self.streams.append(id, media, desk);
+                    self.follow(anew);
                 }
                 self.go_on_in_order(id);
             }

@@ -5,7 +5,7 @@
 use super::api::Answer;
 use super::clients::{Clients, Fate, Room};
 use super::streams::{Origin, Played, Streams, Wanted, Watched};
-use super::{ConnectionId, PullId, Relay, clients, fetch, grants, lists, streams};
+use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
 use crate::stream::End;
@@ -64,7 +64,19 @@ impl Relay {
 
     fn hear_fetch(&mut self, said: fetch::Said) {
         match said {
-            fetch::Said::Call(pull) => self.call_origin(pull),
+            fetch::Said::Call(pull) => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                if let Some(call) = self.fetch.call(pull, came_through) {
+                    let connection = self.clients.ask_origin(
+                        pull,
+                        (call.to, &call.request),
+                        call.until,
+                        &mut self.desk,
+                    );
+                    self.fetch.called(pull, connection, &mut self.desk);
+                }
+            }
             fetch::Said::RoundOver(pull) => {
                 let is_held = |session: &SessionId| self.streams.held(session).is_some();
                 let over = self.fetch.end_round(pull, is_held, &mut self.desk);
@@ -89,14 +101,23 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed(session) => self.tuples_changed(&session),
+            grants::Said::Changed(session) => {
+                for id in self.streams.with_clients(&session) {
+                    self.refresh_clients(id);
+                }
+                if let Some((id, source)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source)
+                {
+                    self.streams
+                        .end(id, End::Lost, "its token was revoked", &mut self.desk);
+                }
+            }
             grants::Said::Revoked {
                 session,
                 removed,
                 aborts,
             } => {
                 self.rtp_in.forget_candidates(&removed);
-                self.tuples_changed(&session);
                 if aborts {
                     self.end_session(&session);
                 }
@@ -104,7 +125,7 @@ impl Relay {
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
-                    self.give(id, answer, reply);
+                    self.clients.give(id, answer, reply, &mut self.desk);
                 }
             }
         }
@@ -136,30 +157,6 @@ impl Relay {
         }
     }
 
-    fn call_origin(&mut self, pull: PullId) {
-        let came_through =
-            |session: &SessionId| came_through(&self.streams, &self.clients, session);
-        if let Some(call) = self.fetch.call(pull, came_through) {
-            let connection =
-                self.clients
-                    .ask_origin(pull, (call.to, &call.request), call.until, &mut self.desk);
-            self.fetch.called(pull, connection, &mut self.desk);
-        }
-    }
-
-    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    fn tuples_changed(&mut self, session: &SessionId) {
-        for id in self.streams.with_clients(session) {
-            self.refresh_clients(id);
-        }
-        if let Some((id, source)) = self.streams.rtp_source_of(session)
-            && !self.grants.is_client(session, source)
-        {
-            self.streams
-                .end(id, End::Lost, "its token was revoked", &mut self.desk);
-        }
-    }
-
     /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
@@ -174,7 +171,13 @@ impl Relay {
                 self.streams
                     .source_lost(live, Origin::Http(id), reason, &mut self.desk);
             }
-            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::ViewerGone(place) => {
+                let session = self.streams.leave(place);
+                if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
+                    self.tend_pull(&session);
+                }
+                self.streams.tend(place.0, &mut self.desk);
+            }
             clients::Said::WaiterGone(session) => self.tend_pull(&session),
             clients::Said::AskingEnded { pull, id, fault } => {
                 let came_through =

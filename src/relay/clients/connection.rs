@@ -71,7 +71,9 @@ pub struct Connection {
 
 /// The end of a connection.
 pub(super) struct Lingering {
+    /// So long,
     pub until: Moment,
+    /// and so much.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
     pub is_shut: bool,
@@ -157,7 +159,8 @@ impl Connection {
     /// Whose its requests are.
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            from: self.is_named.then_some(self.peer),
+            peer: self.peer,
+            is_named: self.is_named,
             is_proxied: self.is_proxied,
             beyond: self.is_beyond_limit,
         }

@@ -58,6 +58,7 @@ impl Connection {
 }
 
 impl Clients {
+    /// What a client did may have moved its deadline.
     pub fn rearm(&mut self, id: ConnectionId, desk: &mut Desk) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some((deadline, _)) = connection.deadline(desk)

@@ -18,7 +18,7 @@ mod waiting;
 mod writing;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
@@ -152,14 +152,16 @@ pub(super) enum Event {
     },
     /// A call with all of its payload.
     Called { call: Call, reply: Reply },
-    /// All of a source's media has come.
-    Complete(Received),
-    /// A source's connection has ended, and with it its media, or so it seems.
-    Ended(Received),
+    /// All of a source's media has come; or its connection has ended, and it seems so.
+    Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
     /// An origin has the stream.
-    Found { pull: PullId, answer: Answer },
+    Found {
+        pull: PullId,
+        peer: SocketAddr,
+        answer: Answer,
+    },
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
     /// A viewer has taken nothing for too long.
@@ -182,7 +184,9 @@ pub(super) enum Event {
 /// What has come of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
+    /// Its stream.
     pub live: LiveId,
+    /// How much came.
     pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,

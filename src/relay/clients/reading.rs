@@ -31,6 +31,7 @@ const HEADS_AT_ONCE_MAX: usize = 2;
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
+/// A head that is read, and what comes of it.
 pub const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
@@ -86,6 +87,7 @@ pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
+    /// A go begins, with so many bytes.
     pub fn begin(&mut self, bytes: usize) {
         self.cost = GO_COST + bytes;
         self.heads = 0;
@@ -268,7 +270,10 @@ impl Clients {
                     let content = source.take(content, input, &mut self.pieces);
                     Step::Media(source.live, content)
                 }
-                Ok(Part::End) => Step::Came(Event::Complete(source.complete(input.len()))),
+                Ok(Part::End) => Step::Came(Event::Complete {
+                    received: source.complete(input.len()),
+                    is_sure: true,
+                }),
                 Err(refusal) => self.refuse_media(id, &refusal, desk),
             },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
@@ -315,7 +320,10 @@ impl Clients {
         connection.input_ended = true;
         match &connection.phase {
             Phase::Source(source) if source.ends_with_connection() => {
-                return Some(Event::Ended(source.ended()));
+                return Some(Event::Complete {
+                    received: source.ended(),
+                    is_sure: false,
+                });
             }
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, desk)

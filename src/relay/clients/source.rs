@@ -14,6 +14,7 @@ use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
+    /// Its stream.
     pub live: LiveId,
     body: Body,
     /// What has come of it.
@@ -35,6 +36,7 @@ struct Answer<'a> {
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {
+    /// Nothing has come yet.
     pub fn new(live: LiveId, framing: Framing, reply: Option<Reply>, now: Moment) -> Source {
         Source {
             live,

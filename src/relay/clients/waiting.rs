@@ -22,12 +22,17 @@ use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
 pub(super) struct Waiting {
+    /// For what it waits,
     pub session: SessionId,
+    /// in which room,
     pub room: Room,
-    /// A part of the stream is wanted, not the stream.
+    /// which part of its stream is wanted, if it is not the stream,
     pub wanted: Option<Wanted>,
+    /// how it is answered,
     pub reply: Reply,
+    /// for how long,
     pub until: Moment,
+    /// and what is known of it.
     pub fate: Fate,
 }
 
