@@ -86,12 +86,10 @@ pub(super) struct Claim<'a> {
 }
 
 /// What runs of a session, and whether there is room.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
-    /// There are segments of it, though it may have ended.
-    pub has_segments: bool,
     pub has_source: bool,
     /// It is fetched, or being fetched.
     pub is_fetched: bool,

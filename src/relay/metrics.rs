@@ -16,6 +16,7 @@ pub(super) struct Seen<'a> {
     pub streams: Sums,
     pub connections: usize,
     pub waiting: usize,
+    /// Who waits for a playlist to have a segment.
     pub blocked: usize,
     pub pulls: usize,
     pub pull_failures: u64,

@@ -192,9 +192,6 @@ impl<'a> Asked<'a> {
         let standing = (self.standing)(&session);
         (self.may_pass)()?;
         self.gate.watch(&session, &standing)?;
-        if wanted.can_wait() && !standing.has_segments {
-            self.gate.wait(head.method, &standing)?;
-        }
         Ok(Wish::Watch {
             session,
             wanted: Some(wanted),

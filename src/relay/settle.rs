@@ -4,10 +4,10 @@
 
 use super::api::Answer;
 use super::clients::{Clients, Fate, Room};
-use super::streams::{Origin, Played, Streams, Wanted, Watched};
+use super::streams::{Origin, Streams, Wanted, Watched};
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::http::{Refusal, Reply, Status};
+use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -112,16 +112,8 @@ impl Relay {
                         .end(id, End::Lost, "its token was revoked", &mut self.desk);
                 }
             }
-            grants::Said::Revoked {
-                session,
-                removed,
-                aborts,
-            } => {
-                self.rtp_in.forget_candidates(&removed);
-                if aborts {
-                    self.end_session(&session);
-                }
-            }
+            grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
@@ -201,87 +193,69 @@ impl Relay {
         via: Option<&str>,
         (reply, may_wait): (Reply, bool),
     ) {
-        if let Some(wanted) = wanted {
-            return self.play(id, (session, wanted), via, (reply, may_wait));
-        }
-        match self.streams.watch(id, &session, reply, &self.desk) {
-            Some(Watched::Viewing(viewing)) => {
-                self.clients.watch(id, viewing);
-                self.tend_pull(&session);
-            }
-            Some(Watched::Head(head, reply)) => {
-                let keep_alive = reply.keep_alive;
-                self.clients
-                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
-            }
-            None => self.await_session(id, (session, None), via, reply),
-        }
-    }
-
-    /// The same where a part of the stream is wanted.
-    fn play(
-        &mut self,
-        id: ConnectionId,
-        (session, wanted): (SessionId, Wanted),
-        via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
-    ) {
         let desk = &mut self.desk;
-        let played = self
-            .streams
-            .play(id, (&session, &wanted), (reply, may_wait), desk);
-        match played {
-            Played::Whole(bytes) => {
-                let status = Some(Status::Ok);
-                self.clients
-                    .respond(id, status, bytes, reply.keep_alive, &mut self.desk);
-            }
-            Played::Segment(head, viewing) => {
+        let watched = match &wanted {
+            None => self.streams.watch(id, &session, reply, desk),
+            Some(wanted) => self
+                .streams
+                .play(id, (&session, wanted), (reply, may_wait), desk),
+        };
+        match watched {
+            Some(Watched::Viewing(viewing)) => self.clients.watch(id, viewing),
+            Some(Watched::Segment(head, viewing)) => {
                 self.clients.push_head(id, &head);
                 self.clients.watch(id, viewing);
             }
-            Played::Refused(refusal) => {
+            Some(Watched::Whole(bytes, Reply { keep_alive, .. })) => {
+                let ok = Some(Status::Ok);
+                self.clients
+                    .respond(id, ok, bytes, keep_alive, &mut self.desk);
+            }
+            Some(Watched::Refused(refusal)) => {
                 self.clients.refuse(id, &refusal, reply, &mut self.desk);
             }
-            Played::NotYet(until) => {
+            Some(Watched::NotYet(until)) => {
                 let place = (Room::List, session.clone());
-                let what = (Some(wanted), None);
-                self.clients.wait_for(id, place, what, (reply, until));
+                self.clients
+                    .wait_for(id, place, (wanted, None), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
             }
-            Played::Absent if may_wait && self.may_be_awaited(&wanted, &reply) => {
-                return self.await_session(id, (session, Some(wanted)), via, reply);
-            }
-            Played::Absent => {
-                let absence = self.fetch.absence(&session);
-                let refusal = self.grants.gate(&self.desk).turned_away(absence);
-                self.clients.refuse(id, &refusal, reply, &mut self.desk);
-            }
+            None => self.await_session(id, (&session, wanted), via, (reply, may_wait)),
         }
         self.tend_pull(&session);
     }
 
-    fn may_be_awaited(&self, wanted: &Wanted, reply: &Reply) -> bool {
-        let is_waited = self.fetch.has_origins() || !self.desk.settings.limits.wait_time.is_zero();
-        wanted.can_wait() && !reply.head_only && is_waited
-    }
-
-    /// The session does not run: it may begin soon, or be fetched.
+    /// The session does not run: it may begin soon, or be fetched, unless that was waited for
+    /// already, or what is wanted cannot be waited for.
     fn await_session(
         &mut self,
         id: ConnectionId,
-        (session, wanted): (SessionId, Option<Wanted>),
+        (session, wanted): (&SessionId, Option<Wanted>),
         via: Option<&str>,
-        reply: Reply,
+        (reply, may_wait): (Reply, bool),
     ) {
-        let wait_time = self.desk.settings.limits.wait_time;
-        let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
-        let via = via.filter(|_| self.fetch.has_origins());
-        let place = (Room::Session, session.clone());
-        self.clients
-            .wait_for(id, place, (wanted, via), (reply, until));
-        self.fetch.want(&session, &mut self.desk);
-        self.tend_pull(&session);
+        let method = match reply.head_only {
+            true => Method::Head,
+            false => Method::Get,
+        };
+        let gate = self.grants.gate(&self.desk);
+        let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
+            true => gate.wait(method, &self.standing(session)),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
+        };
+        match verdict {
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            Ok(()) => {
+                let wait_time = self.desk.settings.limits.wait_time;
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
+                let place = (Room::Session, session.clone());
+                self.clients
+                    .wait_for(id, place, (wanted, via), (reply, until));
+                self.clients.rearm(id, &mut self.desk);
+                self.fetch.want(session, &mut self.desk);
+            }
+        }
     }
 
     /// The session runs, or may not: those who waited for it watch, if they still may. It is asked

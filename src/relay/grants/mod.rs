@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Gate, framework_is_off};
+use super::admission::{Claim, Gate, Standing, Way, framework_is_off};
 use super::api::AddToken;
+use super::counts::Count;
 use super::desk::Desk;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{self, Addition, BLOCKS_MAX, Blocks, Record, RtpTuple, SessionId, Tokens};
-use crate::http::{Refusal, Reply, Status};
+use crate::http::{Framing, Refusal, Reply, Status};
 use ledger::Ledger;
 
 /// The tokens, the blocks, and the changes.
@@ -35,13 +36,10 @@ pub(super) struct Grants {
 pub(super) enum Said {
     /// The session has other tuples: who is a client of its streams, and who may be its source.
     Changed(SessionId),
-    /// It has lost these, all that it had.
-    Revoked {
-        session: SessionId,
-        removed: Vec<Rc<gate::Tuple>>,
-        /// Its stream is to end, too.
-        aborts: bool,
-    },
+    /// These tuples are none any more.
+    Removed(Vec<Rc<gate::Tuple>>),
+    /// The session's stream is to end.
+    Aborted(SessionId),
     /// This call has waited for the disk: its answer.
     Answered(Caller, Result<Done, Refusal>),
 }
@@ -173,15 +171,33 @@ impl Grants {
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The first session with this UDP client that has no source.
-    pub fn session_from(
+    /// The session whose source an address may become: `its`, if it is the source of that already
+    /// and silent, or else the first of its that has none. Or as what its packets are dropped.
+    pub fn session_for(
         &self,
-        client: SocketAddr,
+        from: SocketAddr,
+        its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
-    ) -> Option<&SessionId> {
-        let sessions = self.tokens()?.sessions_from(client);
+        standing: impl Fn(&SessionId) -> Standing,
+        desk: &Desk,
+    ) -> Result<SessionId, Count> {
+        let is_silent = its.is_some();
+        let sessions = self.tokens.iter();
+        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(from));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        tried.find(|session| !has_source(session))
+        let free = || tried.find(|session| !has_source(session)).cloned();
+        let session = its.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = Claim::without_request(Way::Rtp, from);
+        let gate = self.gate(desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: !is_silent && has_source(&session),
+            ..standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
     }
 
     /// What must hold between two inputs.
@@ -299,12 +315,9 @@ impl Grants {
                     sessionid: session,
                     revoked: removed.len(),
                 });
-                self.said.push_back(Said::Changed(session.clone()));
-                self.said.push_back(Said::Revoked {
-                    session: session.clone(),
-                    removed,
-                    aborts: change.aborts,
-                });
+                let aborted = change.aborts.then(|| Said::Aborted(session.clone()));
+                let said = [Said::Removed(removed), Said::Changed(session.clone())];
+                self.said.extend(said.into_iter().chain(aborted));
                 Ok((Status::Ok, body))
             }
         }

@@ -5,10 +5,10 @@
 //! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
 //! does is known by the stream ([`Live::attended_until`]).
 
-use super::viewer::{STREAM_POLICY, Viewing};
+use super::viewer::{STREAM_POLICY, Viewing, Watched};
 use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Segment, Unlisted};
+use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Unlisted};
 use crate::http::{Parameter, Refusal, Reply, ResponseHead, Status, Target};
 use crate::moment::Moment;
 use crate::relay::RETRY_AFTER_SECONDS;
@@ -23,20 +23,6 @@ pub enum Wanted {
     List { number: Option<u64> },
     /// What has this name: a segment, or a map.
     Named(Box<str>),
-}
-
-/// How a request for one of them is answered.
-pub enum Played {
-    /// With all of it.
-    Whole(Vec<u8>),
-    /// With a segment, behind this head.
-    Segment(Vec<u8>, Viewing),
-    /// It is not to be had.
-    Refused(Refusal),
-    /// The list may have it until then.
-    NotYet(Moment),
-    /// The session does not run.
-    Absent,
 }
 
 const LIST: &str = "index.m3u8";
@@ -101,11 +87,6 @@ impl Wanted {
 }
 
 impl Streams {
-    /// Whether there are segments of a session, though it may have ended.
-    pub fn has_segments(&self, session: &SessionId) -> bool {
-        self.segmented(session).next().is_some()
-    }
-
     /// The session's streams, the running one first.
     fn segmented(&self, session: &SessionId) -> impl Iterator<Item = LiveId> {
         let attended = |id: &LiveId| {
@@ -117,40 +98,36 @@ impl Streams {
         running.into_iter().chain(draining.into_iter().rev())
     }
 
-    /// Answers a client that wants a session's playlist, a segment, or a map. `may_wait`: it has
-    /// not waited in vain.
+    /// Answers a client that wants a session's playlist, a segment, or a map; `None`: the session
+    /// does not run.
     pub fn play(
         &mut self,
         id: ConnectionId,
         (session, wanted): (&SessionId, &Wanted),
         (reply, may_wait): (Reply, bool),
         desk: &mut Desk,
-    ) -> Played {
+    ) -> Option<Watched> {
         let lives: Vec<LiveId> = self.segmented(session).collect();
-        let Some(newest) = lives.first() else {
-            return Played::Absent;
-        };
+        let newest = *lives.first()?;
         match wanted {
             Wanted::List { number } => {
-                self.attend(*newest, desk);
+                self.attend(newest, desk);
                 desk.counts.add(Count::Playlists, 1);
                 let may_wait = may_wait && !reply.head_only;
-                self.playlist(*newest, *number, (reply, may_wait), desk)
+                let list = self.playlist(newest, *number, (reply, may_wait), desk.now);
+                Some(list.unwrap_or_else(|otherwise| otherwise))
             }
             Wanted::Named(name) => {
                 desk.counts.add(Count::Segments, 1);
-                let found = lives
-                    .into_iter()
-                    .find_map(|live| self.named(id, live, name, &reply));
-                let Some((live, played)) = found else {
-                    return Played::Refused(Refusal::new(
-                        Status::NotFound,
-                        "no segment of the session has this name, or not any more",
-                    ));
-                };
-                self.attend(live, desk);
-                self.flow(live);
-                played
+                let mut named = lives.iter();
+                let found =
+                    named.find_map(|live| Some((*live, self.named(id, *live, name, &reply)?)));
+                if let Some((live, _)) = found {
+                    self.attend(live, desk);
+                    self.flow(live);
+                }
+                let missing = || Watched::Refused(no_segment());
+                Some(found.map_or_else(missing, |(_, watched)| watched))
             }
         }
     }
@@ -176,41 +153,37 @@ impl Streams {
         self.tend(id, desk);
     }
 
+    /// A stream's playlist, or what is to be said instead.
     fn playlist(
         &mut self,
         id: LiveId,
         number: Option<u64>,
         (reply, may_wait): (Reply, bool),
-        desk: &Desk,
-    ) -> Played {
-        let live = self.lives.get_mut(id);
-        let Some((cutter, via, has_ended)) = live.and_then(|live| {
-            let has_ended = live.stream.end().is_some();
-            Some((live.stream.segments()?, live.via.as_deref(), has_ended))
-        }) else {
-            return Played::Absent;
-        };
+        now: Moment,
+    ) -> Result<Watched, Watched> {
+        let live = self.lives.get_mut(id).ok_or_else(not_running)?;
+        let (via, has_ended) = (live.via.as_deref(), live.stream.end().is_some());
+        let cutter = live.stream.segments().ok_or_else(not_running)?;
         let wait = |cutter: &Cutter| match (has_ended, may_wait) {
-            (true, _) => Played::Absent,
-            (false, true) => Played::NotYet(desk.now + cutter.target() * WAITS),
-            (false, false) => Played::Refused(too_early()),
+            (true, _) => not_running(),
+            (false, true) => Watched::NotYet(now + cutter.target() * WAITS),
+            (false, false) => Watched::Refused(too_early()),
         };
         let newest = match cutter.newest_listed() {
             Ok(newest) => newest,
-            Err(Unlisted::TooFew(_)) => return wait(cutter),
-            Err(unlisted) => return Played::Refused(refusal(unlisted)),
+            Err(Unlisted::TooFew(_)) => return Err(wait(cutter)),
+            Err(unlisted) => return Err(Watched::Refused(refusal(unlisted))),
         };
         match number {
             Some(number) if number > newest.saturating_add(AHEAD_MAX) => {
-                return Played::Refused(wrong("_HLS_msn lies more than two segments ahead"));
+                let detail = "_HLS_msn lies more than two segments ahead";
+                return Err(Watched::Refused(wrong(detail)));
             }
-            Some(number) if number > newest && !has_ended => return wait(cutter),
+            Some(number) if number > newest && !has_ended => return Err(wait(cutter)),
             Some(_) | None => {}
         }
-        let list = match cutter.list() {
-            Ok(list) => list,
-            Err(unlisted) => return Played::Refused(refusal(unlisted)),
-        };
+        let list = cutter.list();
+        let list = list.map_err(|unlisted| Watched::Refused(refusal(unlisted)))?;
         // What was asked for by its number stays as it is: newer segments are asked for by theirs.
         let seconds = match number {
             Some(_) => cutter.target().as_secs() * u64::from(ATTENDANCE),
@@ -221,7 +194,7 @@ impl Streams {
         if !reply.head_only {
             bytes.extend_from_slice(&list);
         }
-        Played::Whole(bytes)
+        Ok(Watched::Whole(bytes, reply))
     }
 
     /// A segment or a map of this stream, if it has one of this name.
@@ -231,35 +204,28 @@ impl Streams {
         live_id: LiveId,
         name: &str,
         reply: &Reply,
-    ) -> Option<(LiveId, Played)> {
+    ) -> Option<Watched> {
         let live = self.lives.get_mut(live_id)?;
+        let via = live.via.clone();
         let cutter = live.stream.segments()?;
         let media_type = cutter.kind()?.media_type();
         let caching = format!("public, max-age={WINDOW_SECONDS}, immutable");
-        let found: Result<Segment, _> = match cutter.map(name) {
-            Some(map) => Err(map.clone()),
-            None => Ok(cutter.segment(name)?.clone()),
-        };
-        let via = live.via.as_deref();
-        let played = match found {
-            Err(map) => {
-                let length = map.bytes.len() as u64;
-                let mut bytes = head(reply, media_type, length, &caching, via);
-                if !reply.head_only {
-                    bytes.extend_from_slice(&map.bytes);
-                }
-                Played::Whole(bytes)
+        let head = |length| head(reply, media_type, length, &caching, via.as_deref());
+        if let Some(map) = cutter.map(name) {
+            let mut bytes = head(map.bytes.len() as u64);
+            if !reply.head_only {
+                bytes.extend_from_slice(&map.bytes);
             }
-            Ok(segment) => {
-                let head = head(reply, media_type, segment.bytes(), &caching, via);
-                if reply.head_only {
-                    return Some((live_id, Played::Whole(head)));
-                }
-                let viewer = live.stream.join_segment(id, &segment);
-                Played::Segment(head, Viewing::of_segment((live_id, viewer), *reply))
-            }
-        };
-        Some((live_id, played))
+            return Some(Watched::Whole(bytes, *reply));
+        }
+        let segment = cutter.segment(name)?.clone();
+        let head = head(segment.bytes());
+        if reply.head_only {
+            return Some(Watched::Whole(head, *reply));
+        }
+        let viewer = live.stream.join_segment(id, &segment);
+        let viewing = Viewing::of_segment((live_id, viewer), *reply);
+        Some(Watched::Segment(head, viewing))
     }
 }
 
@@ -278,6 +244,16 @@ fn head(reply: &Reply, media_type: &str, length: u64, caching: &str, via: Option
 
 fn wrong(detail: &str) -> Refusal {
     Refusal::new(Status::BadRequest, detail)
+}
+
+fn not_running() -> Watched {
+    let detail = "this session is not running now";
+    Watched::Refused(Refusal::new(Status::NotFound, detail))
+}
+
+fn no_segment() -> Refusal {
+    let detail = "no segment of the session has this name, or not any more";
+    Refusal::new(Status::NotFound, detail)
 }
 
 fn too_early() -> Refusal {

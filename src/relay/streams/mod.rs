@@ -19,7 +19,7 @@ use super::counts::Count;
 use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
-pub(super) use hls::{Played, Wanted};
+pub(super) use hls::Wanted;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;

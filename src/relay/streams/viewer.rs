@@ -8,7 +8,8 @@ use super::turns::Line;
 use super::{Cut, Live, Streams};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
+use crate::moment::Moment;
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, Level, LiveId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
@@ -43,8 +44,14 @@ enum Outgoing {
 pub enum Watched {
     /// With the stream.
     Viewing(Viewing),
-    /// It asked for the head alone.
-    Head(Vec<u8>, Reply),
+    /// With a segment of it, behind this head.
+    Segment(Vec<u8>, Viewing),
+    /// With this, all of it: a head alone, or a playlist.
+    Whole(Vec<u8>, Reply),
+    /// It is not to be had.
+    Refused(Refusal),
+    /// The playlist may have it until then.
+    NotYet(Moment),
 }
 
 impl Viewing {
@@ -150,7 +157,7 @@ impl Streams {
         if reply.head_only {
             let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
             let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
-            return Some(Watched::Head(head, reply));
+            return Some(Watched::Whole(head, reply));
         }
         let viewer = live.stream.join(id, desk.now);
         // In the stream's turn, not in that of short answers: many may come at once.
