@@ -209,7 +209,9 @@ fn chromium_plays_every_container_without_a_script() {
         let _encoder = publish_for(&server, name, "60", codecs, output);
         await_list(&server, name);
         let mut browser = Browser::open(&format!("hls-{name}"), &page);
-        browser.await_true("document.readyState == 'complete'");
+        browser.await_true(
+            "location.href.startsWith('http') && document.readyState == 'complete' && !!document.querySelector('h1')",
+        );
         browser.evaluate(&format!(
             "const video = document.createElement('video'); video.id = 'hls'; video.muted = true; video.autoplay = true; \
              video.src = '{}'; document.body.append(video); true",
