@@ -273,15 +273,18 @@ fn packets_of_receivers_and_recorders_are_joined_as_bare_ones() {
 fn a_source_goes_on_only_with_packets_of_the_same_length() {
     let bare = corpus::file("h264.ts");
     let with_stamps = around(&bare, 4, 0);
-    for (first, second, goes_on) in [
-        (&with_stamps, &with_stamps, true),
-        (&bare, &with_stamps, false),
-        (&with_stamps, &bare, false),
+    let without_tables = with_stamps[10 * 192..].to_vec();
+    assert!(corpus::had(&without_tables[..1_000]).1.is_empty());
+    for (first, second, cut, goes_on) in [
+        (&with_stamps, &with_stamps, 20_000, true),
+        (&bare, &with_stamps, 20_000, false),
+        (&with_stamps, &bare, 20_000, false),
+        // Before any table.
+        (&without_tables, &bare, 1_000, false),
+        (&without_tables, &with_stamps, 1_000, true),
     ] {
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
-        splicer
-            .feed(&first[..20_000], &mut out)
-            .expect("like itself");
+        splicer.feed(&first[..cut], &mut out).expect("like itself");
         let (format, header) = corpus::had(&out);
         assert!(splicer.break_off(format, header));
         let before = out.len();

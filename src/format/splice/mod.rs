@@ -22,7 +22,6 @@ mod mp4;
 mod packets;
 mod timeline;
 
-use super::mpegts::Shape;
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
@@ -349,10 +348,7 @@ impl Joining {
         self.shown == Some(self.had.format)
             && match &self.cutter {
                 Cutter::Frames | Cutter::Pages(_) => true,
-                // A demultiplexer counts on how packets come.
-                Cutter::Packets(_) => Shape::of_header(had)
-                    .zip(Shape::of_header(has))
-                    .is_none_or(|(had, has)| had == has),
+                Cutter::Packets(packets) => packets.are_like(has),
                 Cutter::Blocks(_) => matroska::are_alike(had, has),
                 Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
                 Cutter::Fragments(_) => mp4::are_alike(had, has),

@@ -5,12 +5,16 @@
 //! of it has come. What has begun and never ends is not waited for.
 
 use super::super::LetGo;
-use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, TIME_BITS, presentation_time};
+use super::super::mpegts::{
+    Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, TIME_BITS, presentation_time,
+};
 use super::super::window::grow;
 
 /// Cuts.
 pub(super) struct Packets {
     aligner: Aligner,
+    /// How those of the source before came.
+    had: Option<Shape>,
     /// Since the last packet.
     bytes_without: usize,
     waiting: Waiting,
@@ -48,6 +52,7 @@ impl Packets {
     pub fn new(bytes_max: usize) -> Packets {
         Packets {
             aligner: Aligner::default(),
+            had: None,
             bytes_without: 0,
             waiting: Waiting {
                 bytes_max,
@@ -59,7 +64,18 @@ impl Packets {
 
     /// Another source comes: what waited for the rest of the one before is left out.
     pub fn seam(&mut self) {
-        *self = Packets::new(self.waiting.bytes_max);
+        let had = self.aligner.shape().or(self.had);
+        *self = Packets {
+            had,
+            ..Packets::new(self.waiting.bytes_max)
+        };
+    }
+
+    /// Whether a source with this header has packets like those before: a demultiplexer counts on
+    /// how they come.
+    pub fn are_like(&self, header: &[u8]) -> bool {
+        let shapes = self.had.zip(Shape::of_header(header));
+        shapes.is_none_or(|(had, has)| had == has)
     }
 
     /// What stands between packets is left out; with too much of it, these are no packets any more.
