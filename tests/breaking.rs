@@ -256,3 +256,27 @@ fn flv_that_broke_before_its_first_key_frame_is_gone_on_with() {
     assert!(splicer.break_off(format, header));
     assert!(splicer.feed(&other, &mut out).is_err());
 }
+
+/// The rest of a frame would be heard, with the next source's first behind it.
+#[test]
+fn of_sound_viewers_have_whole_frames_at_every_byte() {
+    for (name, mark) in [("sound.mp3", 0xfb), ("sound.aac", 0xf1)] {
+        let file = corpus::file(name);
+        let first = file.windows(2).position(|two| two == [0xff, mark]);
+        let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+        let mut steps = 0;
+        for byte in &file {
+            let before = out.len();
+            splicer.feed(&[*byte], &mut out).expect("like itself");
+            assert!(file.starts_with(&out));
+            let is_frame = out.len() > before && out.len() < file.len();
+            if is_frame && out.len() > first.expect("a frame") {
+                assert_eq!(file[out.len()], 0xff, "{name}: {} are out", out.len());
+                steps += 1;
+            }
+        }
+        assert!(steps > 50, "{name}: {steps}");
+        splicer.finish(&mut out);
+        assert!(out == file, "one source alone loses nothing");
+    }
+}

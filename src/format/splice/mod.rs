@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Viewers get whole units only: PES packets of MPEG-TS, Ogg pages, Matroska blocks, FLV tags, MP4
-//! fragments. So what they have had is sound wherever the source breaks off; MPEG audio and ADTS
-//! need no such care. The next source goes on at its first join point: MPEG-TS and Ogg with its own
+//! fragments, frames of MPEG audio and ADTS. So what they have had is sound wherever the source
+//! breaks off. The next source goes on at its first join point: MPEG-TS and Ogg with its own
 //! header first, MPEG audio and ADTS as it comes; of the others the header must describe the same
 //! tracks, is left out but for what viewers lack of it, and the times are moved on, so that a
 //! player sees one stream.
@@ -17,6 +17,7 @@
 //! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).
 
 mod flv;
+mod frames;
 mod matroska;
 mod mp4;
 mod packets;
@@ -25,6 +26,7 @@ mod timeline;
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
+use frames::Frames;
 use packets::Packets;
 
 /// Cuts one stream's sources into units, and joins them.
@@ -86,8 +88,7 @@ struct Joining {
 
 /// What cuts a container.
 enum Cutter {
-    /// MPEG audio, ADTS
-    Frames,
+    Frames(Frames),
     Packets(Packets),
     Pages(Pages),
     Blocks(Box<matroska::Blocks>),
@@ -287,22 +288,22 @@ impl Running {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
-            Cutter::Frames => out.extend_from_slice(bytes),
-            Cutter::Packets(packets) => return packets.cut(bytes, out),
-            Cutter::Pages(pages) => return window.walk(pages, bytes, offset, out),
-            Cutter::Blocks(blocks) => return window.walk(&mut **blocks, bytes, offset, out),
-            Cutter::Tags(tags) => return window.walk(&mut **tags, bytes, offset, out),
-            Cutter::Fragments(cutter) => return window.walk(&mut **cutter, bytes, offset, out),
+            Cutter::Frames(frames) => window.walk(frames, bytes, offset, out),
+            Cutter::Packets(packets) => packets.cut(bytes, out),
+            Cutter::Pages(pages) => window.walk(pages, bytes, offset, out),
+            Cutter::Blocks(blocks) => window.walk(&mut **blocks, bytes, offset, out),
+            Cutter::Tags(tags) => window.walk(&mut **tags, bytes, offset, out),
+            Cutter::Fragments(cutter) => window.walk(&mut **cutter, bytes, offset, out),
         }
-        Ok(())
     }
 
     /// No more comes. Of a later source only whole units go out.
     fn finish(mut self, out: &mut Vec<u8>) {
-        if let Cutter::Packets(packets) = &mut self.cutter {
-            packets.release(out);
-        } else if self.had.is_none() {
-            out.append(&mut self.window.take_rest(&[]));
+        match &mut self.cutter {
+            Cutter::Packets(packets) => packets.release(out),
+            Cutter::Frames(_) => out.append(&mut self.window.take_rest(&[])),
+            _ if self.had.is_none() => out.append(&mut self.window.take_rest(&[])),
+            Cutter::Pages(_) | Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {}
         }
     }
 }
@@ -347,7 +348,7 @@ impl Joining {
         let (had, has) = (&self.had.header, &self.shown_header);
         self.shown == Some(self.had.format)
             && match &self.cutter {
-                Cutter::Frames | Cutter::Pages(_) => true,
+                Cutter::Frames(_) | Cutter::Pages(_) => true,
                 Cutter::Packets(packets) => packets.are_like(has),
                 Cutter::Blocks(_) => matroska::are_alike(had, has),
                 Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
@@ -359,7 +360,7 @@ impl Joining {
 impl Cutter {
     fn new(format: Format, unit_bytes_max: usize) -> Cutter {
         match format {
-            Format::Mp3 | Format::Aac => Cutter::Frames,
+            Format::Mp3 | Format::Aac => Cutter::Frames(Frames),
             Format::MpegTs => Cutter::Packets(Packets::new(unit_bytes_max)),
             Format::Ogg => Cutter::Pages(Pages),
             Format::WebM | Format::Matroska => {
@@ -376,14 +377,14 @@ impl Cutter {
         match self {
             Cutter::Packets(_) | Cutter::Pages(_) => has.to_vec(),
             Cutter::Tags(_) => flv::introduction(had, has, bytes),
-            Cutter::Frames | Cutter::Blocks(_) | Cutter::Fragments(_) => Vec::new(),
+            Cutter::Frames(_) | Cutter::Blocks(_) | Cutter::Fragments(_) => Vec::new(),
         }
     }
 
     /// Whether there is what a next source is compared with: this is the header that viewers have.
     fn can_go_on(&self, header: &[u8]) -> bool {
         match self {
-            Cutter::Frames | Cutter::Packets(_) => true,
+            Cutter::Frames(_) | Cutter::Packets(_) => true,
             // Behind a part of its headers no reader takes other ones.
             Cutter::Pages(_) => !header.is_empty(),
             Cutter::Blocks(_) | Cutter::Fragments(_) => {
@@ -396,7 +397,7 @@ impl Cutter {
 
     fn held_bytes(&self) -> usize {
         match self {
-            Cutter::Frames | Cutter::Pages(_) => 0,
+            Cutter::Frames(_) | Cutter::Pages(_) => 0,
             Cutter::Packets(packets) => packets.held_bytes(),
             Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
             Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
@@ -407,7 +408,7 @@ impl Cutter {
     /// Whether viewers have a part of a unit that was too long to be held.
     fn is_within_unit(&self) -> bool {
         match self {
-            Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => false,
+            Cutter::Frames(_) | Cutter::Packets(_) | Cutter::Pages(_) => false,
             Cutter::Blocks(blocks) => blocks.is_within_unit(),
             Cutter::Tags(tags) => tags.is_within_unit(),
             Cutter::Fragments(fragments) => fragments.is_within_unit(),
@@ -416,7 +417,7 @@ impl Cutter {
 
     fn seam(&mut self) {
         match self {
-            Cutter::Frames | Cutter::Pages(_) => {}
+            Cutter::Frames(_) | Cutter::Pages(_) => {}
             Cutter::Packets(packets) => packets.seam(),
             Cutter::Blocks(blocks) => blocks.seam(),
             Cutter::Tags(tags) => tags.seam(),
