@@ -1,4 +1,4 @@
-//! MPEG audio and AAC in ADTS, cut into frames: the rest of one, with the next source's first behind
+//! MPEG audio and AAC in ADTS, cut into frames: a part of one, with the next source's first behind
 //! it, would be heard. What stands between frames passes as it comes.
 
 use super::super::LetGo;
