@@ -15,8 +15,8 @@ impl Walker<Vec<u8>> for Frames {
             Look::Needs(length) => return Ok(Step::Hold(length)),
             // Up to where one may begin.
             Look::Nothing => {
-                let behind = seen.iter().skip(1).position(|byte| *byte == 0xff);
-                behind.map_or(seen.len(), |behind| 1 + behind)
+                let may_begin = |at: &usize| !matches!(Frame::read(seen, *at), Look::Nothing);
+                (1..seen.len()).find(may_begin).unwrap_or(seen.len())
             }
         };
         let Some(unit) = seen.get(..length) else {
