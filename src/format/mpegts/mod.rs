@@ -200,7 +200,7 @@ impl MpegTs {
 
 /// When a PES packet's head says that it is to be decoded: where it names no such time, when it is
 /// to be shown (ISO/IEC 13818-1 section 2.4.3.6).
-fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
+pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
     let [0, 0, 1, _, _, _, _, flags, _, times @ ..] = pes else {
         return None;
     };

@@ -49,8 +49,10 @@ impl Streams {
             return false;
         };
         let is_watched = live.is_watched();
-        let Told::Known(format) = live.stream.told() else {
-            return false;
+        let format = match live.stream.told() {
+            Told::Known(format) => Some(format),
+            Told::Undecided => None,
+            Told::Unknown => return false,
         };
         let Some(splicer) = &mut live.splicer else {
             return false;
