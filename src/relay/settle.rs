@@ -220,32 +220,20 @@ impl Relay {
                     .wait_for(id, place, (wanted, None), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
             }
-            None => self.await_session(id, (&session, wanted), via, (reply, may_wait)),
-        }
-        self.tend_pull(&session);
-    }
-
-    /// The session does not run: it may begin soon, or be fetched, unless that was waited for
-    /// already, or what is wanted cannot be waited for.
-    fn await_session(
-        &mut self,
-        id: ConnectionId,
-        (session, wanted): (&SessionId, Option<Wanted>),
-        via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
-    ) {
-        let method = match reply.head_only {
-            true => Method::Head,
-            false => Method::Get,
-        };
-        let gate = self.grants.gate(&self.desk);
-        let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
-            true => gate.wait(method, &self.standing(session)),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        };
-        match verdict {
-            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
-            Ok(()) => {
+            // It may begin soon, or be fetched, unless that was waited for already.
+            None => {
+                let method = match reply.head_only {
+                    true => Method::Head,
+                    false => Method::Get,
+                };
+                let gate = self.grants.gate(&self.desk);
+                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
+                    true => gate.wait(method, &self.standing(&session)),
+                    false => Err(gate.turned_away(self.fetch.absence(&session))),
+                };
+                if let Err(refusal) = verdict {
+                    return self.clients.refuse(id, &refusal, reply, &mut self.desk);
+                }
                 let wait_time = self.desk.settings.limits.wait_time;
                 let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
                 let via = via.filter(|_| self.fetch.has_origins());
@@ -253,9 +241,10 @@ impl Relay {
                 self.clients
                     .wait_for(id, place, (wanted, via), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
-                self.fetch.want(session, &mut self.desk);
+                self.fetch.want(&session, &mut self.desk);
             }
         }
+        self.tend_pull(&session);
     }
 
     /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
