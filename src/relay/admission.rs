@@ -21,6 +21,7 @@ use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};
 use crate::gate::{Blocks, SessionId, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
+use crate::stamp::Stamp;
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,7 @@ pub(super) struct Gate<'a> {
     /// The server has been told to end.
     is_closing: bool,
     now: Moment,
+    time: Stamp,
 }
 
 impl<'a> Claim<'a> {
@@ -387,7 +389,9 @@ impl Gate<'_> {
     fn has_token_in(&self, claim: &Claim<'_>, session: &SessionId) -> bool {
         match (claim.way, self.tokens) {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
-            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
+            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => {
+                tokens.publish(session, self.time).is_ok()
+            }
             (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
                 let mut sessions = tokens.sessions_from(from);
                 sessions.any(|named| named == session)
@@ -422,7 +426,8 @@ impl Gate<'_> {
     }
 
     fn has_token_out(&self, session: &SessionId) -> bool {
-        self.tokens.is_none_or(|tokens| tokens.may_watch(session))
+        self.tokens
+            .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
     }
 
     /// Whether the origin says who may watch: not where the session has a source of its own here,
@@ -497,6 +502,7 @@ impl Grants {
             blocks: &self.blocks,
             is_closing: desk.is_closing,
             now: desk.now,
+            time: desk.date().0,
         }
     }
 }

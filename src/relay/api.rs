@@ -16,7 +16,7 @@ use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
 use super::reading::LOOK_COST;
-use crate::gate::{self, BLOCKS_MAX, Direction, Record, SessionId, UdpClient};
+use crate::gate::{self, BLOCKS_MAX, Direction, Grant, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
 /// A call of the API, or another request that is answered at once.
@@ -54,7 +54,7 @@ pub(super) enum Call {
 #[derive(Debug)]
 pub(super) struct AddToken {
     pub session: SessionId,
-    pub http: Option<Direction>,
+    pub http: Option<Grant>,
     pub clients: Vec<UdpClient>,
 }
 
@@ -68,7 +68,11 @@ impl Call {
         let each = clients
             .iter()
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
-        size_of::<Call>() + each.sum::<usize>()
+        let grant = match self {
+            Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            _ => 0,
+        };
+        size_of::<Call>() + grant + each.sum::<usize>()
     }
 }
 
@@ -216,13 +220,12 @@ impl<'a> Parameters<'a> {
     fn direction(&self) -> Result<Option<Direction>, Refusal> {
         match self.raw("direction") {
             None => Ok(None),
-            Some("in") => Ok(Some(Direction::In)),
-            Some("out") => Ok(Some(Direction::Out)),
-            Some("both") => Ok(Some(Direction::Both)),
-            Some(other) => Err(bad(format!(
-                "direction: '{}' is none of in, out and both",
-                quoted(other, 64)
-            ))),
+            Some(name) => Direction::parse(name).map(Some).ok_or_else(|| {
+                bad(format!(
+                    "direction: '{}' is none of in, out and both",
+                    quoted(name, 64)
+                ))
+            }),
         }
     }
 
@@ -304,7 +307,7 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
     }
     Ok(AddToken {
         session,
-        http: http.then_some(direction.unwrap_or(Direction::Both)),
+        http: http.then(|| direction.unwrap_or(Direction::Both).into()),
         clients,
     })
 }

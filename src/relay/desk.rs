@@ -16,12 +16,14 @@ use super::{Action, Level};
 use crate::http::{HttpDate, Reply, Version};
 use crate::moment::Moment;
 use crate::random::Random;
+use crate::stamp::Calendar;
 
 pub(super) struct Desk {
     pub settings: Settings,
     /// When the input arrived that is being dealt with.
     pub now: Moment,
     pub timers: Timers,
+    calendar: Calendar,
     pub random: Random,
     /// What the shell is to do.
     pub actions: VecDeque<Action>,
@@ -47,6 +49,7 @@ impl Desk {
     pub fn new(settings: Settings) -> Desk {
         Desk {
             now: Moment::START,
+            calendar: Calendar::new(Duration::from_secs(settings.started_unix_seconds)),
             timers: Timers::default(),
             random: Random::new(settings.random_key),
             actions: VecDeque::new(),
@@ -108,11 +111,14 @@ impl Desk {
         }
     }
 
+    /// This host's clock says that it is so long since 1970 began.
+    pub fn hear_time(&mut self, since_1970: Duration) {
+        self.calendar.hear(since_1970, self.now);
+    }
+
     /// The date of an answer.
     pub fn date(&self) -> HttpDate {
-        HttpDate {
-            unix_seconds: self.settings.started_unix_seconds + self.now.since_start().as_secs(),
-        }
+        HttpDate(self.calendar.at(self.now))
     }
 }
 

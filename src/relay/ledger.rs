@@ -7,6 +7,7 @@
 //! change.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -70,6 +71,8 @@ impl Ledger {
     }
 }
 
+/// A host's clock that has been set back by more than this is worth a word.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 /// Changes that may wait for the disk, in number and in bytes.
 const QUEUE_MAX: usize = 1024;
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
@@ -125,6 +128,18 @@ impl Relay {
     /// now do not count, though the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
+        let known = Duration::from_secs(tokens.time().unix_seconds);
+        let expected = self.desk.date().0.after(CLOCKS_DIFFER_MAX);
+        self.desk.hear_time(known);
+        if tokens.time() > expected {
+            self.desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=clock-behind detail=\"the token file has been written at {}, and this host's clock says that this is to come; the later counts\"",
+                    tokens.time()
+                ),
+            );
+        }
         let silenced = tokens.retain_addresses(|address| {
             self.grants.gate(&self.desk).may_receive(address)
                 && self.rtp_in.destination_fault(*address).is_none()
@@ -147,6 +162,7 @@ impl Relay {
     }
 
     fn decide(&self, change: &Change, reserved: usize) -> Result<Decided, Refusal> {
+        let time = self.desk.date().0;
         let Some(tokens) = &self.grants.tokens else {
             return Err(framework_is_off());
         };
@@ -154,7 +170,7 @@ impl Relay {
             Record::Add { session, http, rtp } => {
                 self.check_destinations(rtp)?;
                 tokens
-                    .plan(session, *http, rtp.clone(), reserved)
+                    .plan(session, http.clone(), rtp.clone(), (reserved, time))
                     .map(Decided::Addition)
                     .map_err(|full| {
                         Refusal::busy(
@@ -173,13 +189,14 @@ impl Relay {
     }
 
     fn carry_out(&mut self, change: &Change, decided: Decided) -> Result<Answer, Refusal> {
+        let time = self.desk.date().0;
         let session = change.record.session();
         let Some(tokens) = &mut self.grants.tokens else {
             return Err(framework_is_off());
         };
         match decided {
             Decided::Addition(addition) => {
-                let new = tokens.carry_out(addition);
+                let new = tokens.carry_out(addition, time);
                 self.tuples_changed(session);
                 let tokens = self.grants.tokens.iter();
                 let body = Added {
@@ -259,7 +276,7 @@ impl Relay {
             return;
         };
         let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
-        let line = journal::encode(&records.collect::<Vec<_>>());
+        let line = journal::encode(&records.collect::<Vec<_>>(), None);
         let ticket = self.desk.draw_ticket();
         ledger.writing = Some((ticket, batch));
         self.desk

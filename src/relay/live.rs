@@ -259,7 +259,7 @@ impl Streams {
             serial,
             source,
             source_address,
-            started_unix_seconds: desk.date().unix_seconds,
+            started_unix_seconds: desk.date().0.unix_seconds,
             stream: Stream::new(desk.settings.limits.stream, content_type, now),
             pull: None,
             via: None,

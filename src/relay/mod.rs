@@ -299,6 +299,12 @@ impl Relay {
         }
     }
 
+    /// This host's clock says that it is so long since 1970 began.
+    pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
+        self.desk.now = now;
+        self.desk.hear_time(since_1970);
+    }
+
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
         self.desk.now = now;

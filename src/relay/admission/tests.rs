@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Way;
-use crate::gate::{Direction, RtpTuple, SessionId, udp_clients};
+use crate::gate::{Direction, Grant, RtpTuple, SessionId, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
 
@@ -265,7 +265,9 @@ fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
     let tuple = RtpTuple { client, addresses };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
     let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
-    tokens.add(&session(name), http, rtp).expect("room");
+    tokens
+        .add(&session(name), http.map(Grant::from), rtp)
+        .expect("room");
 }
 
 fn other_source(stage: &mut Stage, name: &str) {
