@@ -56,10 +56,15 @@
 //!
 //! # The life of a token
 //!
-//! - `relay::api::Relay::call` is what a request has come to,
-//! - `relay::ledger::Relay::change` makes the change now, or when it is on disk;
-//! - `relay::ledger::Relay::carry_out` changes
-//! - `gate::tokens::Tokens::carry_out` the table, and tells
+//! - `relay::requests::Relay::call` is what a request has come to,
+//! - `relay::requests::Relay::change` has it done:
+//! - `relay::grants::Grants::change` makes the change now, or when it is on disk;
+//! - `relay::grants::Grants::carry_out` changes
+//! - `gate::tokens::Tokens::carry_out` the table, and says whose.
+//!
+//! That is heard when this input is settled.
+//!
+//! - `relay::settle::Relay::hear_grants` tells
 //! - `relay::udp::Relay::tuples_changed` the streams that run.
 //!
 //! It stands in the table until somebody comes.

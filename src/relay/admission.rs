@@ -11,13 +11,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::api::RETRY_AFTER_SECONDS;
 use super::connection::{Beyond, Connection};
-use super::desk::Desk;
-use super::grants::Grants;
-use super::live::Live;
+use super::fetch::Fault;
 use super::settings::Fields;
-use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};
+use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, SessionId, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
@@ -140,6 +137,26 @@ impl<'a> Claim<'a> {
         match self.from {
             Some(_) => "",
             None => "; the proxy in front does not say whose request this is",
+        }
+    }
+}
+
+impl<'a> Gate<'a> {
+    /// Whom to ask.
+    pub fn new(
+        settings: &'a Settings,
+        tokens: Option<&'a Tokens>,
+        blocks: &'a Blocks,
+        is_closing: bool,
+        (now, time): (Moment, Stamp),
+    ) -> Gate<'a> {
+        Gate {
+            settings,
+            tokens,
+            blocks,
+            is_closing,
+            now,
+            time,
         }
     }
 }
@@ -446,10 +463,7 @@ impl Gate<'_> {
             return Ok(());
         }
         if method != Method::Get || !is_waited {
-            return Err(Refusal::new(
-                Status::NotFound,
-                "this session is not running now",
-            ));
+            return Err(not_running());
         }
         let is_begun = !has_origins || standing.is_fetched;
         if is_begun || (standing.has_room && standing.has_room_for_pull) {
@@ -458,6 +472,23 @@ impl Gate<'_> {
         Err(busy(
             "the session is not running here, and there is no room to fetch it",
         ))
+    }
+
+    /// What a viewer is told for whom no origin had the session, that it may watch here.
+    pub fn turned_away(&self, fault: Fault) -> Refusal {
+        let detail = format!(
+            "the session is not running here, and no origin has it: {}",
+            fault.detail()
+        );
+        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
+        match fault {
+            Fault::NotFound => not_running(),
+            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
+            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
+            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
+            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
+            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
+        }
     }
 
     /// Whether an abort keeps everybody out of the session still.
@@ -493,42 +524,6 @@ impl Gate<'_> {
     }
 }
 
-impl Grants {
-    /// Whom to ask.
-    pub(super) fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
-        Gate {
-            settings: &desk.settings,
-            tokens: self.tokens.as_ref(),
-            blocks: &self.blocks,
-            is_closing: desk.is_closing,
-            now: desk.now,
-            time: desk.date().0,
-        }
-    }
-}
-
-impl Relay {
-    /// What runs of a session.
-    pub(super) fn standing(&self, session: &SessionId) -> Standing {
-        let live = self
-            .streams
-            .running
-            .get(session)
-            .and_then(|id| self.streams.lives.get(*id));
-        let pull = self.fetch.pulls.of(session);
-        let pull = pull.and_then(|id| self.fetch.pulls.entries.get(id));
-        Standing {
-            runs: live.is_some(),
-            has_source: self.streams.has_source(session),
-            is_fetched: pull.is_some(),
-            is_forbidden: pull.is_some_and(|pull| pull.is_forbidden),
-            has_room: self.has_room_for_stream(session),
-            has_room_for_pull: self.has_room_for_pull(),
-            http_fault: live.and_then(Live::http_fault),
-        }
-    }
-}
-
 fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
     subnets.iter().any(|subnet| subnet.contains(address))
 }
@@ -552,6 +547,10 @@ fn busy(detail: &'static str) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
 }
 
+fn not_running() -> Refusal {
+    Refusal::new(Status::NotFound, "this session is not running now")
+}
+
 /// 403 for who has no token; the same whether the session exists or not.
 fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
@@ -559,7 +558,7 @@ fn no_token() -> Refusal {
 
 /// The same for a viewer where the origin says who may watch: whether it was asked, or the session
 /// has a source here.
-pub(super) fn no_token_of_origin() -> Refusal {
+fn no_token_of_origin() -> Refusal {
     forbidden(
         "this sessionid has no http token; the origin says who may watch, and its token server adds one",
     )

@@ -33,8 +33,14 @@ impl Relay {
             self.clients.waiting.len(),
             "somebody waits who is gone, or the other way round"
         );
-        let phase_of = |id| Some(&self.clients.connections.get(id)?.phase);
-        self.lists.check_gatherings(phase_of);
+        self.lists.check(|client, ticket| {
+            let client = self.clients.connections.get(client);
+            match client.map(|client| &client.phase) {
+                Some(Phase::Awaiting(awaited)) => *awaited == ticket,
+                Some(Phase::Listing(listing)) => listing.gathering == Some(ticket),
+                Some(_) | None => false,
+            }
+        });
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
@@ -58,7 +64,7 @@ impl Relay {
                     "somebody waits for what runs: {id:?}"
                 ),
                 Phase::Telling(telling) => assert!(
-                    self.lists.gatherings.contains_key(&telling.gathering),
+                    self.lists.has_gathering(telling.ticket()),
                     "a peer tells nobody: {id:?}"
                 ),
                 Phase::Introduction
@@ -135,7 +141,7 @@ impl Relay {
                 .iter()
                 .filter(|(_, live)| live.armed.is_armed())
                 .count()
-            + self.fetch.pulls.check(|session, live, pull| {
+            + self.fetch.check(|session, live, pull| {
                 let is_its = self
                     .streams
                     .lives
@@ -146,7 +152,7 @@ impl Relay {
         let single = [&self.rtp_in.armed, &self.desk.return_armed];
         let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        if let Some(tokens) = &self.grants.tokens {
+        if let Some(tokens) = self.grants.tokens() {
             tokens.check();
         }
     }

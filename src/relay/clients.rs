@@ -2,14 +2,16 @@
 //! host has. What a client's end means to others, this part only says.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::ConnectionId;
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
+use super::desk::Desk;
 use super::reading::Reading;
 use super::settle::Said;
 use super::waiting::WaitingRoom;
+use super::{Action, ConnectionId, Ticket};
 use crate::held::hash_map_bytes;
+use crate::http::HeadReader;
 use crate::slots::Slots;
 
 pub(super) struct Clients {
@@ -47,6 +49,51 @@ impl Clients {
             waiting: WaitingRoom::default(),
             said: VecDeque::new(),
         }
+    }
+
+    /// This server connects to somebody, and says this first; unless there is no place for another
+    /// connection.
+    pub fn call(
+        &mut self,
+        to: SocketAddr,
+        phase: Phase,
+        request: &[u8],
+        desk: &mut Desk,
+    ) -> Option<ConnectionId> {
+        if self.connections.len() >= desk.settings.limits.connections_max {
+            return None;
+        }
+        let mut connection = Connection::outgoing(to, phase, desk.now);
+        connection.output.push(request);
+        let id = self.connections.insert(connection);
+        desk.actions.push_back(Action::Connect(id, to));
+        self.rearm(id, desk);
+        Some(id)
+    }
+
+    /// A client's answer depends on what comes under this ticket.
+    pub fn awaits(&mut self, id: ConnectionId, ticket: Ticket, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = Phase::Awaiting(ticket);
+            connection.progress = desk.now;
+            self.rearm(id, desk);
+        }
+    }
+
+    /// A client's change is on its way to the disk.
+    pub fn records(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = Phase::Recording;
+        }
+    }
+
+    /// What a client has waited for is known. Says whether it is there still, and to be answered.
+    pub fn waits_no_more(&mut self, id: ConnectionId) -> bool {
+        let client = self.connections.get_mut(id);
+        client.is_some_and(|connection| {
+            connection.phase = Phase::Head(HeadReader::default());
+            true
+        })
     }
 
     /// Bytes that its allocations take: 2 KiB for each connection, and what each has to read and to

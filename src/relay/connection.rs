@@ -23,16 +23,16 @@ use super::access::Entry;
 use super::api::Call;
 use super::clients::Clients;
 use super::desk::Desk;
+use super::fetch::Fault;
 use super::listing::Listing;
+use super::lists::{Telling, Told};
 use super::output::Output;
-use super::peers::Telling;
-use super::pull::Fault;
 use super::reading::{HEAD_COST, HEADS_AT_ONCE_MAX, PIECE_COST};
 use super::settle::Said;
 use super::timers::{Armed, Owner};
 use super::waiting::Waiting;
 use super::{Action, LiveId, PullId, Relay, Ticket};
-use crate::http::{AnswerReader, Body, ChunkWriter, HeadReader, Reply};
+use crate::http::{self, AnswerReader, Body, ChunkWriter, HeadReader, Reply};
 use crate::moment::Moment;
 use crate::stream::ViewerId;
 
@@ -170,6 +170,11 @@ pub(super) struct Lingering {
     pub is_shut: bool,
 }
 
+/// An origin's head, as large as any server's.
+const ANSWER_LIMITS: http::Limits = http::Limits {
+    head_bytes_max: 16 * 1024,
+    head_fields_max: 128,
+};
 /// How long, and how many bytes, a client that was refused may go on sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -344,6 +349,16 @@ impl Clients {
         self.rearm(id, desk);
     }
 
+    /// An origin does not do.
+    pub(super) fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Asking(asking) = &mut connection.phase
+        {
+            asking.fault = fault;
+        }
+        self.close(id, desk);
+    }
+
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
     pub(super) fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
@@ -383,6 +398,56 @@ impl Relay {
         {
             connection.input = input;
         }
+    }
+
+    /// Reads on in an origin's answer. Says whether the connection can be read on.
+    pub(super) fn read_answer(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Asking(asking) = &mut connection.phase else {
+            return false;
+        };
+        let fault = match asking.reader.read(input, &ANSWER_LIMITS) {
+            Ok(None) => return false,
+            Ok(Some((answer, length))) => {
+                *input = &input[length..];
+                match answer.status {
+                    101 => Fault::of_status(answer.status),
+                    100..=199 => {
+                        asking.reader = AnswerReader::default();
+                        return true;
+                    }
+                    200 => {
+                        let pull = asking.pull;
+                        self.take_from_origin(id, pull, answer);
+                        return true;
+                    }
+                    status => Fault::of_status(status),
+                }
+            }
+            Err(_) => Fault::Broken("its answer is malformed"),
+        };
+        self.clients.give_up_asking(id, fault, &mut self.desk);
+        true
+    }
+
+    /// Reads on in what a peer tells. Says whether the connection can be read on.
+    pub(super) fn read_telling(&mut self, id: ConnectionId, input: &mut &[u8]) -> bool {
+        let Some(connection) = self.clients.connections.get_mut(id) else {
+            return false;
+        };
+        let Phase::Telling(telling) = &mut connection.phase else {
+            return false;
+        };
+        match telling.read(input) {
+            Told::More => return false,
+            Told::On => return true,
+            Told::All(rows) => self.lists.told(telling, rows, &self.desk),
+            Told::Nothing => {}
+        }
+        self.clients.close(id, &mut self.desk);
+        false
     }
 
     /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one

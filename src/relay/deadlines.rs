@@ -7,8 +7,9 @@
 use super::clients::Clients;
 use super::connection::{Connection, Phase};
 use super::desk::Desk;
+use super::fetch::Fault;
+use super::lists::LookUp;
 use super::live::{Cut, Live, Origin};
-use super::pull::Fault;
 use super::source::SILENT;
 use super::streams::Streams;
 use super::timers::Owner;
@@ -69,7 +70,7 @@ impl Clients {
                 "its errand took too long",
             )),
             Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
-            Phase::Telling(telling) => Some((telling.until, "it did not tell in time")),
+            Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
         }
     }
@@ -181,7 +182,7 @@ impl Relay {
                 .give_up_asking(id, Fault::TimedOut, &mut self.desk),
             Phase::Awaiting(ticket) => {
                 let ticket = *ticket;
-                self.errand_timed_out(ticket);
+                self.looked_up(ticket, LookUp::TimedOut);
             }
             Phase::Introduction
             | Phase::Head(_)

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::Ticket;
+use super::api::Rows;
 use crate::http::Reply;
 
 /// A JSON array that is being written.
@@ -19,13 +20,6 @@ pub(super) struct Listing {
     has_rows: bool,
     /// This server's rows are all written.
     is_own_over: bool,
-}
-
-/// Which table is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
-    Tokens,
-    Streams,
 }
 
 /// A piece of this server's rows ends after so many bytes or rows, whichever is first.

@@ -477,7 +477,7 @@ impl Relay {
             if let Some(Origin::Http(connection)) = source {
                 self.clients.close(connection, &mut self.desk);
             }
-            self.drop_pull(session);
+            self.fetch.drop(session, &mut self.desk);
         }
         let draining: Vec<LiveId> = self.streams.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
@@ -492,7 +492,7 @@ impl Relay {
     /// Nobody is admitted to the session any more, whether it ran or not; who waits for it is told
     /// so.
     pub(super) fn block_session(&mut self, session: &SessionId) {
-        self.drop_pull(session);
+        self.fetch.drop(session, &mut self.desk);
         self.admit_waiting(session);
     }
 

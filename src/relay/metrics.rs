@@ -131,13 +131,13 @@ impl Relay {
             "tollgate_pulls",
             "gauge",
             "Sessions that are fetched, or being fetched, from an origin.",
-            self.fetch.pulls.len() as u64,
+            self.fetch.len() as u64,
         );
         text.one(
             "tollgate_pull_failures_total",
             "counter",
             "Times that no origin had the stream.",
-            self.fetch.pulls.failures,
+            self.fetch.failures(),
         );
         text.one(
             "tollgate_udp_clients",
@@ -173,10 +173,7 @@ impl Relay {
             "tollgate_tokens",
             "gauge",
             "Tuples in the token table.",
-            self.grants
-                .tokens
-                .as_ref()
-                .map_or(0, |tokens| tokens.len() as u64),
+            self.grants.tokens().map_or(0, |tokens| tokens.len() as u64),
         );
         text.family(
             "tollgate_held_bytes",

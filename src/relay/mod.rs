@@ -30,21 +30,18 @@ mod grants;
 mod held;
 mod hold;
 mod icecast;
-mod ledger;
 mod listing;
 mod lists;
 mod live;
 mod metrics;
-mod origins;
 mod outlet;
 mod output;
 mod page;
 mod peer;
-mod peers;
-mod pull;
 mod reading;
 mod report;
 mod request;
+mod requests;
 mod route;
 mod settings;
 mod settle;
@@ -69,17 +66,15 @@ use clients::Clients;
 use connection::{Connection, Phase};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
-use fetch::Fetch;
+use fetch::{Fetch, Pull};
 use grants::Grants;
 use lists::Lists;
 pub use live::Live;
 pub use metrics::Files;
 pub use outlet::Datagrams;
-pub use peers::Peer;
-use pull::Pull;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
-pub use settings::{Fields, Limits, OriginUrl, Settings};
+pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;
@@ -91,6 +86,9 @@ pub type ConnectionId = Id<Connection>;
 pub type LiveId = Id<Live>;
 /// The id of a session that is fetched.
 type PullId = Id<Pull>;
+
+/// After how long a client may try again when a limit is reached.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
@@ -317,7 +315,7 @@ impl Relay {
             match owner {
                 Owner::Connection(id) => self.connection_due(id),
                 Owner::Live(id) => self.live_due(id),
-                Owner::Pull(id) => self.pull_due(id),
+                Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
             }
@@ -329,7 +327,7 @@ impl Relay {
     pub fn shut_down(&mut self, now: Moment) {
         self.desk.now = now;
         self.desk.is_closing = true;
-        self.end_fetching();
+        self.fetch.shut_down(&mut self.desk);
         self.end_without_connection();
         let ids: Vec<ConnectionId> = self.clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {

@@ -453,15 +453,13 @@ impl Streams {
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let (Some(tokens), Some(_)) = (&mut self.grants.tokens, self.rtp_in.bound) else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get(id) else {
-            return;
-        };
-        let reaches = |address: &SocketAddr| self.rtp_in.destination_fault(*address).is_none();
-        let clients = tokens.destinations(&live.session, reaches);
-        self.streams.set_clients(id, clients, &mut self.desk);
+        let fault = |address| self.rtp_in.destination_fault(address);
+        if self.rtp_in.bound.is_some()
+            && let Some(live) = self.streams.lives.get(id)
+            && let Some(clients) = self.grants.destinations(&live.session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
     }
 
     /// The next datagrams to be sent, to one client.

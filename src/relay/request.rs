@@ -5,10 +5,10 @@ use super::clients::Clients;
 use super::desk::Desk;
 use super::grants::Grants;
 
-use super::api::{Answer, Call, Name};
+use super::api::{Answer, Call, Name, Rows};
 use super::connection::{Payload, Phase};
 use super::icecast;
-use super::listing::{Listing, Rows};
+use super::listing::Listing;
 use super::route::Wish;
 use super::settings::Fields;
 use super::{ConnectionId, Relay, Ticket};
@@ -239,7 +239,7 @@ impl Relay {
                 self.clients
                     .await_payload(id, call, &head, reply, &mut self.desk)
             }
-            Ok(Wish::Call(call)) => self.answer(id, call, reply),
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
         }
     }
 
@@ -266,7 +266,7 @@ impl Relay {
                 let phase =
                     std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
                 if let Phase::Payload(payload) = phase {
-                    self.answer(id, *payload.call, reply);
+                    self.call(id, *payload.call, reply);
                 }
                 true
             }
@@ -278,11 +278,6 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, id: ConnectionId, call: Call, reply: Reply) {
-        let result = self.call(call);
-        self.give(id, result, reply);
-    }
-
     /// What came of a call reaches its client.
     pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
         const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
@@ -292,9 +287,6 @@ impl Relay {
                 let desk = &mut self.desk;
                 return self.clients.list(id, rows, (None, ""), reply, desk);
             }
-            Ok(Answer::Gather(rows)) => return self.gather(id, rows, reply),
-            Ok(Answer::Resolve(add)) => return self.resolve(id, add, reply),
-            Ok(Answer::Record(change)) => return self.record(id, change, reply),
             Ok(Answer::Json(status, body)) => {
                 let json = "application/json";
                 (
@@ -345,8 +337,8 @@ impl Relay {
         let (piece, is_last) = match listing.rows {
             Rows::Tokens => listing.piece(
                 self.grants
-                    .tokens
-                    .iter()
+                    .tokens()
+                    .into_iter()
                     .flat_map(|tokens| tokens.after(after))
                     .map(|tuple| (tuple.serial(), tuple)),
                 block,

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::desk::Desk;
 use super::grants::Grants;
 use super::icecast;
-use super::peers;
+use super::lists::is_of_peer;
 use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -72,7 +72,7 @@ impl Grants {
             &head.target,
             desk.settings.limits.tokens.udp_clients_per_session_max,
         )?;
-        let is_of_all = !desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        let is_of_all = !desk.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
             call => call,
@@ -191,7 +191,7 @@ impl Relay {
         };
         let standing = self.standing(&session);
         if way == Way::Viewer {
-            self.fetch.origins.check_via(head.via.as_deref())?;
+            self.fetch.check_via(head.via.as_deref())?;
             gate.watch(&session, &standing)?;
             gate.wait(head.method, &standing)?;
             return Ok(Wish::Watch { session });

@@ -2,9 +2,17 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
-use super::connection::Phase;
+use super::api::Answer;
+use super::clients::Clients;
+use super::connection::{Asking, Phase};
+use super::fetch::Fault;
 use super::live::Origin;
-use super::{ConnectionId, Relay, streams};
+use super::streams::Streams;
+use super::waiting::Fate;
+use super::{ConnectionId, PullId, Relay, fetch, grants, lists, streams};
+use crate::gate::SessionId;
+use crate::http::AnswerReader;
+use crate::stream::End;
 
 /// What the clients say.
 pub(super) enum Said {
@@ -20,6 +28,12 @@ impl Relay {
                 self.hear_streams(said);
             } else if let Some(Said::Gone(id, phase)) = self.clients.said.pop_front() {
                 self.hear_gone(id, phase);
+            } else if let Some(said) = self.fetch.said() {
+                self.hear_fetch(said);
+            } else if let Some(said) = self.grants.said() {
+                self.hear_grants(said);
+            } else if let Some(said) = self.lists.said() {
+                self.hear_lists(said);
             } else {
                 return;
             }
@@ -42,8 +56,111 @@ impl Relay {
                 pull,
                 end,
                 has_viewers,
-            } => self.pulled_stream_ended(pull, end, has_viewers),
+            } => {
+                let over = &mut self.desk;
+                if let Some(session) = self.fetch.stream_over(pull, end, has_viewers, over) {
+                    self.tend_pull(&session);
+                }
+            }
         }
+    }
+
+    fn hear_fetch(&mut self, said: fetch::Said) {
+        match said {
+            fetch::Said::Call(pull) => self.call_origin(pull),
+            fetch::Said::RoundOver(pull) => {
+                let is_held = |session: &SessionId| self.streams.held(session).is_some();
+                let over = self.fetch.end_round(pull, is_held, &mut self.desk);
+                if let Some((session, turned_away)) = over {
+                    if let Some(fault) = turned_away {
+                        self.clients.call_waiting(&session, Fate::TurnedAway(fault));
+                    }
+                    self.tend_pull(&session);
+                }
+            }
+            fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
+            fetch::Said::Unwanted { live, pull } => {
+                if let Some(source) = self.streams.fetched_from(live, pull) {
+                    self.end_live(live, End::Complete, "nobody watches it");
+                    self.clients.close(source, &mut self.desk);
+                }
+            }
+        }
+    }
+
+    fn hear_grants(&mut self, said: grants::Said) {
+        match said {
+            grants::Said::Changed(session) => self.tuples_changed(&session),
+            grants::Said::Revoked {
+                session,
+                removed,
+                aborts,
+            } => {
+                self.rtp_in.forget_candidates(&removed);
+                self.tuples_changed(&session);
+                if aborts {
+                    self.end_session(&session);
+                }
+            }
+            grants::Said::Answered((id, reply), done) => {
+                if self.clients.waits_no_more(id) {
+                    let answer = done.map(|(status, body)| Answer::Json(status, body));
+                    self.give(id, answer, reply);
+                }
+            }
+        }
+    }
+
+    fn hear_lists(&mut self, said: lists::Said) {
+        match said {
+            lists::Said::Call { ticket, peer } => {
+                if let Some(call) = self.lists.call(ticket, peer, &self.desk) {
+                    let telling = Phase::Telling(call.telling);
+                    let connection = self.clients.call(
+                        call.to,
+                        telling,
+                        call.request.as_bytes(),
+                        &mut self.desk,
+                    );
+                    self.lists.called(ticket, peer, connection, &self.desk);
+                }
+            }
+            lists::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
+            lists::Said::Whole(whole) => {
+                let others = (whole.ticket, whole.missing.as_str());
+                self.clients.list(
+                    whole.client,
+                    whole.rows,
+                    others,
+                    whole.reply,
+                    &mut self.desk,
+                );
+            }
+        }
+    }
+
+    fn call_origin(&mut self, pull: PullId) {
+        let came_through =
+            |session: &SessionId| came_through(&self.streams, &self.clients, session);
+        if let Some(call) = self.fetch.call(pull, came_through) {
+            let asking = Phase::Asking(Asking {
+                pull,
+                reader: AnswerReader::default(),
+                until: call.until,
+                fault: Fault::Broken("it cannot be reached"),
+            });
+            let connection =
+                self.clients
+                    .call(call.to, asking, call.request.as_bytes(), &mut self.desk);
+            self.fetch.called(pull, connection, &mut self.desk);
+        }
+    }
+
+    /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
+    pub(super) fn tend_pull(&mut self, session: &SessionId) {
+        let is_wanted =
+            || self.clients.waiting.is_awaited(session) || self.streams.is_watched(session);
+        self.fetch.tend(session, is_wanted, &mut self.desk);
     }
 
     fn hear_gone(&mut self, id: ConnectionId, phase: Phase) {
@@ -53,22 +170,40 @@ impl Relay {
             }
             Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
             Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
-            Phase::Asking(asking) => self.asking_ended(id, &asking),
-            Phase::Awaiting(ticket) => {
-                self.lists.take_errand(ticket);
-                self.drop_gathering(ticket);
+            Phase::Asking(asking) => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                let ended = (id, asking.fault);
+                self.fetch
+                    .asked(asking.pull, ended, came_through, &mut self.desk);
             }
+            Phase::Awaiting(ticket) => self.lists.forget(ticket),
             Phase::Listing(listing) => {
                 if let Some(ticket) = listing.gathering {
-                    self.drop_gathering(ticket);
+                    self.lists.forget(ticket);
                 }
             }
-            Phase::Telling(telling) => self.telling_ended(&telling),
+            Phase::Telling(telling) => self.lists.telling_ended(&telling, &self.desk),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}
         }
+    }
+}
+
+/// What a pull's request came through, beside this server: the relays that all have in common who
+/// wait for the session. None, where viewers of a stream are held, of whom that is not kept, and
+/// where nobody waits. So no viewer decides alone what an origin sees, nor one who has left; two
+/// servers that ask each other find that out when one asks while the other waits.
+fn came_through<'a>(
+    streams: &Streams,
+    clients: &'a Clients,
+    session: &SessionId,
+) -> Option<&'a str> {
+    match streams.held(session) {
+        Some(_) => None,
+        None => clients.waiting.came_through(session),
     }
 }

@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::api::RETRY_AFTER_SECONDS;
 use super::clients::Clients;
 use super::connection::{Connection, Phase, Source};
 use super::desk::Desk;
 use super::icecast;
 use super::live::{Origin, SHUT_DOWN};
-use super::pull::Stage;
 use super::request::CONTINUE;
-use super::{ConnectionId, LiveId, READ_BYTES_MAX, Relay};
+use super::{ConnectionId, LiveId, READ_BYTES_MAX, RETRY_AFTER_SECONDS, Relay};
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status};
@@ -153,10 +151,7 @@ impl Relay {
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
-            let since = self.desk.now;
-            self.fetch
-                .pulls
-                .enter(pull, Stage::Running { live: id, since });
+            self.fetch.runs(pull, id, self.desk.now);
         }
         self.refresh_clients(id);
         self.streams.rearm_live(id, &mut self.desk);

@@ -81,6 +81,37 @@ impl Streams {
             + self.said.capacity() * size_of::<Said>()
     }
 
+    /// Whether somebody watches the session's stream.
+    pub fn is_watched(&self, session: &SessionId) -> bool {
+        let running = self.running.get(session);
+        let live = running.and_then(|id| self.lives.get(*id));
+        live.is_some_and(|live| live.stream.viewer_count() > 0)
+    }
+
+    /// This pull fetches this stream, and `via` stands before what goes out of it.
+    pub fn is_fetched(&mut self, id: LiveId, pull: PullId, via: String) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.pull = Some(pull);
+            live.via = Some(via);
+        }
+    }
+
+    /// The origin that sends this stream, if it is this pull's still: one that is held has lost it
+    /// already.
+    pub fn fetched_from(&self, id: LiveId, pull: PullId) -> Option<ConnectionId> {
+        let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
+        match live.source {
+            Origin::Http(connection) => Some(connection),
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => None,
+        }
+    }
+
+    /// The session's stream, if that waits for a source, and was fetched before.
+    pub fn held_of_origin(&self, session: &SessionId) -> Option<LiveId> {
+        let id = self.held(session)?;
+        self.lives.get(id)?.via.is_some().then_some(id)
+    }
+
     /// What they have said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()

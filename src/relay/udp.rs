@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
 use super::desk::Desk;
-use super::grants::Grants;
 use super::live::Origin;
 use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
@@ -167,17 +166,6 @@ impl RtpIn {
     }
 }
 
-impl Grants {
-    /// Whether a tuple of the session names this address.
-    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
-        let tokens = self.tokens.iter();
-        let mut named = tokens
-            .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
-    }
-}
-
 impl Relay {
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
@@ -212,7 +200,7 @@ impl Relay {
         if port == UdpPort::Rtcp || rtp::is_control(bytes) {
             return self.control(from, bytes);
         }
-        let Some(tokens) = &self.grants.tokens else {
+        let Some(tokens) = self.grants.tokens() else {
             return;
         };
         if tokens.sessions_from(from).next().is_none() {
@@ -289,7 +277,7 @@ impl Relay {
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
+        let sessions = self.grants.tokens()?.sessions_from(from);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
         tried
             .find(|session| !self.streams.has_source(session))

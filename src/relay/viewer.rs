@@ -122,7 +122,8 @@ impl Relay {
         let now = self.desk.now;
         let Some(&live_id) = self.streams.running.get(&session) else {
             self.wait_for(id, session.clone(), via, reply);
-            return self.pull(&session);
+            self.fetch.want(&session, &mut self.desk);
+            return self.tend_pull(&session);
         };
         let Some(live) = self.streams.lives.get_mut(live_id) else {
             return;
@@ -339,7 +340,7 @@ impl Relay {
     pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
         if let Some(live) = self.streams.lives.get_mut(live_id) {
             live.stream.leave(viewer);
-            if self.fetch.pulls.len() > 0 {
+            if self.fetch.len() > 0 {
                 let session = live.session.clone();
                 self.tend_pull(&session);
             }

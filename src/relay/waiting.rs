@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::clients::Clients;
 use super::connection::Phase;
-use super::pull::Fault;
-use super::{ConnectionId, Relay, origins};
+use super::fetch::{self, Fault};
+use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Refusal, Reply};
@@ -58,7 +58,7 @@ impl WaitingRoom {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
-            false => origins::common(waiters.via.take(), via),
+            false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert(id);
     }
@@ -157,11 +157,11 @@ impl Relay {
                 .settings
                 .limits
                 .wait_time
-                .max(self.fetch.pull_time(&self.desk));
+                .max(self.fetch.time(&self.desk));
         let Some(connection) = self.clients.connections.get_mut(id) else {
             return;
         };
-        let via = via.filter(|_| !self.fetch.origins.is_empty());
+        let via = via.filter(|_| self.fetch.has_origins());
         self.clients.waiting.enter(&session, id, via);
         connection.phase = Phase::Waiting(Waiting {
             session,
@@ -194,7 +194,7 @@ impl Relay {
         gate.watch(session, &self.standing(session))?;
         match self.streams.running.contains_key(session) {
             true => Ok(()),
-            false => Err(self.absence(session)),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
         }
     }
 
@@ -211,7 +211,7 @@ impl Relay {
         };
         let verdict = match fate {
             Fate::Open | Fate::Called => self.late_verdict(&session),
-            Fate::TurnedAway(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
+            Fate::TurnedAway(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
         };
         match verdict {
             Ok(()) => self.watch(id, session.clone(), None, reply),
