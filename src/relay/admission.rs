@@ -11,7 +11,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::connection::{Beyond, Connection};
 use super::fetch::Fault;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
@@ -45,6 +44,26 @@ pub(super) enum Way {
     Health,
     /// Which methods a path knows.
     Options,
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// `None`: a proxy brings it, and does not say from where.
+    pub from: Option<SocketAddr>,
+    /// A proxy brings it, perhaps out of TLS.
+    pub is_proxied: bool,
+    /// Its connection came when there was no more place.
+    pub beyond: Option<Beyond>,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// Connections in all.
+    All,
+    /// Connections from its host.
+    Host,
 }
 
 /// Who comes in, as far as it is known.
@@ -105,11 +124,11 @@ pub(super) struct Gate<'a> {
 
 impl<'a> Claim<'a> {
     /// Of a request.
-    pub fn of(way: Way, connection: &Connection, head: &'a Head) -> Claim<'a> {
+    pub fn of(way: Way, caller: Caller, head: &'a Head) -> Claim<'a> {
         Claim {
             way,
-            from: connection.is_named.then_some(connection.peer),
-            is_proxied: connection.is_proxied,
+            from: caller.from,
+            is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
             site: head.site.as_deref(),
@@ -161,12 +180,11 @@ impl<'a> Gate<'a> {
     }
 }
 
-impl Gate<'_> {
-    // ---- Whose connection it is -----------------------------------------------------------------
-
+/// What is known of a connection before it asks for anything.
+impl Settings {
     /// How a connection from there tells whose it is. Nobody else is believed.
-    pub fn door(&self, host: IpAddr) -> Door {
-        if is_in(&self.settings.proxies, host) {
+    pub(super) fn door(&self, host: IpAddr) -> Door {
+        if is_in(&self.proxies, host) {
             Door::Header
         } else if self.is_forwarder(host) {
             Door::Field
@@ -176,36 +194,46 @@ impl Gate<'_> {
     }
 
     /// Whether what requests from there say of their client is believed.
-    pub fn is_forwarder(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.forwarders, host)
+    pub(super) fn is_forwarder(&self, host: IpAddr) -> bool {
+        is_in(&self.forwarders, host)
     }
 
     /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
     /// comes by one: a client is never named by a proxy's address.
-    pub fn is_proxy(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.proxies, host) || self.is_forwarder(host)
+    pub(super) fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.proxies, host) || self.is_forwarder(host)
     }
 
     /// Whether a host is of those that may call the API.
-    pub fn is_operators(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.token_servers, host)
+    pub(super) fn is_operators(&self, host: IpAddr) -> bool {
+        is_in(&self.token_servers, host)
     }
 
     /// Whether there is a place for another connection, with so many there. Half of what lies
     /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
-    pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
+    pub(super) fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
         let beyond_max = match host {
             Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
             Some(_) | None => CONNECTIONS_BEYOND_MAX,
         };
-        connections < self.settings.limits.connections_max + beyond_max
+        connections < self.limits.connections_max + beyond_max
     }
 
     /// Which limit a connection is beyond, of a host that has so many others.
-    pub fn beyond(&self, of_host: usize) -> Option<Beyond> {
-        (of_host >= self.settings.limits.connections_per_host_max).then_some(Beyond::Host)
+    pub(super) fn beyond(&self, of_host: usize) -> Option<Beyond> {
+        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
     }
 
+    /// What lets the pages of an origin watch.
+    pub(super) fn cors(&self, origin: &str) -> Fields {
+        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
+        let mut sites = self.cors.iter();
+        let site = sites.find(|(site, _)| is_allowed(site));
+        site.map_or(&[], |(_, fields)| fields)
+    }
+}
+
+impl Gate<'_> {
     /// Who is beyond a limit gets what is answered at once, and no place.
     pub fn place(&self, way: Way, beyond: Option<Beyond>) -> Result<(), Refusal> {
         let (status, detail) = match (way, beyond) {
@@ -348,14 +376,6 @@ impl Gate<'_> {
         address.parse::<IpAddr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
             || (!name.is_empty() && names.any(|own| own.eq_ignore_ascii_case(name)))
-    }
-
-    /// What lets the pages of an origin watch.
-    pub fn cors(&self, origin: &str) -> Fields {
-        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
-        let mut sites = self.settings.cors.iter();
-        let site = sites.find(|(site, _)| is_allowed(site));
-        site.map_or(&[], |(_, fields)| fields)
     }
 
     // ---- Token, block, length, conflict, room: of a session -------------------------------------

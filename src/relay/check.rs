@@ -1,10 +1,9 @@
 //! What must hold of the whole core, whatever happened to it.
 
 use super::Relay;
-use super::connection::Phase;
+use super::clients::Known;
 use super::live::Origin;
 use super::udp::RtpInput;
-use super::waiting::Fate;
 
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
@@ -13,70 +12,18 @@ const RTP_BYTES_MAX: usize = 1280 * 1024;
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
-        let counted: usize = self.clients.hosts.values().sum();
-        let clients = self.clients.connections.iter();
-        assert_eq!(
-            counted,
-            clients
-                .filter(|(_, connection)| connection.is_counted)
-                .count(),
-            "connections by host are counted wrong"
-        );
-        let waiting = self.clients.connections.iter();
-        assert_eq!(
-            waiting
-                .filter(|(_, connection)| match &connection.phase {
-                    Phase::Waiting(waiting) => waiting.fate == Fate::Open,
-                    _ => false,
-                })
-                .count(),
-            self.clients.waiting.len(),
-            "somebody waits who is gone, or the other way round"
-        );
-        self.lists.check(|client, ticket| {
-            let client = self.clients.connections.get(client);
-            match client.map(|client| &client.phase) {
-                Some(Phase::Awaiting(awaited)) => *awaited == ticket,
-                Some(Phase::Listing(listing)) => listing.gathering == Some(ticket),
-                Some(_) | None => false,
-            }
+        let armed = self.clients.check(&Known {
+            has_stream: &|live| self.streams.lives.get(live).is_some(),
+            runs: &|session| self.streams.running.contains_key(session),
+            has_gathering: &|ticket| self.lists.has_gathering(ticket),
         });
+        self.lists
+            .check(|id, ticket| self.clients.awaits(id, ticket));
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
             "the order of the streams disagrees with their table"
         );
-        for (id, connection) in self.clients.connections.iter() {
-            match &connection.phase {
-                Phase::Viewer(viewer) => assert!(
-                    self.streams.lives.get(viewer.live).is_some(),
-                    "a viewer outlives its stream: {id:?}"
-                ),
-                Phase::Source(source) => assert!(
-                    self.streams.lives.get(source.live).is_some(),
-                    "a source outlives its stream: {id:?}"
-                ),
-                Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
-                    assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
-                }
-                Phase::Waiting(waiting) => assert!(
-                    !self.streams.running.contains_key(&waiting.session),
-                    "somebody waits for what runs: {id:?}"
-                ),
-                Phase::Telling(telling) => assert!(
-                    self.lists.has_gathering(telling.ticket()),
-                    "a peer tells nobody: {id:?}"
-                ),
-                Phase::Introduction
-                | Phase::Head(_)
-                | Phase::Payload(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Asking(_)
-                | Phase::Recording
-                | Phase::Lingering(_) => {}
-            }
-        }
         for (session, id) in &self.streams.running {
             let live = self
                 .streams
@@ -129,12 +76,7 @@ impl Relay {
             bytes_max,
             "the bytes of all buffers are counted wrong"
         );
-        let armed = self
-            .clients
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.armed.is_armed())
-            .count()
+        let armed = armed
             + self
                 .streams
                 .lives

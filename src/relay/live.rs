@@ -278,6 +278,19 @@ impl Streams {
         live
     }
 
+    /// Media has arrived from a stream's source. It may be unlike what came before: then another
+    /// stream has begun, for which these bytes are the first.
+    #[must_use]
+    pub(super) fn append(
+        &mut self,
+        id: LiveId,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<(LiveId, Vec<u8>)> {
+        let Unlike(bytes) = self.take_media(id, bytes, desk)?;
+        Some((self.begin_anew(id, desk)?, bytes))
+    }
+
     /// Media has arrived from a stream's source. It may be unlike what came before: then these
     /// bytes are the first of another stream.
     #[must_use]

@@ -125,7 +125,7 @@ impl Relay {
             "tollgate_waiting_viewers",
             "gauge",
             "HTTP viewers whose session does not run yet.",
-            self.clients.waiting.len() as u64,
+            self.clients.waiting().len() as u64,
         );
         text.one(
             "tollgate_pulls",
@@ -149,7 +149,7 @@ impl Relay {
             "process_open_fds",
             "gauge",
             "File descriptors in use.",
-            self.desk.files.own + self.clients.connections.len() as u64,
+            self.desk.files.own + self.clients.len() as u64,
         );
         text.one(
             "process_max_fds",
@@ -161,7 +161,7 @@ impl Relay {
             "tollgate_connections",
             "gauge",
             "HTTP connections.",
-            self.clients.connections.len() as u64,
+            self.clients.len() as u64,
         );
         text.one(
             "tollgate_deadlines",

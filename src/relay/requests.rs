@@ -1,21 +1,25 @@
-//! What a request's wish does: which part is asked, and what its answer means to the others.
+//! What a client's request comes to: whom it concerns, and what that says to it. Here it goes from
+//! part to part; what each of them does stands there.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Claim, Standing, Way};
-use super::api::{Answer, Call, DESCRIPTION};
-use super::connection::{Phase, Source};
+use super::admission::{Caller, Claim, Standing, Way};
+use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::clients::{Due, Event, Fate, LOOK_COST, Received, SILENT};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
-use super::live::{Live, Origin};
+use super::live::{Cut, Live, Origin};
+use super::metrics;
 use super::page::Page;
-use super::reading::LOOK_COST;
-use super::{ConnectionId, Done, PullId, Relay, Ticket, metrics};
+use super::route::Wish;
+use super::viewer::{Place, Watched};
+use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
 use crate::gate::{self, SessionId};
-use crate::http::{self, Body, Refusal, Reply, Status};
+use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::stream::End;
 
@@ -27,6 +31,336 @@ struct Aborted<'a> {
 }
 
 impl Relay {
+    /// Acts on what has come of a client.
+    pub(super) fn act(&mut self, id: ConnectionId, event: Event) {
+        match event {
+            Event::Asked {
+                head,
+                caller,
+                reply,
+            } => self.request(id, &head, caller, reply),
+            Event::Called { call, reply } => self.call(id, call, reply),
+            Event::Complete(received) => self.complete(id, received),
+            // Such an end is what a break looks like, too: with `--hold` it is taken for one.
+            Event::Ended(received) => {
+                let reason = "its connection ended";
+                match self.streams.hold(received.live, reason, &mut self.desk) {
+                    true => self.clients.close(id, &mut self.desk),
+                    false => self.complete(id, received),
+                }
+            }
+            Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
+            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
+            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Waited {
+                session,
+                reply,
+                fault,
+            } => {
+                let verdict = match fault {
+                    None => self.late_verdict(&session),
+                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
+                };
+                match verdict {
+                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+                }
+                self.tend_pull(&session);
+            }
+            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
+        }
+    }
+
+    fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
+        let framing = icecast::framing(head);
+        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        match self.route(caller, head, framing) {
+            Err(refusal) => {
+                self.clients
+                    .refuse_request(id, head, &refusal, reply, &mut self.desk);
+            }
+            Ok(Wish::Publish {
+                session,
+                content_type,
+                framing,
+            }) => self.publish(id, session, content_type, (head, framing), reply),
+            Ok(Wish::Watch { session }) if !has_payload => {
+                self.watch(id, session, head.via.as_deref(), reply)
+            }
+            Ok(Wish::Watch { .. }) => {
+                let refusal = Refusal::framing(
+                    Status::BadRequest,
+                    "a GET with a body; the body has no meaning here and must go",
+                );
+                self.clients
+                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
+            }
+            Ok(Wish::Call(call)) if has_payload => {
+                self.clients
+                    .await_payload(id, call, head, reply, &mut self.desk)
+            }
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
+        }
+    }
+
+    /// What came of a call reaches its client.
+    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
+        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
+        let (status, bytes) = match result {
+            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            Ok(Answer::List(rows)) => {
+                let desk = &mut self.desk;
+                return self.clients.list(id, rows, (None, ""), reply, desk);
+            }
+            Ok(Answer::Json(status, body)) => {
+                let json = "application/json";
+                (
+                    status,
+                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
+                )
+            }
+            Ok(Answer::Page(page)) => {
+                let fields = [
+                    NO_STORE,
+                    ("Content-Security-Policy", &page.policy),
+                    ("Referrer-Policy", "no-referrer"),
+                ];
+                let html = "text/html; charset=utf-8";
+                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Text(content_type, text)) => {
+                let text = [text.as_bytes()];
+                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Options(allow)) => {
+                let fields = [("Allow", allow)];
+                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
+                (Status::NoContent, bytes)
+            }
+        };
+        let keep_alive = reply.keep_alive;
+        self.clients
+            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
+    }
+
+    // ---- Sources
+
+    /// The request is admitted: its stream runs from now on.
+    fn publish(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        content_type: Option<String>,
+        body: (&Head, Framing),
+        reply: Reply,
+    ) {
+        if self.streams.has_source(&session) {
+            self.end_for_takeover(&session);
+        }
+        self.take_from_origins(&session);
+        let Some(peer) = self.clients.peer(id) else {
+            return;
+        };
+        let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
+        self.clients.publish(id, live, body, reply, &self.desk);
+        self.admit_waiting(&session);
+    }
+
+    /// A session has a source, and its UDP clients.
+    pub(super) fn begin(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        address: SocketAddr,
+    ) -> LiveId {
+        let id = self
+            .streams
+            .begin_live(session, content_type, source, address, &mut self.desk);
+        self.refresh_clients(id);
+        id
+    }
+
+    /// Media has arrived from a stream's source.
+    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
+        if let Some((anew, bytes)) = self.streams.append(id, bytes, &mut self.desk) {
+            self.follow(anew, &bytes);
+        }
+    }
+
+    /// A source's stream has begun anew, with these bytes: whoever knows it by its stream learns of
+    /// the other.
+    pub(super) fn follow(&mut self, id: LiveId, bytes: &[u8]) {
+        let Some((source, pull)) = self.streams.source_of(id) else {
+            return;
+        };
+        match source {
+            Origin::Http(connection) => self.clients.turn_source(connection, id),
+            Origin::Rtp(address) => {
+                self.rtp_in.sources.insert(address, id);
+            }
+            Origin::Awaited { .. } | Origin::Gone => {}
+        }
+        if let Some(pull) = pull {
+            self.fetch.runs(pull, id, self.desk.now);
+        }
+        self.refresh_clients(id);
+        self.streams.rearm_live(id, &mut self.desk);
+        self.append(id, bytes);
+    }
+
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
+    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
+        if !self.streams.has_as_source(id, source) {
+            return;
+        }
+        self.finish_reorder(id);
+        if self.streams.has_as_source(id, source) {
+            self.streams.lose_source(id, reason, &mut self.desk);
+        }
+    }
+
+    /// A stream's source is gone for good.
+    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
+        self.finish_reorder(id);
+        self.streams.end_stream(id, end, reason, &mut self.desk);
+    }
+
+    /// Another source takes a running one's place.
+    fn end_for_takeover(&mut self, session: &SessionId) {
+        if let Some((id, source)) = self.streams.running_source(session) {
+            self.source_lost(id, source, "another source took over");
+            if let Origin::Http(connection) = source {
+                self.clients.close(connection, &mut self.desk);
+            }
+        }
+    }
+
+    /// All of a source's media has come: its stream ends, and it is told so.
+    fn complete(&mut self, id: ConnectionId, received: Received) {
+        if let Some(session) = self.streams.session(received.live) {
+            self.end_live(received.live, End::Complete, "its source is complete");
+            self.clients.thank(id, &session, received, &mut self.desk);
+        }
+    }
+
+    // ---- Viewers
+
+    /// The request is admitted: the stream goes out to its client, at once if it runs.
+    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
+        match self.streams.watch(id, &session, reply, &self.desk) {
+            Some(Watched::Viewing(viewing)) => {
+                self.clients.watch(id, viewing);
+                self.tend_pull(&session);
+            }
+            Some(Watched::Head(head, reply)) => {
+                let keep_alive = reply.keep_alive;
+                self.clients
+                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
+            }
+            None => {
+                let wait_time = self.desk.settings.limits.wait_time;
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
+                self.clients
+                    .wait_for(id, session.clone(), via, (reply, until));
+                self.fetch.want(&session, &mut self.desk);
+                self.tend_pull(&session);
+            }
+        }
+    }
+
+    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
+    /// once for all of them.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
+        if !self.clients.waiting().is_awaited(session) {
+            return;
+        }
+        if self.late_verdict(session).is_err() {
+            self.clients.call_waiting(session, Fate::Called);
+        }
+        for (id, reply) in self.clients.end_waiting(session) {
+            self.watch(id, session.clone(), None, reply);
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited.
+    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        let standing = self.standing(session);
+        gate.watch(session, &standing)?;
+        match standing.runs {
+            true => Ok(()),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
+        }
+    }
+
+    /// A viewer's connection is closed for a reason that lies with it.
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
+        if let Some((place, peer)) = self.clients.viewer(id) {
+            self.streams.cut(place, peer, cut, &mut self.desk);
+            self.clients.close(id, &mut self.desk);
+        }
+    }
+
+    /// A viewer is gone.
+    pub(super) fn viewer_left(&mut self, place: Place) {
+        let session = self.streams.leave(place);
+        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
+            self.tend_pull(&session);
+        }
+        self.streams.tend(place.0, &mut self.desk);
+    }
+
+    /// What goes out next to a client is made ready.
+    pub(super) fn prepare(&mut self, id: ConnectionId) {
+        match self.clients.due_output(id) {
+            Some(Due::Viewing(viewing)) => {
+                let (head, end) = self.streams.prepare(viewing);
+                if let Some(head) = head {
+                    self.clients.push_head(id, &head);
+                }
+                if let Some(end) = end
+                    && let Some(place) = self.clients.end_viewer(id, end, &mut self.desk)
+                {
+                    self.viewer_left(place);
+                }
+            }
+            Some(Due::Listing(listing)) => {
+                let (after, gathering) = (listing.after(), listing.gathering());
+                let block = || self.lists.next_block(gathering?);
+                let piece = match listing.rows() {
+                    Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                };
+                self.clients.push_piece(id, piece, &mut self.desk);
+            }
+            None => {}
+        }
+    }
+
+    /// A stream's deadline has come.
+    pub(super) fn live_due(&mut self, id: LiveId) {
+        match self.streams.due(id, &mut self.desk) {
+            Some(streams::Due::SourceSilent(source)) => self.source_lost(id, source, SILENT),
+            Some(streams::Due::SourceMissing) => {
+                self.end_live(id, End::Lost, "its source did not come back");
+            }
+            Some(streams::Due::Reordered) => {
+                self.drain_reorder(id);
+                self.streams.rearm_live(id, &mut self.desk);
+            }
+            None => {}
+        }
+    }
+
+    // ---- Calls
+
     /// Does what a call asks for, and answers it, unless it has to wait.
     pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
         let json = "application/json";
@@ -37,22 +371,22 @@ impl Relay {
                 }
                 None => {
                     let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
-                    return self.clients.awaits(id, ticket, &mut self.desk);
+                    return self.clients.await_ticket(id, ticket, &mut self.desk);
                 }
             },
             Call::RevokeToken { session, aborts } => {
                 return self.change(id, Change::revocation(session, aborts), reply);
             }
             Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
-                Ok(ticket) => return self.clients.awaits(id, ticket, &mut self.desk),
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
                 Err(refusal) => Err(refusal),
             },
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => {
-                let looks = self.clients.connections.len() + self.streams.lives.len();
-                self.clients.reading.count(looks * LOOK_COST);
+                let looks = self.clients.len() + self.streams.lives.len();
+                self.clients.count_cost(looks * LOOK_COST);
                 Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
@@ -70,7 +404,7 @@ impl Relay {
             .grants
             .change((id, reply), change, &fault, &mut self.desk);
         match changed {
-            Ok(None) => self.clients.records(id),
+            Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
@@ -138,7 +472,7 @@ impl Relay {
     /// The names of a call have been looked up, or will not be.
     pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
         if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
-            && self.clients.waits_no_more(id)
+            && self.clients.has(id)
         {
             match result {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
@@ -166,10 +500,9 @@ impl Relay {
         pull: PullId,
         answer: http::Answer,
     ) {
-        let Some(connection) = self.clients.connections.get(id) else {
+        let Some(peer) = self.clients.peer(id) else {
             return;
         };
-        let peer = connection.peer;
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,
@@ -185,16 +518,7 @@ impl Relay {
         let now = self.desk.now;
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
-        if let Some(connection) = self.clients.connections.get_mut(id) {
-            connection.phase = Phase::Source(Source {
-                live,
-                body: Body::new(answer.framing),
-                bytes: 0,
-                reply: None,
-                window_bytes: 0,
-                window_began: now,
-            });
-        }
+        self.clients.receive(id, live, answer.framing, &self.desk);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
@@ -228,8 +552,7 @@ impl Relay {
             has_room: is_fetched
                 || live.is_some()
                 || streams < self.desk.settings.limits.streams_max,
-            has_room_for_pull: self.fetch.has_room()
-                && self.clients.connections.len() < self.desk.settings.limits.connections_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
             http_fault: live.and_then(Live::http_fault),
         }
     }

@@ -4,14 +4,13 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Claim, Way, not_found};
+use super::Relay;
+use super::admission::{Caller, Claim, Way, not_found};
 use super::api::{self, Call, Name};
-use super::connection::Connection;
 use super::desk::Desk;
 use super::grants::Grants;
 use super::icecast;
 use super::lists::is_of_peer;
-use super::{ConnectionId, Relay};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
@@ -32,7 +31,7 @@ pub(super) enum Wish {
 /// A request, and whose it is.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    client: &'a Connection,
+    caller: Caller,
     head: &'a Head,
     /// How what follows the head ends.
     framing: Framing,
@@ -40,7 +39,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn claim(&self, way: Way) -> Claim<'a> {
-        Claim::of(way, self.client, self.head)
+        Claim::of(way, self.caller, self.head)
     }
 }
 
@@ -108,15 +107,12 @@ impl Relay {
     /// Checks a request and says what it asks for.
     pub(super) fn route(
         &self,
-        id: ConnectionId,
+        caller: Caller,
         head: &Head,
         framing: Framing,
     ) -> Result<Wish, Refusal> {
-        let Some(client) = self.clients.connections.get(id) else {
-            return Err(not_found());
-        };
         let wish = self.route_path(Asked {
-            client,
+            caller,
             head,
             framing,
         });
@@ -126,9 +122,7 @@ impl Relay {
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
         };
-        self.grants
-            .gate(&self.desk)
-            .place(way, client.is_beyond_limit)?;
+        self.grants.gate(&self.desk).place(way, caller.beyond)?;
         wish
     }
 

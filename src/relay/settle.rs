@@ -3,22 +3,12 @@
 //! of [`Relay`] ends with this.
 
 use super::api::Answer;
-use super::clients::Clients;
-use super::connection::{Asking, Phase};
-use super::fetch::Fault;
+use super::clients::{Clients, Fate};
 use super::live::Origin;
 use super::streams::Streams;
-use super::waiting::Fate;
-use super::{ConnectionId, PullId, Relay, fetch, grants, lists, streams};
+use super::{PullId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::http::AnswerReader;
 use crate::stream::End;
-
-/// What the clients say.
-pub(super) enum Said {
-    /// This connection is over, in this phase of it. Its id is stale already.
-    Gone(ConnectionId, Phase),
-}
 
 impl Relay {
     /// Takes what was said until nothing is left.
@@ -26,8 +16,8 @@ impl Relay {
         loop {
             if let Some(said) = self.streams.said() {
                 self.hear_streams(said);
-            } else if let Some(Said::Gone(id, phase)) = self.clients.said.pop_front() {
-                self.hear_gone(id, phase);
+            } else if let Some(said) = self.clients.said() {
+                self.hear_clients(said);
             } else if let Some(said) = self.fetch.said() {
                 self.hear_fetch(said);
             } else if let Some(said) = self.grants.said() {
@@ -103,7 +93,7 @@ impl Relay {
                 }
             }
             grants::Said::Answered((id, reply), done) => {
-                if self.clients.waits_no_more(id) {
+                if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
                     self.give(id, answer, reply);
                 }
@@ -115,11 +105,9 @@ impl Relay {
         match said {
             lists::Said::Call { ticket, peer } => {
                 if let Some(call) = self.lists.call(ticket, peer, &self.desk) {
-                    let telling = Phase::Telling(call.telling);
-                    let connection = self.clients.call(
-                        call.to,
-                        telling,
-                        call.request.as_bytes(),
+                    let connection = self.clients.ask_peer(
+                        (call.to, &call.request),
+                        call.telling,
                         &mut self.desk,
                     );
                     self.lists.called(ticket, peer, connection, &self.desk);
@@ -143,15 +131,9 @@ impl Relay {
         let came_through =
             |session: &SessionId| came_through(&self.streams, &self.clients, session);
         if let Some(call) = self.fetch.call(pull, came_through) {
-            let asking = Phase::Asking(Asking {
-                pull,
-                reader: AnswerReader::default(),
-                until: call.until,
-                fault: Fault::Broken("it cannot be reached"),
-            });
             let connection =
                 self.clients
-                    .call(call.to, asking, call.request.as_bytes(), &mut self.desk);
+                    .ask_origin(pull, (call.to, &call.request), call.until, &mut self.desk);
             self.fetch.called(pull, connection, &mut self.desk);
         }
     }
@@ -159,36 +141,25 @@ impl Relay {
     /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
-            || self.clients.waiting.is_awaited(session) || self.streams.is_watched(session);
+            || self.clients.waiting().is_awaited(session) || self.streams.is_watched(session);
         self.fetch.tend(session, is_wanted, &mut self.desk);
     }
 
-    fn hear_gone(&mut self, id: ConnectionId, phase: Phase) {
-        match phase {
-            Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke");
+    fn hear_clients(&mut self, said: clients::Said) {
+        match said {
+            clients::Said::SourceGone { live, id } => {
+                self.source_lost(live, Origin::Http(id), "the connection broke");
             }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
-            Phase::Asking(asking) => {
+            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::WaiterGone(session) => self.tend_pull(&session),
+            clients::Said::AskingEnded { pull, id, fault } => {
                 let came_through =
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
-                let ended = (id, asking.fault);
                 self.fetch
-                    .asked(asking.pull, ended, came_through, &mut self.desk);
+                    .asked(pull, (id, fault), came_through, &mut self.desk);
             }
-            Phase::Awaiting(ticket) => self.lists.forget(ticket),
-            Phase::Listing(listing) => {
-                if let Some(ticket) = listing.gathering {
-                    self.lists.forget(ticket);
-                }
-            }
-            Phase::Telling(telling) => self.lists.telling_ended(&telling, &self.desk),
-            Phase::Introduction
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => {}
+            clients::Said::TellingEnded(of) => self.lists.telling_ended(of, &self.desk),
+            clients::Said::AskerGone(ticket) => self.lists.forget(ticket),
         }
     }
 }
@@ -204,6 +175,6 @@ fn came_through<'a>(
 ) -> Option<&'a str> {
     match streams.held(session) {
         Some(_) => None,
-        None => clients.waiting.came_through(session),
+        None => clients.waiting().came_through(session),
     }
 }

@@ -3,13 +3,17 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::desk::Desk;
 use super::draining::Draining;
 use super::frame::Frame;
-use super::live::{Cut, Live, Origin};
+use super::live::{Cut, Live, Origin, Row};
+use super::timers::Owner;
 use super::turns::Turns;
+use super::udp::RtpInput;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::moment::Moment;
 use crate::slots::Slots;
 use crate::stream::{End, Pool};
 
@@ -45,6 +49,16 @@ pub(super) enum Said {
         end: End,
         has_viewers: bool,
     },
+}
+
+/// What others are to do about a stream whose deadline has come.
+pub(super) enum Due {
+    /// This source was silent for too long.
+    SourceSilent(Origin),
+    /// No source has come back.
+    SourceMissing,
+    /// Packets that came early are to go on.
+    Reordered,
 }
 
 impl Streams {
@@ -119,5 +133,96 @@ impl Streams {
 
     pub fn say(&mut self, said: Said) {
         self.said.push_back(said);
+    }
+
+    /// The session of a stream.
+    pub fn session(&self, id: LiveId) -> Option<SessionId> {
+        Some(self.lives.get(id)?.session.clone())
+    }
+
+    /// Where a stream's media comes from, and which pull brings it.
+    pub fn source_of(&self, id: LiveId) -> Option<(Origin, Option<PullId>)> {
+        let live = self.lives.get(id)?;
+        Some((live.source, live.pull))
+    }
+
+    /// A session's stream, if it runs, and where its media comes from.
+    pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Origin)> {
+        let id = *self.running.get(session)?;
+        Some((id, self.lives.get(id)?.source))
+    }
+
+    /// The rows of list-streams from behind this serial on, each with its own.
+    pub fn rows(&self, after: u64, now: Moment) -> impl Iterator<Item = (u64, Row<'_>)> {
+        let lives = self.order.range(after + 1..);
+        let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
+        lives.map(move |(serial, live)| (serial, live.row(now)))
+    }
+
+    /// Whether a stream's source is not read for now.
+    pub fn is_paused(&self, id: LiveId) -> bool {
+        self.lives.get(id).is_some_and(|live| live.is_paused)
+    }
+
+    /// When a stream has something to do, if nothing arrives.
+    pub(super) fn live_deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
+        let now = desk.now;
+        // While something is on its way nothing more is taken, however late it is: when that is
+        // out, it goes on.
+        let transport = live.outlet.transport.as_ref();
+        let paced = transport
+            .filter(|_| live.outlet.is_empty())
+            .and_then(|transport| transport.deadline(now));
+        let input = live.input.as_ref();
+        let reordered = input.and_then(|input| input.reorder.deadline());
+        let idle_time = desk.settings.limits.source_idle_time;
+        let gone = match live.source {
+            Origin::Awaited { until } => Some(until),
+            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
+            Origin::Http(_) | Origin::Gone => None,
+        };
+        let rest = live.outlet.rest_until;
+        [paced, reordered, gone, rest].into_iter().flatten().min()
+    }
+
+    pub(super) fn rearm_live(&mut self, id: LiveId, desk: &mut Desk) {
+        let Some(live) = self.lives.get(id) else {
+            return;
+        };
+        if let (Some(deadline), Some(live)) =
+            (self.live_deadline(live, desk), self.lives.get_mut(id))
+        {
+            desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+        }
+    }
+
+    /// A stream's deadline may have come. Says what others are to do about it.
+    pub fn due(&mut self, id: LiveId, desk: &mut Desk) -> Option<Due> {
+        let live = self.lives.get_mut(id)?;
+        live.armed.fired();
+        let source = live.source;
+        let idle_time = desk.settings.limits.source_idle_time;
+        let is_silent = |input: &Box<RtpInput>| input.heard + idle_time <= desk.now;
+        match source {
+            Origin::Rtp(_) if live.input.as_ref().is_some_and(is_silent) => {
+                return Some(Due::SourceSilent(source));
+            }
+            Origin::Awaited { until } if until <= desk.now => return Some(Due::SourceMissing),
+            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+        }
+        if live
+            .outlet
+            .rest_until
+            .is_some_and(|until| until <= desk.now)
+        {
+            self.rest_timed_out(id, desk);
+            return None;
+        }
+        if live.input.is_some() {
+            return Some(Due::Reordered);
+        }
+        self.pump(id, desk);
+        self.rearm_live(id, desk);
+        None
     }
 }

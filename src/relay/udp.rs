@@ -14,9 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
+use super::clients::HEAD_COST;
 use super::desk::Desk;
 use super::live::Origin;
-use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
@@ -187,10 +187,10 @@ impl Relay {
         now: Moment,
     ) -> usize {
         self.desk.now = now;
-        self.clients.reading.begin(bytes.len());
+        self.clients.begin_go(bytes.len());
         self.sort_datagram(from, port, bytes);
         self.settle();
-        self.clients.reading.cost()
+        self.clients.cost_of_go()
     }
 
     /// Finds out whose it is.
@@ -287,7 +287,7 @@ impl Relay {
     /// A source has shown with its second packet that it is one.
     fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
         let now = self.desk.now;
-        self.clients.reading.count(HEAD_COST);
+        self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
@@ -409,7 +409,7 @@ impl Relay {
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.streams.post(id);
         if control.says_bye {
-            self.clients.reading.count(HEAD_COST);
+            self.clients.count_cost(HEAD_COST);
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }

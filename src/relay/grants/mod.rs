@@ -102,6 +102,15 @@ impl Change {
 }
 
 impl Grants {
+    /// The rows of list-tokens from behind this serial on, each with its own.
+    pub fn rows(&self, after: u64) -> impl Iterator<Item = (u64, &gate::Tuple)> {
+        let tuples = self
+            .tokens
+            .iter()
+            .flat_map(move |tokens| tokens.after(after));
+        tuples.map(|tuple| (tuple.serial(), tuple))
+    }
+
     /// Nothing is granted yet.
     pub fn new(settings: &Settings) -> Grants {
         let is_gated = !settings.token_servers.is_empty();

@@ -15,7 +15,7 @@ use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
 use peers::Gathering;
-pub(super) use peers::{Telling, Told, is_of_peer};
+pub(super) use peers::{Place as Share, Telling, Told, is_of_peer};
 
 /// Calls that wait.
 #[derive(Default)]

@@ -78,6 +78,9 @@ pub struct Telling {
     bytes: usize,
 }
 
+/// Which peer's share of the list under which ticket.
+pub type Place = (Ticket, usize);
+
 /// What has come of a peer.
 pub enum Told {
     /// Not enough to go on.
@@ -96,9 +99,9 @@ impl Telling {
         self.until
     }
 
-    /// Under which ticket its list is waited for.
-    pub fn ticket(&self) -> Ticket {
-        self.gathering
+    /// Which share of which list it is.
+    pub fn share(&self) -> Place {
+        (self.gathering, self.peer)
     }
 
     /// Reads on in what it tells.
@@ -215,16 +218,16 @@ impl Lists {
     }
 
     /// A peer has told its list.
-    pub fn told(&mut self, telling: &Telling, rows: VecDeque<Vec<u8>>, desk: &Desk) {
-        self.learn(telling.gathering, telling.peer, Share::Rows(rows), desk);
+    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, desk: &Desk) {
+        self.learn(ticket, peer, Share::Rows(rows), desk);
     }
 
     /// The connection to a peer is over. What it has not told is missing.
-    pub fn telling_ended(&mut self, telling: &Telling, desk: &Desk) {
-        let gathering = self.gatherings.get(&telling.gathering);
-        let share = gathering.and_then(|gathering| gathering.shares.get(telling.peer));
+    pub fn telling_ended(&mut self, (ticket, peer): Place, desk: &Desk) {
+        let gathering = self.gatherings.get(&ticket);
+        let share = gathering.and_then(|gathering| gathering.shares.get(peer));
         if let Some(Share::Awaited(_)) = share {
-            self.learn(telling.gathering, telling.peer, Share::Missing, desk);
+            self.learn(ticket, peer, Share::Missing, desk);
         }
     }
 

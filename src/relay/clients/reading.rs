@@ -7,13 +7,14 @@
 //! What is answered costs too: the page has a thousand times the bytes of its request, and the
 //! figures are sums over all connections.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::clients::Clients;
-use super::connection::Phase;
 use super::waiting::Fate;
-use super::{Action, ConnectionId, Relay};
-use crate::moment::Moment;
+use super::{Clients, Event, Phase};
+use crate::http::Part;
+use crate::relay::desk::Desk;
+use crate::relay::{Action, ConnectionId, LiveId};
 
 /// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds
 /// each.
@@ -24,29 +25,70 @@ pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
 pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
 
 /// Heads that are read of a client at one go.
-pub(super) const HEADS_AT_ONCE_MAX: usize = 2;
+const HEADS_AT_ONCE_MAX: usize = 2;
 
 /// What it costs that a connection is over.
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
-pub(super) const HEAD_COST: usize = 4096;
+pub const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
-pub(super) const PIECE_COST: usize = 128;
+const PIECE_COST: usize = 128;
 
 /// Something is looked at that may lie anywhere in memory.
-pub(super) const LOOK_COST: usize = 8;
+pub const LOOK_COST: usize = 8;
 
 /// Who is read on, and what this go has cost.
 #[derive(Default)]
 pub(super) struct Reading {
     ahead: VecDeque<ConnectionId>,
     cost: usize,
+    /// Heads that have been read in this go.
+    heads: usize,
 }
+
+/// What came of reading on in what a client sent.
+pub enum Step<'a> {
+    /// Nothing more can be read now.
+    Stop,
+    /// There may be more.
+    On,
+    /// Media of this stream. There may be more.
+    Media(LiveId, &'a [u8]),
+    /// Others must act on it, before more is read.
+    Came(Event),
+}
+
+/// What there is to read of a client.
+pub struct Input<'a> {
+    bytes: Cow<'a, [u8]>,
+    is_head: bool,
+}
+
+impl Input<'_> {
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// How many bytes of a client are wanted.
+pub enum Appetite {
+    /// So many.
+    Bytes(usize),
+    /// As many as this stream wants.
+    OfStream(LiveId),
+}
+
+/// What is read at once from a client that has no media to send.
+pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
+/// Requests that are sent ahead while another is being answered.
+const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
     pub fn begin(&mut self, bytes: usize) {
         self.cost = GO_COST + bytes;
+        self.heads = 0;
     }
 
     /// It costs so much more: a byte read, or put out by an answer, counts one.
@@ -54,8 +96,9 @@ impl Reading {
         self.cost += cost;
     }
 
-    pub fn cost(&self) -> usize {
-        self.cost
+    fn count_head(&mut self) {
+        self.heads += 1;
+        self.cost += HEAD_COST;
     }
 
     /// The bytes that the list holds.
@@ -74,43 +117,242 @@ impl Clients {
             self.reading.ahead.push_back(id);
         }
     }
+
+    /// What follows is a go of so many bytes.
+    pub fn begin_go(&mut self, bytes: usize) {
+        self.reading.begin(bytes);
+    }
+
+    /// The go costs so much more.
+    pub fn count_cost(&mut self, cost: usize) {
+        self.reading.count(cost);
+    }
+
+    /// What the go has cost.
+    pub fn cost_of_go(&self) -> usize {
+        self.reading.cost
+    }
+
+    /// Whether there is [`Clients::next_ahead`].
+    pub fn has_ahead(&self) -> bool {
+        !self.reading.ahead.is_empty()
+    }
+
+    /// The first of those who have sent ahead: a go begins for it. If it has waited, it is answered
+    /// first.
+    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<Event>)> {
+        let id = self.reading.ahead.pop_front()?;
+        self.reading.begin(0);
+        let mut is_called = false;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.is_ahead = false;
+            is_called =
+                matches!(&connection.phase, Phase::Waiting(waiting) if waiting.fate != Fate::Open);
+        }
+        if is_called {
+            self.reading.count(HEAD_COST);
+        }
+        let waited = is_called.then(|| self.end_wait(id)).flatten();
+        Some((id, waited))
+    }
+
+    /// What its socket holds is wanted when all that it has sent ahead is read.
+    pub fn end_ahead(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let connection = self.connections.get(id);
+        if connection.is_some_and(|connection| !connection.is_ahead) {
+            desk.actions.push_back(Action::ReadOn(id));
+            self.rearm(id, desk);
+        }
+    }
+
+    /// How many bytes of a client are wanted now.
+    pub fn appetite(&self, id: ConnectionId, desk: &Desk) -> Appetite {
+        let connection = self.connections.get(id);
+        let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
+            return Appetite::Bytes(0);
+        };
+        let waiting_bytes = connection.input.len();
+        Appetite::Bytes(match &connection.phase {
+            Phase::Head(_) if connection.output.is_full() => 0,
+            // Requests that were sent ahead may lie there still, behind an output that was full.
+            Phase::Head(_) => head_bytes_max(desk).saturating_sub(waiting_bytes),
+            Phase::Introduction
+            | Phase::Payload(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_)
+            | Phase::Lingering(_) => READ_BYTES_MAX,
+            Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
+            Phase::Source(source) => return Appetite::OfStream(source.live),
+        })
+    }
+
+    /// What has come of a client and is not read yet, `bytes` behind it.
+    pub fn take_input<'a>(&mut self, id: ConnectionId, bytes: &'a [u8], desk: &Desk) -> Input<'a> {
+        let Some(connection) = self.connections.get_mut(id) else {
+            let bytes = Cow::Borrowed(&[][..]);
+            return Input {
+                bytes,
+                is_head: false,
+            };
+        };
+        if connection.input.is_empty() {
+            let bytes = Cow::Borrowed(bytes);
+            return Input {
+                bytes,
+                is_head: false,
+            };
+        }
+        let mut input = std::mem::take(&mut connection.input);
+        extend_within(&mut input, bytes, head_bytes_max(desk));
+        Input {
+            bytes: Cow::Owned(input),
+            is_head: matches!(connection.phase, Phase::Head(_)),
+        }
+    }
+
+    /// So many bytes of it, the last ones, are read when there is more, or when it is their turn.
+    pub fn keep_input(
+        &mut self,
+        id: ConnectionId,
+        input: Input<'_>,
+        rest_bytes: usize,
+        desk: &mut Desk,
+    ) {
+        let read_bytes = input.bytes.len() - rest_bytes;
+        let rest = match input.bytes {
+            Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
+            Cow::Owned(mut bytes) => {
+                bytes.drain(..read_bytes);
+                if input.is_head && bytes.is_empty() {
+                    desk.freed(bytes.capacity());
+                }
+                bytes.shrink_to(2 * rest_bytes);
+                bytes
+            }
+        };
+        if !rest.is_empty()
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            connection.input = rest;
+        }
+    }
+
+    /// Moves a connection on by what it sent: reads the next head, or piece of a body, in `input`,
+    /// which begins behind it then.
+    pub fn read_on<'s, 'i: 's>(
+        &'s mut self,
+        id: ConnectionId,
+        input: &mut &'i [u8],
+        desk: &mut Desk,
+    ) -> Step<'s> {
+        let Some(connection) = self.connections.get_mut(id) else {
+            *input = &[];
+            return Step::Stop;
+        };
+        let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
+        if is_head && self.reading.heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
+            self.wait_ahead(id);
+            return Step::Stop;
+        }
+        if connection.moves_on_by_sending() {
+            connection.progress = desk.now;
+        }
+        let step = match &mut connection.phase {
+            Phase::Source(source) => match source.read(input) {
+                Ok(Part::More) => Step::Stop,
+                Ok(Part::Content(content)) => {
+                    let content = source.take(content, input, &mut self.pieces);
+                    Step::Media(source.live, content)
+                }
+                Ok(Part::End) => Step::Came(Event::Complete(source.complete(input.len()))),
+                Err(refusal) => self.refuse_media(id, &refusal, desk),
+            },
+            Phase::Head(_) if connection.output.is_full() => Step::Stop,
+            Phase::Head(reader) => {
+                let head = reader.read(input, &desk.settings.limits.http);
+                self.take_head(id, head, input, desk)
+            }
+            Phase::Introduction => self.read_introduction(id, input, desk),
+            Phase::Payload(payload) => {
+                let is_whole = payload.read(input);
+                self.take_payload(id, is_whole, desk)
+            }
+            Phase::Asking(asking) => {
+                let answer = asking.read(input);
+                self.take_answer(id, answer, input, desk)
+            }
+            Phase::Telling(telling) => {
+                let told = (telling.share(), telling.read(input));
+                self.take_told(id, told, desk)
+            }
+            Phase::Lingering(lingering) => {
+                if lingering.drains(std::mem::take(input).len()) {
+                    self.close(id, desk);
+                }
+                Step::Stop
+            }
+            Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => Step::Stop,
+        };
+        match step {
+            Step::Stop => {}
+            _ if is_head => self.reading.count_head(),
+            _ => self.reading.count(PIECE_COST),
+        }
+        step
+    }
+
+    /// The client sends no more.
+    pub fn input_ended(&mut self, id: ConnectionId, desk: &mut Desk) -> Option<Event> {
+        let connection = self.connections.get_mut(id)?;
+        connection.input_ended = true;
+        match &connection.phase {
+            Phase::Source(source) if source.ends_with_connection() => {
+                return Some(Event::Ended(source.ended()));
+            }
+            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
+                self.close(id, desk)
+            }
+            Phase::Introduction
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_) => self.close(id, desk),
+            // What has been asked before is answered still.
+            Phase::Head(_)
+            | Phase::Lingering(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
+        }
+        None
+    }
 }
 
-impl Relay {
-    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
-    /// answers it if it has waited; says what that cost. `None`: there is none.
-    pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
-        self.desk.now = now;
-        let id = self.clients.reading.ahead.pop_front()?;
-        self.clients.reading.begin(0);
-        if let Some(connection) = self.clients.connections.get_mut(id) {
-            connection.is_ahead = false;
-            if let Phase::Waiting(waiting) = &connection.phase
-                && waiting.fate != Fate::Open
-            {
-                self.clients.reading.count(HEAD_COST);
-                self.end_wait(id);
-            }
-            self.read_input(id);
-        }
-        self.settle();
-        // What its socket holds is wanted when all this is read.
-        if self
-            .clients
-            .connections
-            .get(id)
-            .is_some_and(|connection| !connection.is_ahead)
-        {
-            self.desk.actions.push_back(Action::ReadOn(id));
-            self.clients.rearm(id, &mut self.desk);
-        }
-        Some(self.clients.reading.cost)
-    }
+/// What lies in a client's input at the most: with one byte more than a head may have, it is known
+/// to be too large.
+fn head_bytes_max(desk: &Desk) -> usize {
+    READ_BYTES_MAX.max(desk.settings.limits.http.head_bytes_max + 1)
+}
 
-    /// Whether [`Relay::read_ahead`] has somebody.
-    pub fn has_ahead(&self) -> bool {
-        !self.clients.reading.ahead.is_empty()
+/// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
+/// than `bytes_max` if it fits into that.
+fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
+    let needed = bytes.len() + more.len();
+    if needed > bytes.capacity() {
+        let room = needed.saturating_mul(2).min(bytes_max).max(needed);
+        bytes.reserve_exact(room - bytes.len());
     }
+    bytes.extend_from_slice(more);
 }
 
 #[cfg(test)]

@@ -1,0 +1,300 @@
+//! One client of the HTTP listener: the phases of its life, and what it has still to be told.
+//!
+//! ```text
+//!            ┌──────────────────────────── keep-alive ───────────────────────────┐
+//!            ▼                                                                   │
+//! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
+//!                │                       ├─→ Listing (written in pieces) ────────┤
+//!                │                       └─→ Awaiting, Recording (the threads) ──┤
+//!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
+//!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
+//!                └─ refused with a body ─→ Lingering ─→ gone
+//! ```
+//!
+//! A proxy's connection begins with an Introduction: whose it is. Those that this server connects
+//! to are some too: an origin, Asking ─ 200 ─→ Source ─→ gone, and a peer, Telling ─→ gone.
+//!
+//! Owns no socket: the shell hands in what arrived and takes what is to be written.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::access::Entry;
+use super::output::Output;
+use super::{Clients, Phase};
+use crate::http::HeadReader;
+use crate::moment::Moment;
+use crate::relay::admission::{Beyond, Caller};
+use crate::relay::desk::Desk;
+use crate::relay::timers::{Armed, Owner};
+use crate::relay::{Action, ConnectionId};
+
+/// A client.
+pub struct Connection {
+    /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address
+    /// as IPv4.
+    pub(super) peer: SocketAddr,
+    /// Who the connection is from, if that is a proxy whose requests tell in their fields whose
+    /// they are.
+    pub(super) forwarder: Option<Box<SocketAddr>>,
+    /// A proxy said who the peer is.
+    pub(super) is_proxied: bool,
+    /// The peer is who asks, and not a proxy that does not say for whom.
+    pub(super) is_named: bool,
+    /// It is one of its peer's host's connections. Not before it is known whose it is, and not
+    /// where this server called.
+    pub(super) is_counted: bool,
+    pub(super) phase: Phase,
+    /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
+    pub(super) input: Vec<u8>,
+    /// The client sends no more.
+    pub(super) input_ended: bool,
+    pub(super) output: Output,
+    /// Its socket takes no bytes for now.
+    pub(super) is_blocked: bool,
+    /// When it last sent what moves it on, a request or a source's media, or was done with a
+    /// request. What else it sends is no progress.
+    pub(super) progress: Moment,
+    /// When its socket last took bytes, or since when it takes none.
+    pub(super) taken: Moment,
+    pub(super) armed: Armed,
+    /// It stands in the list of those whose input can be read on.
+    pub(super) is_ahead: bool,
+    /// It stands in the queue of those who have something of their own to write.
+    pub(super) is_queued: bool,
+    /// The request that is being answered, where requests are logged.
+    pub(super) access: Option<Box<Entry>>,
+    /// It came when there was no more place: it gets the API, if it may call it, and a refusal
+    /// else.
+    pub(super) is_beyond_limit: Option<Beyond>,
+}
+
+/// The end of a connection.
+pub(super) struct Lingering {
+    pub until: Moment,
+    pub bytes_left: usize,
+    /// The client has been told that nothing more comes.
+    pub is_shut: bool,
+}
+
+impl Lingering {
+    /// So many bytes came still. Says whether that was enough of it.
+    pub fn drains(&mut self, bytes: usize) -> bool {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        self.bytes_left == 0 && self.is_shut
+    }
+}
+
+/// How long, and how many bytes, a client that was refused may go on sending.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl Connection {
+    pub(super) fn new(
+        peer: SocketAddr,
+        is_beyond_limit: Option<Beyond>,
+        now: Moment,
+    ) -> Connection {
+        Connection {
+            peer,
+            forwarder: None,
+            is_proxied: false,
+            is_named: true,
+            is_counted: false,
+            phase: Phase::Head(HeadReader::default()),
+            input: Vec::new(),
+            input_ended: false,
+            output: Output::default(),
+            is_blocked: false,
+            progress: now,
+            taken: now,
+            armed: Armed::default(),
+            is_ahead: false,
+            is_queued: false,
+            access: None,
+            is_beyond_limit,
+        }
+    }
+
+    /// A connection that this server makes, which takes bytes as soon as it is there.
+    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Moment) -> Connection {
+        Connection {
+            phase,
+            is_blocked: true,
+            ..Connection::new(address, None, now)
+        }
+    }
+
+    /// Whether all has been written that ever will be.
+    pub(super) fn output_is_over(&self) -> bool {
+        matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
+    }
+
+    /// Bytes that are allocated for it, beside its place in the table.
+    pub(super) fn held_bytes(&self) -> usize {
+        let phase = match &self.phase {
+            Phase::Telling(telling) => telling.held_bytes(),
+            Phase::Payload(payload) => payload.held_bytes(),
+            Phase::Waiting(waiting) => waiting.session.as_str().len(),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Asking(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => 0,
+        };
+        let access = self.access.as_ref().map_or(0, |entry| entry.held_bytes());
+        let forwarder = self
+            .forwarder
+            .as_ref()
+            .map_or(0, |_| size_of::<SocketAddr>());
+        self.input.capacity() + self.output.held_bytes() + phase + access + forwarder
+    }
+
+    /// Whose its requests are.
+    pub(super) fn caller(&self) -> Caller {
+        Caller {
+            from: self.is_named.then_some(self.peer),
+            is_proxied: self.is_proxied,
+            beyond: self.is_beyond_limit,
+        }
+    }
+
+    /// Whether bytes of it are progress. Not within a request: its time counts from its first byte,
+    /// however it drips.
+    pub(super) fn moves_on_by_sending(&self) -> bool {
+        match &self.phase {
+            Phase::Head(reader) => !reader.has_begun(),
+            Phase::Source(_) => true,
+            Phase::Introduction
+            | Phase::Payload(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => false,
+        }
+    }
+}
+
+impl Clients {
+    /// This server connects to somebody, and says this first; unless there is no room for another
+    /// connection.
+    pub(super) fn call(
+        &mut self,
+        (to, request): (SocketAddr, &str),
+        phase: Phase,
+        desk: &mut Desk,
+    ) -> Option<ConnectionId> {
+        if !self.has_room(desk) {
+            return None;
+        }
+        let mut connection = Connection::outgoing(to, phase, desk.now);
+        connection.output.push(request.as_bytes());
+        let id = self.connections.insert(connection);
+        desk.actions.push_back(Action::Connect(id, to));
+        self.rearm(id, desk);
+        Some(id)
+    }
+
+    /// Another request may come.
+    pub(super) fn listen(&mut self, id: ConnectionId) {
+        self.enter(id, Phase::Head(HeadReader::default()));
+    }
+
+    pub(super) fn enter(&mut self, id: ConnectionId, phase: Phase) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = phase;
+        }
+    }
+
+    /// Once the answer is out there may be another request, or the end.
+    pub(super) fn after_output(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let now = desk.now;
+        let connection = self.connections.get_mut(id);
+        let Some(connection) = connection.filter(|connection| connection.output.is_empty()) else {
+            return;
+        };
+        match &mut connection.phase {
+            Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
+                self.close(id, desk)
+            }
+            Phase::Head(_) if desk.is_closing => self.linger(id, desk),
+            Phase::Head(reader) => {
+                if !reader.has_begun() {
+                    connection.progress = now;
+                }
+                if connection.input.is_empty() {
+                    // It was full, and its bytes were left in the socket.
+                    desk.actions.push_back(Action::ReadOn(id));
+                } else {
+                    self.wait_ahead(id);
+                }
+                self.rearm(id, desk);
+            }
+            Phase::Lingering(_) if connection.input_ended => self.close(id, desk),
+            Phase::Lingering(lingering) if !lingering.is_shut => {
+                lingering.is_shut = true;
+                lingering.until = now + LINGER_TIME;
+                desk.actions.push_back(Action::ShutdownWrite(id));
+                self.rearm(id, desk);
+            }
+            Phase::Asking(asking) => asking.is_sent(),
+            Phase::Lingering(_)
+            | Phase::Introduction
+            | Phase::Telling(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording => {}
+        }
+    }
+
+    /// Nothing is answered any more but what is in the output; what still arrives is drained for a
+    /// while.
+    pub(super) fn linger(&mut self, id: ConnectionId, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            desk.freed(connection.input.capacity());
+            connection.input = Vec::new();
+            connection.phase = Phase::Lingering(Lingering {
+                until: desk.now + LINGER_TIME,
+                bytes_left: LINGER_BYTES_MAX,
+                is_shut: false,
+            });
+        }
+        desk.actions.push_back(Action::ReadOn(id));
+        self.after_output(id, desk);
+        self.rearm(id, desk);
+    }
+
+    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
+    /// settled.
+    pub fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+        let Some(mut connection) = self.connections.remove(id) else {
+            return;
+        };
+        desk.timers
+            .disarm(&mut connection.armed, Owner::Connection(id));
+        if connection.is_counted {
+            self.uncount(connection.peer.ip());
+        }
+        desk.freed(connection.input.capacity() + connection.output.rest().len());
+        desk.actions.push_back(Action::Close(id));
+        if let Some(entry) = &connection.access {
+            self.end_access(entry, desk);
+        }
+        if let Phase::Waiting(waiting) = &connection.phase {
+            self.waiting.leave(&waiting.session, id);
+        }
+        self.said.extend(connection.phase.gone(id));
+    }
+}
