@@ -66,7 +66,7 @@
 //! It stands in the table until somebody comes.
 //!
 //! - `relay::admission::Gate::publish` is asked by every way in,
-//! - `relay::admission::Gate::has_token_in` whether there is one.
+//! - `relay::admission::Gate::check_token_in` whether there is one.
 #![deny(unsafe_code)]
 
 pub mod config;

@@ -183,6 +183,9 @@ pub struct Calendar {
     start: Duration,
 }
 
+/// Clocks that go on together, and are read one after the other, do not differ by more.
+const DRIFT_MAX: Duration = Duration::from_millis(100);
+
 impl Calendar {
     /// Of a server that started then.
     pub fn new(start: Duration) -> Calendar {
@@ -202,10 +205,15 @@ impl Calendar {
     }
 
     /// Somebody's clock says that it is so long since 1970 began. It is believed if it is ahead:
-    /// what it had been set back by would open again what is over.
-    pub fn hear(&mut self, since_1970: Duration, now: Moment) {
+    /// what it had been set back by would open again what is over. Says whether it is ahead; what
+    /// two clocks differ by that go on together does not count.
+    pub fn hear(&mut self, since_1970: Duration, now: Moment) -> bool {
         let start = since_1970.saturating_sub(now.since_start());
-        self.start = self.start.max(start);
+        let is_ahead = start > self.start.saturating_add(DRIFT_MAX);
+        if is_ahead {
+            self.start = start;
+        }
+        is_ahead
     }
 }
 
@@ -281,13 +289,12 @@ mod tests {
         let unix = |calendar: Calendar, now| calendar.at(now).unix_seconds;
         assert_eq!(unix(calendar, now), 1_010);
         for behind in [0, 1, 500, 1_009, 1_010] {
-            calendar.hear(seconds(behind), now);
+            assert!(!calendar.hear(seconds(behind), now));
         }
         assert_eq!(unix(calendar, now), 1_010);
-        calendar.hear(seconds(5_000), now);
+        assert!(calendar.hear(seconds(5_000), now));
         assert_eq!(unix(calendar, now), 5_000);
-        // Set back again.
-        calendar.hear(seconds(1_010), now);
+        assert!(!calendar.hear(seconds(1_010), now), "set back again");
         assert_eq!(unix(calendar, now + seconds(1)), 5_001);
         let moment = calendar.moment_of(Stamp {
             unix_seconds: 5_003,

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::fetch::Fault;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, SessionId, Subnet, Tokens};
+use crate::gate::{Blocks, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
@@ -96,6 +96,10 @@ pub(super) struct Standing {
     pub has_room: bool,
     /// It may be fetched, one pull more.
     pub has_room_for_pull: bool,
+    /// So many watch it over HTTP, or wait to;
+    pub viewers: usize,
+    /// and so many by the sessionid that somebody has who asks.
+    pub viewers_by_name: usize,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
 }
@@ -380,20 +384,26 @@ impl Gate<'_> {
 
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
-    /// Whether somebody who may come in may be the session's source, with a body that ends as
-    /// `framing` says.
+    /// The session that a sessionid opens.
+    pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
+        self.tokens.map_or(name, |tokens| tokens.opened_by(name))
+    }
+
+    /// Whether somebody who may come in may be the source of the session that a sessionid opens,
+    /// with a body that ends as `framing` says. What runs of it is `standing`.
     pub fn publish(
         &self,
         claim: &Claim<'_>,
-        session: &SessionId,
+        name: &SessionId,
         framing: Framing,
         standing: &Standing,
     ) -> Result<(), Refusal> {
         let is_request = matches!(claim.way, Way::Put | Way::Post | Way::Icecast);
-        if !self.has_token_in(claim, session) {
-            return Err(no_token());
-        }
-        self.check_block(session)?;
+        self.check_token_in(claim, name)?;
+        self.check_block(match is_request {
+            true => self.opened_by(name),
+            false => name,
+        })?;
         self.check_open()?;
         if is_request && framing == Framing::None {
             return Err(Refusal::framing(
@@ -423,32 +433,85 @@ impl Gate<'_> {
         verdict.is_ok()
     }
 
-    fn has_token_in(&self, claim: &Claim<'_>, session: &SessionId) -> bool {
-        match (claim.way, self.tokens) {
+    fn check_token_in(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
+        let is_there = match (claim.way, self.tokens) {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
             (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => {
-                tokens.publish(session, self.time).is_ok()
+                return tokens.publish(name, self.time).map_err(|shut| match shut {
+                    Shut::NoToken => no_token(),
+                    Shut::Over => token_is_over(),
+                    Shut::Direction => forbidden(
+                        "the token of this sessionid is for watching only; one for a source has direction=in or both",
+                    ),
+                });
             }
             (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
                 let mut sessions = tokens.sessions_from(from);
-                sessions.any(|named| named == session)
+                sessions.any(|named| named == name)
             }),
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp, None)
             | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
-        }
+        };
+        if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Whether the session may be watched, told before anything about whether it runs.
-    pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
-        if !(self.has_token_out(session) || self.origin_decides(standing)) {
-            return Err(match self.settings.asks_origin {
-                true => no_token_of_origin(),
-                false => no_token(),
-            });
+    /// Whether the session that a sessionid opens may be watched by one more who has that, told
+    /// before anything about whether it runs.
+    pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        self.may_watch(name, standing)?;
+        let session = self.opened_by(name);
+        self.may_go_on(session, standing)?;
+        let is_full = |token: &SessionId, viewers: usize| {
+            let grant = self.tokens.and_then(|tokens| tokens.grant(token));
+            let viewers_max = grant.and_then(|grant| grant.terms.viewers_max);
+            viewers_max.is_some_and(|most| viewers >= most as usize)
+        };
+        // By a session's own sessionid all count who watch it.
+        if is_full(session, standing.viewers) {
+            return Err(busy("this session has as many viewers as its token allows"));
         }
+        if name != session && is_full(name, standing.viewers_by_name) {
+            return Err(busy("as many watch by this sessionid as its token allows"));
+        }
+        Ok(())
+    }
+
+    /// How fast a source may be that came by a sessionid, in bits a second: as its token says, and
+    /// the session's own.
+    pub fn pace(&self, name: &SessionId, session: &SessionId) -> Option<u64> {
+        let tokens = self.tokens.into_iter();
+        let grants = tokens.flat_map(|tokens| [tokens.grant(name), tokens.grant(session)]);
+        let paces = grants
+            .flatten()
+            .filter_map(|grant| grant.terms.bits_per_second_max);
+        paces.min()
+    }
+
+    /// Whether somebody may watch by a sessionid at all.
+    pub fn may_watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let token = self
+            .tokens
+            .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
+        match token {
+            Ok(()) => {}
+            Err(Shut::Over) => return Err(token_is_over()),
+            Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
+            Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
+            Err(Shut::NoToken) => return Err(no_token()),
+            Err(Shut::Direction) => {
+                return Err(forbidden(
+                    "the token of this sessionid is for a source only; one for viewers has direction=out or both",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a session may be watched by whoever may.
+    pub fn may_go_on(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         self.check_block(session)?;
         self.check_open()?;
         match &standing.http_fault {
@@ -459,12 +522,11 @@ impl Gate<'_> {
 
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
-        !self.settings.asks_origin || self.has_token_out(session)
-    }
-
-    fn has_token_out(&self, session: &SessionId) -> bool {
-        self.tokens
-            .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
+        let has_token = || {
+            self.tokens
+                .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
+        };
+        !self.settings.asks_origin || has_token()
     }
 
     /// Whether the origin says who may watch: not where the session has a source of its own here,
@@ -574,6 +636,13 @@ fn not_running() -> Refusal {
 /// 403 for who has no token; the same whether the session exists or not.
 fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
+}
+
+/// 403 for who had one.
+fn token_is_over() -> Refusal {
+    forbidden(
+        "the token of this sessionid is over; the token server may give it more time with add-token",
+    )
 }
 
 /// The same for a viewer where the origin says who may watch: whether it was asked, or the session

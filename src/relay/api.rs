@@ -8,8 +8,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::page::Page;
-use crate::gate::{self, Direction, Grant, SessionId, UdpClient};
+use super::terms;
+use crate::gate::{self, Grant, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
+use crate::stamp::Stamp;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
     Tokens,
+    /// The same, with all that is known of each.
+    Details,
     Streams,
 }
 
@@ -126,7 +130,7 @@ impl Name {
 }
 
 /// The parameters of a query, each of which is known and comes once.
-struct Parameters<'a> {
+pub(super) struct Parameters<'a> {
     given: Vec<Parameter<'a>>,
 }
 
@@ -156,7 +160,8 @@ impl<'a> Parameters<'a> {
         Ok(Parameters { given })
     }
 
-    fn raw(&self, name: &str) -> Option<&'a str> {
+    /// A value as it was given.
+    pub fn raw(&self, name: &str) -> Option<&'a str> {
         self.given
             .iter()
             .find(|parameter| parameter.name == name)
@@ -165,8 +170,8 @@ impl<'a> Parameters<'a> {
 
     fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.raw(name) {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
             Some(other) => Err(bad(format!(
                 "{name}: '{}' is neither true nor false",
                 quoted(other, 64)
@@ -192,18 +197,6 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    fn direction(&self) -> Result<Option<Direction>, Refusal> {
-        match self.raw("direction") {
-            None => Ok(None),
-            Some(name) => Direction::parse(name).map(Some).ok_or_else(|| {
-                bad(format!(
-                    "direction: '{}' is none of in, out and both",
-                    quoted(name, 64)
-                ))
-            }),
-        }
-    }
-
     fn session(&self) -> Result<SessionId, Refusal> {
         let raw = self
             .raw("sessionid")
@@ -220,7 +213,7 @@ pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
     SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
 }
 
-fn bad(detail: impl Into<String>) -> Refusal {
+pub(super) fn bad(detail: impl Into<String>) -> Refusal {
     Refusal::new(Status::BadRequest, detail)
 }
 
@@ -236,9 +229,13 @@ pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
 
 impl Call {
     /// What a request to this call asks for; 400 names the parameter and the entry at fault.
-    pub fn parse(name: Name, target: &Target, udp_clients_max: usize) -> Result<Call, Refusal> {
+    pub fn parse(
+        name: Name,
+        target: &Target,
+        (udp_clients_max, now): (usize, Stamp),
+    ) -> Result<Call, Refusal> {
         match name {
-            Name::AddToken => parse_add_token(target, udp_clients_max).map(Call::AddToken),
+            Name::AddToken => parse_add_token(target, udp_clients_max, now).map(Call::AddToken),
             Name::RevokeToken => {
                 let parameters = Parameters::read(target, &["sessionid", "abort"])?;
                 let aborts = parameters.flag("abort")?;
@@ -255,14 +252,25 @@ impl Call {
                     block,
                 })
             }
-            Name::ListTokens => no_parameters(target).map(|()| Call::List(Rows::Tokens)),
+            Name::ListTokens => {
+                let has_details = Parameters::read(target, &["details"])?.flag("details")?;
+                Ok(Call::List(match has_details {
+                    true => Rows::Details,
+                    false => Rows::Tokens,
+                }))
+            }
             Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
         }
     }
 }
 
-fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, Refusal> {
-    let parameters = Parameters::read(target, &["type", "sessionid", "udp-clients", "direction"])?;
+fn parse_add_token(
+    target: &Target,
+    udp_clients_max: usize,
+    now: Stamp,
+) -> Result<AddToken, Refusal> {
+    let known = [&["type", "sessionid", "udp-clients"], terms::NAMES].concat();
+    let parameters = Parameters::read(target, &known)?;
     let (http, rtp) = parse_types(parameters.raw("type"))?;
     let session = parameters.session()?;
     let clients = match (parameters.raw("udp-clients"), rtp) {
@@ -276,13 +284,9 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
             ));
         }
     };
-    let direction = parameters.direction()?;
-    if direction.is_some() && !http {
-        return Err(bad("direction is given, but type does not say http"));
-    }
     Ok(AddToken {
         session,
-        http: http.then(|| direction.unwrap_or(Direction::Both).into()),
+        http: terms::read(&parameters, http, now)?,
         clients,
     })
 }

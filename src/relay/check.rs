@@ -92,7 +92,9 @@ impl Relay {
                 is_its && self.streams.running.get(session) == Some(&live)
             });
         let single = [&self.rtp_in.armed, &self.desk.return_armed];
-        let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
+        let armed = armed
+            + single.iter().filter(|armed| armed.is_armed()).count()
+            + usize::from(self.grants.is_armed());
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
         if let Some(tokens) = self.grants.tokens() {
             tokens.check();

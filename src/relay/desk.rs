@@ -16,7 +16,7 @@ use super::{Action, Level};
 use crate::http::{HttpDate, Reply, Version};
 use crate::moment::Moment;
 use crate::random::Random;
-use crate::stamp::Calendar;
+use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
     pub settings: Settings,
@@ -112,8 +112,14 @@ impl Desk {
     }
 
     /// This host's clock says that it is so long since 1970 began.
-    pub fn hear_time(&mut self, since_1970: Duration) {
-        self.calendar.hear(since_1970, self.now);
+    /// Says whether it is later than was thought.
+    pub fn hear_time(&mut self, since_1970: Duration) -> bool {
+        self.calendar.hear(since_1970, self.now)
+    }
+
+    /// When that second begins, by what is known of the time now.
+    pub fn moment_of(&self, stamp: Stamp) -> Moment {
+        self.calendar.moment_of(stamp)
     }
 
     /// The date of an answer.

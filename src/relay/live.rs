@@ -75,6 +75,8 @@ pub(super) enum Cut {
     Stalled,
     /// It fell out of the buffer within a unit that could not be kept for it.
     LostUnit,
+    /// The token by which it came is over, or was revoked.
+    Token,
 }
 
 impl Cut {
@@ -82,6 +84,7 @@ impl Cut {
         match self {
             Cut::Stalled => "stalled",
             Cut::LostUnit => "lost_unit",
+            Cut::Token => "token",
         }
     }
 }
@@ -91,6 +94,7 @@ impl Cut {
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,
+    token: u64,
 }
 
 impl Cuts {
@@ -98,6 +102,7 @@ impl Cuts {
         match cut {
             Cut::Stalled => self.stalled += 1,
             Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
         }
     }
 }

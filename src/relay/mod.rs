@@ -40,6 +40,7 @@ mod settle;
 #[cfg(test)]
 mod stage;
 mod streams;
+mod terms;
 mod timers;
 mod turns;
 mod udp;
@@ -151,7 +152,10 @@ impl Relay {
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         match self.clients.appetite(id, &self.desk) {
             Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
+            Appetite::OfStream(live, bytes_max) => {
+                let wanted = self.streams.source_appetite(live, &mut self.desk);
+                wanted.min(bytes_max)
+            }
         }
     }
 
@@ -231,7 +235,10 @@ impl Relay {
     /// This host's clock says that it is so long since 1970 began.
     pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
         self.desk.now = now;
-        self.desk.hear_time(since_1970);
+        if self.desk.hear_time(since_1970) {
+            self.grants.rearm(&mut self.desk);
+            self.clients.rearm_inside(&mut self.desk);
+        }
     }
 
     /// Acts on deadlines that have come, a bounded number of them.
@@ -254,6 +261,10 @@ impl Relay {
                 Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
+                Owner::Tokens => {
+                    let fault = |address| self.rtp_in.destination_fault(address);
+                    self.grants.due(&fault, &mut self.desk);
+                }
             }
             self.settle();
         }

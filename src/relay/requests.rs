@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, LOOK_COST, Received, SILENT};
+use super::clients::{Due, Event, Fate, LOOK_COST, Pass, Received, SILENT};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
@@ -17,8 +17,8 @@ use super::metrics;
 use super::page::Page;
 use super::route::Wish;
 use super::viewer::{Place, Watched};
-use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
-use crate::gate::{self, SessionId};
+use super::{ConnectionId, Done, Level, LiveId, PullId, Relay, Ticket, icecast, streams};
+use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::stream::End;
@@ -52,14 +52,15 @@ impl Relay {
             Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
             Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
-            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
                 reply,
                 fault,
             } => {
+                let name = self.clients.came_by(id).unwrap_or(&session);
                 let verdict = match fault {
-                    None => self.late_verdict(&session),
+                    None => self.late_verdict(name, &session),
                     Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
@@ -81,11 +82,26 @@ impl Relay {
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
+                key,
                 session,
                 content_type,
                 framing,
-            }) => self.publish(id, session, content_type, (head, framing), reply),
-            Ok(Wish::Watch { session }) if !has_payload => {
+            }) => {
+                let pace = self.grants.gate(&self.desk).pace(&key, &session);
+                if let Some(bits) = pace {
+                    let digest = session.digest();
+                    self.desk.log(
+                        Level::Info,
+                        format_args!(
+                            "event=source-paced session={digest} bits_per_second_max={bits}"
+                        ),
+                    );
+                }
+                self.admit(id, key, false);
+                self.publish(id, session, content_type, (head, framing), (reply, pace));
+            }
+            Ok(Wish::Watch { key, session }) if !has_payload => {
+                self.admit(id, key, true);
                 self.watch(id, session, head.via.as_deref(), reply)
             }
             Ok(Wish::Watch { .. }) => {
@@ -101,6 +117,19 @@ impl Relay {
                     .await_payload(id, call, head, reply, &mut self.desk)
             }
             Ok(Wish::Call(call)) => self.call(id, call, reply),
+        }
+    }
+
+    /// A client comes in by a sessionid, where there are tokens.
+    fn admit(&mut self, id: ConnectionId, name: SessionId, is_viewer: bool) {
+        if let Some(tokens) = self.grants.tokens() {
+            let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
+            let pass = Pass {
+                name,
+                ends,
+                is_viewer,
+            };
+            self.clients.admit(id, pass, &mut self.desk);
         }
     }
 
@@ -155,7 +184,7 @@ impl Relay {
         session: SessionId,
         content_type: Option<String>,
         body: (&Head, Framing),
-        reply: Reply,
+        reply: (Reply, Option<u64>),
     ) {
         if self.streams.has_source(&session) {
             self.end_for_takeover(&session);
@@ -274,14 +303,19 @@ impl Relay {
         }
     }
 
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
+    /// The session runs, or may not: those who waited for it watch, if they still may.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        if self.late_verdict(session).is_err() {
-            self.clients.call_waiting(session, Fate::Called);
+        let gate = self.grants.gate(&self.desk);
+        let standing = self.standing(session);
+        match standing.runs && gate.may_go_on(session, &standing).is_ok() {
+            true => {
+                let may_watch = |name: &SessionId| gate.may_watch(name, &standing).is_ok();
+                self.clients.call_others(session, may_watch);
+            }
+            false => self.clients.call_waiting(session, Fate::Called),
         }
         for (id, reply) in self.clients.end_waiting(session) {
             self.watch(id, session.clone(), None, reply);
@@ -289,11 +323,12 @@ impl Relay {
         self.tend_pull(session);
     }
 
-    /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+    /// What a viewer is told who has waited, and came by this sessionid.
+    fn late_verdict(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
-        gate.watch(session, &standing)?;
+        gate.may_watch(name, &standing)?;
+        gate.may_go_on(session, &standing)?;
         match standing.runs {
             true => Ok(()),
             false => Err(gate.turned_away(self.fetch.absence(session))),
@@ -336,6 +371,11 @@ impl Relay {
                 let block = || self.lists.next_block(gathering?);
                 let piece = match listing.rows() {
                     Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Details => {
+                        let rows = self.grants.rows(after);
+                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
+                        listing.piece(rows, block)
+                    }
                     Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
@@ -553,6 +593,9 @@ impl Relay {
                 || live.is_some()
                 || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            viewers: live.map_or(0, |live| live.stream.viewer_count())
+                + self.clients.waiting().waiters(session),
+            viewers_by_name: 0,
             http_fault: live.and_then(Live::http_fault),
         }
     }

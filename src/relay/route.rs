@@ -5,7 +5,7 @@
 //! nothing is changed here.
 
 use super::Relay;
-use super::admission::{Caller, Claim, Way, not_found};
+use super::admission::{Caller, Claim, Standing, Way, not_found};
 use super::api::{self, Call, Name};
 use super::desk::Desk;
 use super::grants::Grants;
@@ -18,12 +18,16 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 pub(super) enum Wish {
     Call(Call),
     Publish {
+        /// The sessionid by which its client comes in, and the session that it opens.
+        key: SessionId,
         session: SessionId,
         content_type: Option<String>,
         /// How its body ends.
         framing: Framing,
     },
     Watch {
+        /// The same.
+        key: SessionId,
         session: SessionId,
     },
 }
@@ -69,7 +73,10 @@ impl Grants {
         let call = Call::parse(
             name,
             &head.target,
-            desk.settings.limits.tokens.udp_clients_per_session_max,
+            (
+                desk.settings.limits.tokens.udp_clients_per_session_max,
+                desk.date().0,
+            ),
         )?;
         let is_of_all = !desk.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
@@ -176,22 +183,27 @@ impl Relay {
         };
         let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(way));
         gate.enter(&claim)?;
-        let session = match segment {
+        let key = match segment {
             Some(bytes) => {
                 api::no_parameters(&head.target)?;
                 api::parse_session(bytes)?
             }
             None => api::only_session(&head.target)?,
         };
-        let standing = self.standing(&session);
+        let session = gate.opened_by(&key).clone();
+        let standing = Standing {
+            viewers_by_name: self.clients.viewers_by(&key),
+            ..self.standing(&session)
+        };
         if way == Way::Viewer {
             self.fetch.check_via(head.via.as_deref())?;
-            gate.watch(&session, &standing)?;
+            gate.watch(&key, &standing)?;
             gate.wait(head.method, &standing)?;
-            return Ok(Wish::Watch { session });
+            return Ok(Wish::Watch { key, session });
         }
-        gate.publish(&claim, &session, head.framing, &standing)?;
+        gate.publish(&claim, &key, head.framing, &standing)?;
         Ok(Wish::Publish {
+            key,
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
@@ -201,13 +213,15 @@ impl Relay {
     fn route_icecast(&self, asked: Asked<'_>) -> Result<Wish, Refusal> {
         let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(Way::Icecast));
         gate.enter(&claim)?;
-        let session = icecast::session(asked.head)?;
+        let key = icecast::session(asked.head)?;
+        let session = gate.opened_by(&key).clone();
         let framing = match asked.framing {
             Framing::UntilClose if !icecast::waits_for_leave(asked.head) => Framing::None,
             framing => framing,
         };
-        gate.publish(&claim, &session, framing, &self.standing(&session))?;
+        gate.publish(&claim, &key, framing, &self.standing(&session))?;
         Ok(Wish::Publish {
+            key,
             session,
             content_type: asked.head.content_type.clone(),
             framing,

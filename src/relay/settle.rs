@@ -3,8 +3,8 @@
 //! of [`Relay`] ends with this.
 
 use super::api::Answer;
-use super::clients::{Clients, Fate};
-use super::live::Origin;
+use super::clients::{Clients, Expelled, Fate};
+use super::live::{Cut, Origin};
 use super::streams::Streams;
 use super::{PullId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
@@ -80,7 +80,15 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed(session) => self.tuples_changed(&session),
+            grants::Said::Changed(session) => {
+                self.tuples_changed(&session);
+                let grant = self
+                    .grants
+                    .tokens()
+                    .and_then(|tokens| tokens.grant(&session));
+                let ends = grant.and_then(|grant| grant.terms.ends);
+                self.clients.end_at(&session, ends, &mut self.desk);
+            }
             grants::Said::Revoked {
                 session,
                 removed,
@@ -88,8 +96,11 @@ impl Relay {
             } => {
                 self.rtp_in.forget_candidates(&removed);
                 self.tuples_changed(&session);
-                if aborts {
-                    self.end_session(&session);
+                let mut grants = removed.iter().filter_map(|tuple| tuple.http());
+                match grants.any(|grant| grant.terms.opens.is_some()) {
+                    _ if !aborts => {}
+                    true => self.expel_all(&session),
+                    false => drop(self.end_session(&session)),
                 }
             }
             grants::Said::Answered((id, reply), done) => {
@@ -97,6 +108,18 @@ impl Relay {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
                     self.give(id, answer, reply);
                 }
+            }
+        }
+    }
+
+    /// A key was revoked: whoever is inside by it is ended, and nobody else.
+    fn expel_all(&mut self, key: &SessionId) {
+        for id in self.clients.all_by(key) {
+            let reason = "its token was revoked";
+            match self.clients.expel(id, reason, &mut self.desk) {
+                Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+                Some(Expelled::Source(live)) => self.source_lost(live, Origin::Http(id), reason),
+                None => {}
             }
         }
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::access::Entry;
 use super::output::Output;
-use super::{Clients, Phase};
+use super::{Clients, Pass, Phase};
 use crate::http::HeadReader;
 use crate::moment::Moment;
 use crate::relay::admission::{Beyond, Caller};
@@ -67,6 +67,8 @@ pub struct Connection {
     /// It came when there was no more place: it gets the API, if it may call it, and a refusal
     /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
+    /// By what it is inside, if it is and there are tokens.
+    pub(super) pass: Option<Pass>,
 }
 
 /// The end of a connection.
@@ -113,6 +115,7 @@ impl Connection {
             is_queued: false,
             access: None,
             is_beyond_limit,
+            pass: None,
         }
     }
 
@@ -279,6 +282,7 @@ impl Clients {
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
     pub fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+        self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };

@@ -13,6 +13,7 @@ use crate::gate::{SessionId, journal};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::desk::Desk;
 use crate::relay::{Action, Job, Level, RETRY_AFTER_SECONDS, Ticket};
+use crate::stamp::Stamp;
 
 /// A change and who waits for it.
 struct Asked {
@@ -26,6 +27,8 @@ pub(super) struct Ledger {
     queue: VecDeque<Asked>,
     /// What is being written, and the ticket of it.
     writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
+    /// How late it is must be written, whether there is a change or not.
+    owes_time: bool,
 }
 
 /// Changes that may wait for the disk, in number and in bytes.
@@ -89,6 +92,14 @@ impl Grants {
         }
     }
 
+    /// How late it is, for the disk.
+    pub(super) fn write_time(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.owes_time = true;
+            self.write_changes(fault, desk);
+        }
+    }
+
     /// Has what waits written, unless a write is under way.
     fn write_changes(&mut self, fault: Fault<'_>, desk: &mut Desk) {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
@@ -115,9 +126,16 @@ impl Grants {
                 Err(refusal) => self.answer(asked.caller, Err(refusal)),
             }
         }
-        if let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) {
+        let time = desk.date().0;
+        let tokens = self.tokens.as_ref();
+        let has_times = tokens.is_some_and(|tokens| tokens.next_shut(Stamp::default()).is_some());
+        if let Some(ledger) = &mut self.ledger
+            && ledger.writing.is_none()
+            && (!batch.is_empty() || ledger.owes_time)
+        {
             let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
-            let line = journal::encode(&records.collect::<Vec<_>>(), None);
+            let line = journal::encode(&records.collect::<Vec<_>>(), has_times.then_some(time));
+            ledger.owes_time = false;
             let ticket = desk.draw_ticket();
             ledger.writing = Some((ticket, batch));
             desk.actions
@@ -133,10 +151,9 @@ impl Grants {
         fault: Fault<'_>,
         desk: &mut Desk,
     ) {
-        let batch = self.take_written(ticket);
-        if batch.is_empty() {
+        let Some(batch) = self.take_written(ticket) else {
             return;
-        }
+        };
         match result {
             Ok(()) => desk.counts.token_writes += 1,
             Err(error) => {
@@ -176,8 +193,9 @@ impl Grants {
 
     /// The disk has too much to do. Says whether that was a write.
     pub fn not_appended(&mut self, ticket: Ticket, fault: Fault<'_>, desk: &mut Desk) -> bool {
-        let batch = self.take_written(ticket);
-        let is_write = !batch.is_empty();
+        let Some(batch) = self.take_written(ticket) else {
+            return false;
+        };
         for (asked, _) in batch {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
@@ -186,17 +204,15 @@ impl Grants {
             );
             self.answer(asked.caller, Err(refusal));
         }
-        if is_write {
-            self.write_changes(fault, desk);
-        }
-        is_write
+        self.write_changes(fault, desk);
+        true
     }
 
-    /// What is written under this ticket; nothing, if that is another's.
-    fn take_written(&mut self, ticket: Ticket) -> Vec<(Asked, Decided)> {
+    /// What is written under this ticket; none, if that is another's.
+    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
-        written.map_or_else(Vec::new, |(_, batch)| batch)
+        written.map(|(_, batch)| batch)
     }
 
     /// Its client may be gone; what it asked for has been done all the same.

@@ -5,6 +5,7 @@
 //! Whom a change concerns is said, and so is the answer to one that had to wait.
 
 mod ledger;
+mod over;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,9 +17,11 @@ use serde::Serialize;
 use super::admission::{Gate, framework_is_off};
 use super::api::AddToken;
 use super::desk::Desk;
+use super::timers::Armed;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{self, Addition, BLOCKS_MAX, Blocks, Record, RtpTuple, SessionId, Tokens};
 use crate::http::{Refusal, Reply, Status};
+use crate::stamp::Stamp;
 use ledger::Ledger;
 
 /// A host's clock that was set back by more than this is worth a word.
@@ -31,6 +34,10 @@ pub(super) struct Grants {
     blocks: Blocks,
     /// `None`: there is no token file.
     ledger: Option<Ledger>,
+    /// Up to then it has been said which tokens are over.
+    told: Stamp,
+    /// For when the next one will be.
+    armed: Armed,
     said: VecDeque<Said>,
 }
 
@@ -118,6 +125,8 @@ impl Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
             blocks: Blocks::default(),
             ledger: None,
+            told: Stamp::default(),
+            armed: Armed::default(),
             said: VecDeque::new(),
         }
     }
@@ -146,6 +155,11 @@ impl Grants {
             desk.is_closing,
             (desk.now, desk.date().0),
         )
+    }
+
+    /// Whether it will be woken.
+    pub fn is_armed(&self) -> bool {
+        self.armed.is_armed()
     }
 
     /// The table, to be looked at. `None`: the token framework is off.
@@ -233,6 +247,7 @@ impl Grants {
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
+        self.take_over(fault, desk);
         if silenced > 0 {
             desk.log(
                 Level::Warn,
@@ -255,6 +270,9 @@ impl Grants {
         };
         match &change.record {
             Record::Add { session, http, rtp } => {
+                tokens
+                    .check_key(session, http.as_ref(), !rtp.is_empty())
+                    .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
                 check_destinations(rtp, fault, &self.gate(desk))?;
                 let addition = tokens.plan(
                     session,
@@ -279,7 +297,7 @@ impl Grants {
         &mut self,
         change: Change,
         decided: Decided,
-        desk: &Desk,
+        desk: &mut Desk,
     ) -> Result<Done, Refusal> {
         let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
@@ -295,6 +313,7 @@ impl Grants {
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
                 self.said.push_back(Said::Changed(session.clone()));
+                self.rearm(desk);
                 Ok(done)
             }
             Decided::Revocation => {
