@@ -49,8 +49,10 @@ pub(super) enum Way {
 /// Whose request it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    /// `None`: a proxy brings it, and does not say from where.
-    pub from: Option<SocketAddr>,
+    /// Where it comes from,
+    pub peer: SocketAddr,
+    /// unless that is a proxy, which does not say from where it brings it.
+    pub is_named: bool,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
     /// Its connection came when there was no more place.
@@ -104,6 +106,18 @@ pub(super) struct Standing {
     pub http_fault: Option<String>,
 }
 
+/// By what a client is inside.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub name: SessionId,
+    /// It watches, or waits to; else it is a source.
+    pub is_viewer: bool,
+    /// From then on it is not inside.
+    pub ends: Option<Stamp>,
+    /// As a source it is read no faster.
+    pub bits_per_second_max: Option<u64>,
+}
+
 /// How a connection tells whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
@@ -131,7 +145,7 @@ impl<'a> Claim<'a> {
     pub fn of(way: Way, caller: Caller, head: &'a Head) -> Claim<'a> {
         Claim {
             way,
-            from: caller.from,
+            from: caller.is_named.then_some(caller.peer),
             is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
@@ -479,15 +493,25 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// How fast a source may be that came by a sessionid, in bits a second: as its token says, and
-    /// the session's own.
-    pub fn pace(&self, name: &SessionId, session: &SessionId) -> Option<u64> {
-        let tokens = self.tokens.into_iter();
-        let grants = tokens.flat_map(|tokens| [tokens.grant(name), tokens.grant(session)]);
-        let paces = grants
-            .flatten()
-            .filter_map(|grant| grant.terms.bits_per_second_max);
-        paces.min()
+    /// By what who was admitted is inside. A source is as slow as its token says, and the session's.
+    pub fn pass(&self, name: SessionId, session: &SessionId, is_viewer: bool) -> Option<Pass> {
+        let tokens = self.tokens?;
+        let grants = [tokens.grant(&name), tokens.grant(session)];
+        let paces = grants.iter().flatten();
+        let paces = paces.filter_map(|grant| grant.terms.bits_per_second_max);
+        let bits_per_second_max = paces.min();
+        let ends = grants[0].and_then(|grant| grant.terms.ends);
+        Some(Pass {
+            name,
+            is_viewer,
+            ends,
+            bits_per_second_max,
+        })
+    }
+
+    /// How late it is.
+    pub fn time(&self) -> Stamp {
+        self.time
     }
 
     /// Whether somebody may watch by a sessionid at all.

@@ -8,19 +8,21 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, LOOK_COST, Pass, Received, SILENT};
+use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::counts::Count;
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
-use super::live::{Cut, Live, Origin};
-use super::metrics;
+use super::metrics::{self, Seen};
 use super::page::Page;
-use super::route::Wish;
-use super::viewer::{Place, Watched};
-use super::{ConnectionId, Done, Level, LiveId, PullId, Relay, Ticket, icecast, streams};
+use super::route::{Asked, Wish};
+use super::streams::{Cut, Origin, Place, Watched};
+use super::udp::{Came, UdpPort};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
+use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
-use crate::moment::Moment;
+use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
 /// What an abort has done.
@@ -49,8 +51,11 @@ impl Relay {
                     false => self.complete(id, received),
                 }
             }
-            Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
-            Event::Found { pull, answer } => self.take_from_origin(id, pull, answer),
+            Event::SourceLost { live, reason } => {
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk)
+            }
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
@@ -76,32 +81,40 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = icecast::framing(head);
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
-        match self.route(caller, head, framing) {
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session, name| Standing {
+                viewers_by_name: self.clients.viewers_by(name),
+                ..self.standing(session)
+            },
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
             Err(refusal) => {
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
-                key,
+                pass,
                 session,
                 content_type,
                 framing,
             }) => {
-                let pace = self.grants.gate(&self.desk).pace(&key, &session);
-                if let Some(bits) = pace {
-                    let digest = session.digest();
-                    self.desk.log(
-                        Level::Info,
-                        format_args!(
-                            "event=source-paced session={digest} bits_per_second_max={bits}"
-                        ),
-                    );
-                }
-                self.admit(id, key, false);
-                self.publish(id, session, content_type, (head, framing), (reply, pace));
+                self.clients.admit(id, pass, &mut self.desk);
+                self.publish(
+                    (id, caller.peer),
+                    session,
+                    content_type,
+                    (head, framing),
+                    reply,
+                );
             }
-            Ok(Wish::Watch { key, session }) if !has_payload => {
-                self.admit(id, key, true);
+            Ok(Wish::Watch { pass, session }) if !has_payload => {
+                self.clients.admit(id, pass, &mut self.desk);
                 self.watch(id, session, head.via.as_deref(), reply)
             }
             Ok(Wish::Watch { .. }) => {
@@ -120,79 +133,19 @@ impl Relay {
         }
     }
 
-    /// A client comes in by a sessionid, where there are tokens.
-    fn admit(&mut self, id: ConnectionId, name: SessionId, is_viewer: bool) {
-        if let Some(tokens) = self.grants.tokens() {
-            let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
-            let pass = Pass {
-                name,
-                ends,
-                is_viewer,
-            };
-            self.clients.admit(id, pass, &mut self.desk);
-        }
-    }
-
-    /// What came of a call reaches its client.
-    pub(super) fn give(&mut self, id: ConnectionId, result: Result<Answer, Refusal>, reply: Reply) {
-        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
-        let (status, bytes) = match result {
-            Err(refusal) => return self.clients.refuse(id, &refusal, reply, &mut self.desk),
-            Ok(Answer::List(rows)) => {
-                let desk = &mut self.desk;
-                return self.clients.list(id, rows, (None, ""), reply, desk);
-            }
-            Ok(Answer::Json(status, body)) => {
-                let json = "application/json";
-                (
-                    status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
-                )
-            }
-            Ok(Answer::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Text(content_type, text)) => {
-                let text = [text.as_bytes()];
-                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
-                (Status::Ok, bytes)
-            }
-            Ok(Answer::Options(allow)) => {
-                let fields = [("Allow", allow)];
-                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
-                (Status::NoContent, bytes)
-            }
-        };
-        let keep_alive = reply.keep_alive;
-        self.clients
-            .respond(id, Some(status), bytes, keep_alive, &mut self.desk);
-    }
-
     // ---- Sources
 
     /// The request is admitted: its stream runs from now on.
     fn publish(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         session: SessionId,
         content_type: Option<String>,
         body: (&Head, Framing),
-        reply: (Reply, Option<u64>),
+        reply: Reply,
     ) {
-        if self.streams.has_source(&session) {
-            self.end_for_takeover(&session);
-        }
+        self.streams.end_for_takeover(&session, &mut self.desk);
         self.take_from_origins(&session);
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
         self.clients.publish(id, live, body, reply, &self.desk);
         self.admit_waiting(&session);
@@ -228,51 +181,23 @@ impl Relay {
         };
         match source {
             Origin::Http(connection) => self.clients.turn_source(connection, id),
-            Origin::Rtp(address) => {
-                self.rtp_in.sources.insert(address, id);
-            }
+            Origin::Rtp(address) => self.rtp_in.is_source(address, id),
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
             self.fetch.runs(pull, id, self.desk.now);
         }
         self.refresh_clients(id);
-        self.streams.rearm_live(id, &mut self.desk);
+        self.streams.rearm(id, &mut self.desk);
         self.append(id, bytes);
-    }
-
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream
-    /// waits for another, or ends.
-    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
-        if !self.streams.has_as_source(id, source) {
-            return;
-        }
-        self.finish_reorder(id);
-        if self.streams.has_as_source(id, source) {
-            self.streams.lose_source(id, reason, &mut self.desk);
-        }
-    }
-
-    /// A stream's source is gone for good.
-    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
-        self.finish_reorder(id);
-        self.streams.end_stream(id, end, reason, &mut self.desk);
-    }
-
-    /// Another source takes a running one's place.
-    fn end_for_takeover(&mut self, session: &SessionId) {
-        if let Some((id, source)) = self.streams.running_source(session) {
-            self.source_lost(id, source, "another source took over");
-            if let Origin::Http(connection) = source {
-                self.clients.close(connection, &mut self.desk);
-            }
-        }
     }
 
     /// All of a source's media has come: its stream ends, and it is told so.
     fn complete(&mut self, id: ConnectionId, received: Received) {
         if let Some(session) = self.streams.session(received.live) {
-            self.end_live(received.live, End::Complete, "its source is complete");
+            let reason = "its source is complete";
+            self.streams
+                .end(received.live, End::Complete, reason, &mut self.desk);
             self.clients.thank(id, &session, received, &mut self.desk);
         }
     }
@@ -384,18 +309,10 @@ impl Relay {
         }
     }
 
-    /// A stream's deadline has come.
-    pub(super) fn live_due(&mut self, id: LiveId) {
-        match self.streams.due(id, &mut self.desk) {
-            Some(streams::Due::SourceSilent(source)) => self.source_lost(id, source, SILENT),
-            Some(streams::Due::SourceMissing) => {
-                self.end_live(id, End::Lost, "its source did not come back");
-            }
-            Some(streams::Due::Reordered) => {
-                self.drain_reorder(id);
-                self.streams.rearm_live(id, &mut self.desk);
-            }
-            None => {}
+    /// What of a stream's packets is in order now goes on.
+    pub(super) fn go_on_in_order(&mut self, id: LiveId) {
+        while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
+            self.append(id, &media);
         }
     }
 
@@ -425,15 +342,15 @@ impl Relay {
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => {
-                let looks = self.clients.len() + self.streams.lives.len();
+                let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
             Call::Options { allow } => Ok(Answer::Options(allow)),
         };
-        self.give(id, answer, reply);
+        self.clients.give(id, answer, reply, &mut self.desk);
     }
 
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
@@ -445,7 +362,10 @@ impl Relay {
             .change((id, reply), change, &fault, &mut self.desk);
         match changed {
             Ok(None) => self.clients.await_disk(id),
-            Ok(Some((status, body))) => self.give(id, Ok(Answer::Json(status, body)), reply),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
         }
         self.settle();
@@ -461,7 +381,9 @@ impl Relay {
         }
         let ended = self.end_session(session);
         if block.is_some() {
-            self.block_session(session);
+            // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
+            self.fetch.drop(session, &mut self.desk);
+            self.admit_waiting(session);
         }
         // A block is something to be done where nothing runs, too.
         let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
@@ -478,37 +400,6 @@ impl Relay {
         Ok(Answer::Json(Status::Ok, body))
     }
 
-    /// An errand is done.
-    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
-        self.desk.now = now;
-        match done {
-            Done::Resolved(results) => {
-                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
-                    self.looked_up(ticket, LookUp::Done(results));
-                }
-            }
-            Done::Appended(result) => {
-                let fault = |address| self.rtp_in.destination_fault(address);
-                self.grants
-                    .appended(ticket, &result, &fault, &mut self.desk);
-            }
-            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
-        }
-        self.settle();
-    }
-
-    /// Too much is to be done already.
-    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
-        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
-            || self.fetch.resolved(ticket, &[], &mut self.desk);
-        if !is_anothers {
-            self.looked_up(ticket, LookUp::Refused);
-        }
-        self.settle();
-    }
-
     /// The names of a call have been looked up, or will not be.
     pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
         if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
@@ -521,28 +412,27 @@ impl Relay {
         }
     }
 
-    /// The table of a token file, at the start, when the RTP socket is known.
-    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
-        self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
-        self.grants.restore(tokens, &fault, &mut self.desk);
-    }
-
-    /// The bounds of the table.
-    pub fn token_limits(&self) -> gate::Limits {
-        self.desk.settings.limits.tokens
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            counts: &self.desk.counts,
+            streams: self.streams.sums(&self.desk),
+            connections: self.clients.len(),
+            waiting: self.clients.waiting().len(),
+            pulls: self.fetch.len(),
+            pull_failures: self.fetch.failures(),
+            deadlines: self.desk.timers.len(),
+            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+            held: self.held_bytes(),
+        }
     }
 
     /// An origin has the stream of a pull: it runs from now on.
     pub(super) fn take_from_origin(
         &mut self,
-        id: ConnectionId,
+        (id, peer): (ConnectionId, SocketAddr),
         pull: PullId,
         answer: http::Answer,
     ) {
-        let Some(peer) = self.clients.peer(id) else {
-            return;
-        };
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,
@@ -570,33 +460,131 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.desk).may_stay(session)
         {
-            self.end_live(id, End::Lost, "its viewers may not watch its next source");
+            self.streams.end(
+                id,
+                End::Lost,
+                "its viewers may not watch its next source",
+                &mut self.desk,
+            );
         }
     }
 
     /// What runs of a session.
     pub(super) fn standing(&self, session: &SessionId) -> Standing {
-        let live = self
-            .streams
-            .running
-            .get(session)
-            .and_then(|id| self.streams.lives.get(*id));
         // Those that are being fetched have their places, this one among them.
-        let streams = self.streams.running.len() + self.fetch.without_stream();
-        let is_fetched = self.fetch.has(session);
+        let streams = self.streams.running() + self.fetch.without_stream();
+        let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
         Standing {
-            runs: live.is_some(),
+            runs,
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
-            has_room: is_fetched
-                || live.is_some()
-                || streams < self.desk.settings.limits.streams_max,
+            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
-            viewers: live.map_or(0, |live| live.stream.viewer_count())
-                + self.clients.waiting().waiters(session),
+            viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
             viewers_by_name: 0,
-            http_fault: live.and_then(Live::http_fault),
+            http_fault: self.streams.http_fault(session),
         }
+    }
+
+    /// Ends a session's stream at once, and what drains of those before. Says how many viewers they
+    /// had; `None`: there was nothing to end.
+    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
+        if self.streams.runs(session) {
+            self.fetch.drop(session, &mut self.desk);
+        }
+        self.streams.abort(session, &mut self.desk)
+    }
+
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
+        let fault = |address| self.rtp_in.destination_fault(address);
+        if self.rtp_in.is_bound()
+            && let Some(session) = self.streams.session(id)
+            && let Some(clients) = self.grants.destinations(&session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
+    }
+
+    // ---- Datagrams
+
+    /// Takes a datagram, whosever it is.
+    pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+        let known = |id| self.streams.rtp_source(id);
+        let tokens = self.grants.tokens();
+        let desk = &mut self.desk;
+        match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
+            Came::Media(id, packet) => {
+                if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
+                    self.append(id, media);
+                }
+                self.go_on_in_order(id);
+            }
+            Came::Control(id, control) => {
+                if self.streams.take_control(id, &control, bytes, desk) && control.says_bye {
+                    self.clients.count_cost(HEAD_COST);
+                    self.streams
+                        .end(id, End::Complete, "its source said goodbye", desk);
+                }
+            }
+            Came::Candidate(silent, packet) => match self.session_for(from, silent) {
+                Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                Err(dropped) => self.desk.counts.add(dropped, 1),
+            },
+            Came::Nothing => {}
+        }
+    }
+
+    /// The session whose source an address may become, which is that of a stream already whose
+    /// source is silent; or as what its packets are dropped.
+    fn session_for(&self, from: SocketAddr, silent: Option<LiveId>) -> Result<SessionId, Count> {
+        let has_source = |session: &SessionId| self.streams.has_source(session);
+        let session = silent.and_then(|live| self.streams.session(live));
+        let free = || self.grants.session_from(from, has_source).cloned();
+        let session = session.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = Claim::without_request(Way::Rtp, from);
+        let gate = self.grants.gate(&self.desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: silent.is_none() && has_source(&session),
+            ..self.standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
+    }
+
+    /// A packet of nobody's stream yet: the second in sequence begins one.
+    fn hear_candidate(
+        &mut self,
+        from: SocketAddr,
+        (silent, session): (Option<LiveId>, SessionId),
+        packet: &Packet<'_>,
+        bytes: &[u8],
+    ) {
+        let Some(first) = self.rtp_in.hear(from, packet, bytes, &mut self.desk) else {
+            return;
+        };
+        let source = Origin::Rtp(from);
+        if let Some(old) = silent {
+            let reason = "its source has started anew";
+            self.streams
+                .source_lost(old, source, reason, &mut self.desk);
+        }
+        self.clients.count_cost(HEAD_COST);
+        self.take_from_origins(&session);
+        let media_type = Format::MpegTs.media_type().to_owned();
+        let given = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS).then_some(media_type);
+        let id = self.begin(session.clone(), given, source, from);
+        self.streams.begin_rtp(id, packet, &mut self.desk);
+        self.rtp_in.is_source(from, id);
+        self.admit_waiting(&session);
+        // It may not have been kept.
+        if !first.is_empty() {
+            self.take_datagram(from, UdpPort::Rtp, &first);
+        }
+        self.take_datagram(from, UdpPort::Rtp, bytes);
     }
 }

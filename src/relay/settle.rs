@@ -4,9 +4,8 @@
 
 use super::api::Answer;
 use super::clients::{Clients, Expelled, Fate};
-use super::live::{Cut, Origin};
-use super::streams::Streams;
-use super::{PullId, Relay, clients, fetch, grants, lists, streams};
+use super::streams::{Cut, Origin, Streams};
+use super::{Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::stream::End;
 
@@ -57,7 +56,19 @@ impl Relay {
 
     fn hear_fetch(&mut self, said: fetch::Said) {
         match said {
-            fetch::Said::Call(pull) => self.call_origin(pull),
+            fetch::Said::Call(pull) => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                if let Some(call) = self.fetch.call(pull, came_through) {
+                    let connection = self.clients.ask_origin(
+                        pull,
+                        (call.to, &call.request),
+                        call.until,
+                        &mut self.desk,
+                    );
+                    self.fetch.called(pull, connection, &mut self.desk);
+                }
+            }
             fetch::Said::RoundOver(pull) => {
                 let is_held = |session: &SessionId| self.streams.held(session).is_some();
                 let over = self.fetch.end_round(pull, is_held, &mut self.desk);
@@ -71,7 +82,8 @@ impl Relay {
             fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
             fetch::Said::Unwanted { live, pull } => {
                 if let Some(source) = self.streams.fetched_from(live, pull) {
-                    self.end_live(live, End::Complete, "nobody watches it");
+                    self.streams
+                        .end(live, End::Complete, "nobody watches it", &mut self.desk);
                     self.clients.close(source, &mut self.desk);
                 }
             }
@@ -80,24 +92,19 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed(session) => {
+            grants::Said::Changed { session, ends } => {
                 self.tuples_changed(&session);
-                let grant = self
-                    .grants
-                    .tokens()
-                    .and_then(|tokens| tokens.grant(&session));
-                let ends = grant.and_then(|grant| grant.terms.ends);
                 self.clients.end_at(&session, ends, &mut self.desk);
             }
             grants::Said::Revoked {
                 session,
                 removed,
+                is_key,
                 aborts,
             } => {
                 self.rtp_in.forget_candidates(&removed);
                 self.tuples_changed(&session);
-                let mut grants = removed.iter().filter_map(|tuple| tuple.http());
-                match grants.any(|grant| grant.terms.opens.is_some()) {
+                match is_key {
                     _ if !aborts => {}
                     true => self.expel_all(&session),
                     false => drop(self.end_session(&session)),
@@ -106,7 +113,7 @@ impl Relay {
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
-                    self.give(id, answer, reply);
+                    self.clients.give(id, answer, reply, &mut self.desk);
                 }
             }
         }
@@ -118,7 +125,11 @@ impl Relay {
             let reason = "its token was revoked";
             match self.clients.expel(id, reason, &mut self.desk) {
                 Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
-                Some(Expelled::Source(live)) => self.source_lost(live, Origin::Http(id), reason),
+                Some(Expelled::Source(live)) => {
+                    let source = Origin::Http(id);
+                    self.streams
+                        .source_lost(live, source, reason, &mut self.desk);
+                }
                 None => {}
             }
         }
@@ -150,14 +161,16 @@ impl Relay {
         }
     }
 
-    fn call_origin(&mut self, pull: PullId) {
-        let came_through =
-            |session: &SessionId| came_through(&self.streams, &self.clients, session);
-        if let Some(call) = self.fetch.call(pull, came_through) {
-            let connection =
-                self.clients
-                    .ask_origin(pull, (call.to, &call.request), call.until, &mut self.desk);
-            self.fetch.called(pull, connection, &mut self.desk);
+    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
+    fn tuples_changed(&mut self, session: &SessionId) {
+        for id in self.streams.with_clients(session) {
+            self.refresh_clients(id);
+        }
+        if let Some((id, source)) = self.streams.rtp_source_of(session)
+            && !self.grants.is_client(session, source)
+        {
+            self.streams
+                .end(id, End::Lost, "its token was revoked", &mut self.desk);
         }
     }
 
@@ -171,7 +184,9 @@ impl Relay {
     fn hear_clients(&mut self, said: clients::Said) {
         match said {
             clients::Said::SourceGone { live, id } => {
-                self.source_lost(live, Origin::Http(id), "the connection broke");
+                let reason = "the connection broke";
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk);
             }
             clients::Said::ViewerGone(place) => self.viewer_left(place),
             clients::Said::WaiterGone(session) => self.tend_pull(&session),

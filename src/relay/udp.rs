@@ -13,19 +13,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::admission::{Claim, Standing, Way};
-use super::clients::HEAD_COST;
+use super::LiveId;
+use super::counts::Count;
 use super::desk::Desk;
-use super::live::Origin;
 use super::timers::{Armed, Owner};
-use super::{LiveId, Relay};
-use crate::format::Format;
-use crate::gate::{SessionId, Tuple};
+use crate::gate::{Tokens, Tuple};
 use crate::held::hash_map_bytes;
-use crate::http::Framing;
 use crate::moment::Moment;
-use crate::rtp::{self, Candidates, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
-use crate::stream::End;
+use crate::rtp::{self, Candidates, Control, Packet};
 
 /// Which socket a datagram came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,64 +31,24 @@ pub enum UdpPort {
     Rtcp,
 }
 
-/// Datagrams that came in, and why some were dropped.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UdpFigures {
-    /// Taken from sources.
-    pub received: u64,
-    /// Sent to clients.
-    pub sent: u64,
-    /// From a host that no token names.
-    pub dropped_stranger: u64,
-    /// Neither RTP nor RTCP.
-    pub dropped_malformed: u64,
-    /// From a host that may not be a source (`--publish-from`).
-    pub dropped_outside: u64,
-    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
-    pub dropped_second_source: u64,
-    /// Of a source for which there is no room, whose session is blocked, or whose address has been
-    /// the source of another stream within the last second.
-    pub dropped_refused: u64,
-    /// Not in sequence with what its source sends.
-    pub dropped_out_of_sequence: u64,
-    /// Too much waited to be sent, or the kernel took no more.
-    pub dropped_unsent: u64,
-    /// What of sources' MPEG-TS did not come as it was sent.
-    pub disorder: Disorder,
-}
-
 /// Everything about RTP that belongs to no single stream.
 #[derive(Default)]
 pub(super) struct RtpIn {
     /// Where the RTP socket is bound, if there is one.
-    pub bound: Option<SocketAddr>,
+    bound: Option<SocketAddr>,
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(IpAddr) -> bool>,
-    pub figures: UdpFigures,
     /// The streams whose source is an address.
-    pub sources: HashMap<SocketAddr, LiveId>,
+    sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
     candidates: Candidates,
     /// For when the oldest of these is given up.
-    pub armed: Armed,
-}
-
-/// A stream's RTP source.
-pub(super) struct RtpInput {
-    pub ssrc: u32,
-    sequence: Sequence,
-    pub reorder: Reorder,
-    /// So much of the disorder is in the figures of all.
-    disorder_told: Disorder,
-    pub payload_type: u8,
-    pub heard: Moment,
+    armed: Armed,
 }
 
 /// While a source has been heard within this, no other SSRC from its address counts: who spoofs
 /// must guess it.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// A host:port may be named by every session there is; of so many a free one is sought.
-const SESSIONS_TRIED_MAX: usize = 64;
 
 impl RtpIn {
     /// Bytes that its allocations take.
@@ -102,14 +57,114 @@ impl RtpIn {
     }
 }
 
-impl RtpInput {
-    /// Bytes that it takes.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<RtpInput>() + self.reorder.held_bytes()
-    }
+/// What a datagram is, as far as it is for anybody.
+pub(super) enum Came<'a> {
+    /// A packet of this stream's source.
+    Media(LiveId, Packet<'a>),
+    /// What this stream's source says beside its media.
+    Control(LiveId, Control),
+    /// A packet of nobody's stream yet; or of an address whose stream has a source that is silent.
+    Candidate(Option<LiveId>, Packet<'a>),
+    /// It was dropped, and counted.
+    Nothing,
 }
 
 impl RtpIn {
+    /// The RTP socket is bound here.
+    pub fn set_bound(&mut self, bound: SocketAddr) {
+        self.bound = Some(bound);
+    }
+
+    /// Who knows whether an address is this machine's.
+    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+        self.is_own = Some(is_own);
+    }
+
+    /// Whether there is an RTP socket.
+    pub fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// Finds out whose a datagram is: the source's of a stream, of which `known` has the SSRC and
+    /// when it was last heard, or a candidate's.
+    pub fn sort<'a>(
+        &self,
+        (from, port): (SocketAddr, UdpPort),
+        bytes: &'a [u8],
+        tokens: Option<&Tokens>,
+        known: impl FnOnce(LiveId) -> Option<(u32, Moment)>,
+        desk: &mut Desk,
+    ) -> Came<'a> {
+        if port == UdpPort::Rtcp || rtp::is_control(bytes) {
+            return self.sort_control(from, bytes, desk);
+        }
+        // Without tokens there is no RTP.
+        let Some(tokens) = tokens else {
+            return Came::Nothing;
+        };
+        let dropped = if tokens.sessions_from(from).next().is_none() {
+            Count::Stranger
+        } else if let Ok(packet) = Packet::parse(bytes) {
+            let running = self.sources.get(&from).copied();
+            match running.and_then(|id| Some((id, known(id)?))) {
+                Some((id, (ssrc, _))) if ssrc == packet.ssrc => return Came::Media(id, packet),
+                Some((_, (_, heard))) if desk.now.since(heard) < SILENT_AFTER => {
+                    Count::SecondSource
+                }
+                // Its next packets would be those of another source.
+                Some(_) | None if self.candidates.has_just_begun(from, desk.now) => Count::Refused,
+                Some(_) | None => return Came::Candidate(running, packet),
+            }
+        } else {
+            Count::Malformed
+        };
+        desk.counts.add(dropped, 1);
+        Came::Nothing
+    }
+
+    /// RTCP comes from the source's port, or as RFC 3550 has it, from the one above.
+    fn sort_control<'a>(&self, from: SocketAddr, bytes: &[u8], desk: &mut Desk) -> Came<'a> {
+        let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
+        let addresses = [from, below];
+        let mut live = addresses
+            .iter()
+            .filter_map(|address| self.sources.get(address));
+        let dropped = match (live.next(), Control::parse(bytes)) {
+            (Some(live), Ok(control)) => return Came::Control(*live, control),
+            (None, _) => Count::Stranger,
+            (Some(_), Err(_)) => Count::Malformed,
+        };
+        desk.counts.add(dropped, 1);
+        Came::Nothing
+    }
+
+    /// A packet of who may become a source: the second in sequence makes it one. Then the first is
+    /// returned, if it was kept.
+    pub fn hear(
+        &mut self,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<Box<[u8]>> {
+        let first = self.candidates.hear(from, packet, bytes, desk.now);
+        self.rearm_candidates(desk);
+        first
+    }
+
+    /// This address is the source of this stream from now on.
+    pub fn is_source(&mut self, address: SocketAddr, id: LiveId) {
+        self.sources.insert(address, id);
+    }
+
+    /// What must hold between two inputs. Says how many deadlines are armed. `has` says whether
+    /// there is a stream.
+    pub fn check(&self, has: impl Fn(LiveId) -> bool) -> usize {
+        let mut sources = self.sources.values();
+        assert!(sources.all(|id| has(*id)), "a source outlives its stream");
+        usize::from(self.armed.is_armed())
+    }
+
     fn rearm_candidates(&mut self, desk: &mut Desk) {
         if let Some(deadline) = self.candidates.deadline() {
             desk.timers
@@ -118,7 +173,7 @@ impl RtpIn {
     }
 
     /// The oldest first packet may have waited for long enough.
-    pub(super) fn candidates_due(&mut self, desk: &mut Desk) {
+    pub fn candidates_due(&mut self, desk: &mut Desk) {
         let now = desk.now;
         self.armed.fired();
         self.candidates.expire(now);
@@ -126,14 +181,14 @@ impl RtpIn {
     }
 
     /// A stream's source is not an address any more.
-    pub(super) fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
+    pub fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
         if self.sources.get(&address) == Some(&id) {
             self.sources.remove(&address);
         }
     }
 
     /// First packets of hosts that lost their tokens are forgotten.
-    pub(super) fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
+    pub fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
         for address in removed
             .iter()
             .filter_map(|tuple| tuple.rtp())
@@ -145,7 +200,7 @@ impl RtpIn {
     }
 
     /// Why a UDP client cannot be one, if it cannot.
-    pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
+    pub fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
         let Some(bound) = self.bound else {
             return Some("there is no RTP here, so it would get nothing; see --rtp");
         };
@@ -163,272 +218,6 @@ impl RtpIn {
         let (bound, address) = (bound.to_canonical(), address.to_canonical());
         let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
         address == bound || (bound.is_unspecified() && (address.is_loopback() || is_own()))
-    }
-}
-
-impl Relay {
-    /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
-    pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.rtp_in.bound = Some(bound);
-    }
-
-    /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
-    /// socket's port only: what went to one of these would come back as a source's.
-    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
-        self.rtp_in.is_own = Some(is_own);
-    }
-
-    /// A datagram has arrived. Says what taking it has cost.
-    pub fn datagram(
-        &mut self,
-        from: SocketAddr,
-        port: UdpPort,
-        bytes: &[u8],
-        now: Moment,
-    ) -> usize {
-        self.desk.now = now;
-        self.clients.begin_go(bytes.len());
-        self.sort_datagram(from, port, bytes);
-        self.settle();
-        self.clients.cost_of_go()
-    }
-
-    /// Finds out whose it is.
-    fn sort_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
-        let now = self.desk.now;
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        if port == UdpPort::Rtcp || rtp::is_control(bytes) {
-            return self.control(from, bytes);
-        }
-        let Some(tokens) = self.grants.tokens() else {
-            return;
-        };
-        if tokens.sessions_from(from).next().is_none() {
-            self.rtp_in.figures.dropped_stranger += 1;
-            return;
-        }
-        let Ok(packet) = Packet::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
-            return;
-        };
-        let running = self.rtp_in.sources.get(&from).copied();
-        match running.and_then(|id| Some((id, self.streams.lives.get(id)?.input.as_ref()?))) {
-            Some((id, input)) if input.ssrc == packet.ssrc => {
-                self.media_datagram(id, &packet, bytes);
-            }
-            Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
-                self.rtp_in.figures.dropped_second_source += 1;
-            }
-            Some(_) | None => self.candidate(from, running, (&packet, bytes)),
-        }
-    }
-
-    /// A packet of nobody's stream yet: the second in sequence begins one.
-    fn candidate(
-        &mut self,
-        from: SocketAddr,
-        running: Option<LiveId>,
-        (packet, bytes): (&Packet<'_>, &[u8]),
-    ) {
-        let now = self.desk.now;
-        if self.rtp_in.candidates.has_just_begun(from, now) {
-            self.rtp_in.figures.dropped_refused += 1;
-            return;
-        }
-        let session = match running.and_then(|live| self.streams.lives.get(live)) {
-            Some(live) => Some(live.session.clone()),
-            None => self.free_session_of(from),
-        };
-        let Some(session) = session else {
-            self.rtp_in.figures.dropped_second_source += 1;
-            return;
-        };
-        let claim = Claim::without_request(Way::Rtp, from);
-        if self.grants.gate(&self.desk).enter(&claim).is_err() {
-            self.rtp_in.figures.dropped_outside += 1;
-            return;
-        }
-        // A source that is silent has lost its place to who comes from the same address.
-        let standing = Standing {
-            has_source: running.is_none() && self.streams.has_source(&session),
-            ..self.standing(&session)
-        };
-        let verdict =
-            self.grants
-                .gate(&self.desk)
-                .publish(&claim, &session, Framing::UntilClose, &standing);
-        if verdict.is_err() {
-            self.rtp_in.figures.dropped_refused += 1;
-            return;
-        }
-        if let Some(first) = self.rtp_in.candidates.hear(from, packet, bytes, now) {
-            if let Some(old) = running {
-                self.source_lost(old, Origin::Rtp(from), "its source has started anew");
-            }
-            self.begin_rtp(from, session, packet);
-            // It may not have been kept.
-            if !first.is_empty() {
-                self.sort_datagram(from, UdpPort::Rtp, &first);
-            }
-            self.sort_datagram(from, UdpPort::Rtp, bytes);
-        }
-        self.rtp_in.rearm_candidates(&mut self.desk);
-    }
-
-    /// The first session with this UDP client that has no source.
-    fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let sessions = self.grants.tokens()?.sessions_from(from);
-        let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        tried
-            .find(|session| !self.streams.has_source(session))
-            .cloned()
-    }
-
-    /// A source has shown with its second packet that it is one.
-    fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
-        let now = self.desk.now;
-        self.clients.count_cost(HEAD_COST);
-        self.take_from_origins(&session);
-        let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
-            .then(|| Format::MpegTs.media_type().to_owned());
-        let id = self.begin(session.clone(), given_type, Origin::Rtp(from), from);
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return;
-        };
-        live.input = Some(Box::new(RtpInput {
-            ssrc: second.ssrc,
-            sequence: Sequence::new(second.sequence_number),
-            reorder: Reorder::default(),
-            disorder_told: Disorder::default(),
-            payload_type: second.payload_type,
-            heard: now,
-        }));
-        // What comes as RTP goes out as it came.
-        live.outlet.transport = None;
-        self.rtp_in.sources.insert(from, id);
-        self.admit_waiting(&session);
-        self.streams.rearm_live(id, &mut self.desk);
-    }
-
-    /// A packet of a stream's source.
-    fn media_datagram(&mut self, id: LiveId, packet: &Packet<'_>, bytes: &[u8]) {
-        let now = self.desk.now;
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return;
-        };
-        let Some(input) = &mut live.input else { return };
-        let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            self.rtp_in.figures.dropped_out_of_sequence += 1;
-            return;
-        };
-        input.heard = now;
-        self.rtp_in.figures.received += 1;
-        let fits = live.outlet.forward(bytes);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
-        if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
-            let at_once = input.reorder.insert(number, packet.payload, now);
-            if let Some(payload) = at_once {
-                self.append(id, payload);
-            }
-            self.drain_reorder(id);
-        } else {
-            live.stream.count(packet.payload.len(), now);
-        }
-        self.streams.post(id);
-    }
-
-    /// What is in order now goes on.
-    pub(super) fn drain_reorder(&mut self, id: LiveId) {
-        let now = self.desk.now;
-        while let Some(payload) = self
-            .streams
-            .lives
-            .get_mut(id)
-            .and_then(|live| live.input.as_mut())
-            .and_then(|input| input.reorder.next(now))
-        {
-            self.append(id, &payload);
-        }
-        let live = self.streams.lives.get_mut(id);
-        let Some(input) = live.and_then(|live| live.input.as_mut()) else {
-            return;
-        };
-        let disorder = input.reorder.disorder();
-        let told = std::mem::replace(&mut input.disorder_told, disorder);
-        self.rtp_in.figures.disorder.late += disorder.late - told.late;
-        self.rtp_in.figures.disorder.lost += disorder.lost - told.lost;
-        if input.reorder.deadline().is_some() {
-            self.streams.rearm_live(id, &mut self.desk);
-        }
-    }
-
-    /// A stream's source is gone: what came early goes on, though something is missing before it.
-    /// But nothing begins with it: what is unlike the stream is dropped.
-    pub(super) fn finish_reorder(&mut self, id: LiveId) {
-        let mut is_unlike = false;
-        while let Some(payload) = self
-            .streams
-            .lives
-            .get_mut(id)
-            .and_then(|live| live.input.as_mut())
-            .and_then(|input| input.reorder.finish())
-        {
-            is_unlike = is_unlike
-                || self
-                    .streams
-                    .take_media(id, &payload, &mut self.desk)
-                    .is_some();
-        }
-        self.drain_reorder(id);
-    }
-
-    /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
-    fn control(&mut self, from: SocketAddr, bytes: &[u8]) {
-        // It comes from the source's port, or as RFC 3550 has it, from the one above.
-        let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
-        let live = [from, below]
-            .iter()
-            .find_map(|address| self.rtp_in.sources.get(address))
-            .copied();
-        let Some(id) = live else {
-            self.rtp_in.figures.dropped_stranger += 1;
-            return;
-        };
-        let Ok(control) = rtp::Control::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
-            return;
-        };
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return;
-        };
-        if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
-            self.rtp_in.figures.dropped_second_source += 1;
-            return;
-        }
-        let fits = live.outlet.forward(bytes);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
-        self.streams.post(id);
-        if control.says_bye {
-            self.clients.count_cost(HEAD_COST);
-            self.end_live(id, End::Complete, "its source said goodbye");
-        }
-    }
-
-    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    pub(super) fn tuples_changed(&mut self, session: &SessionId) {
-        let running = self.streams.running.get(session).copied();
-        let resting = self.streams.draining.resting(session);
-        for id in running.into_iter().chain(resting) {
-            self.refresh_clients(id);
-        }
-        let source = running
-            .and_then(|id| self.streams.lives.get(id))
-            .map(|live| live.source);
-        if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
-            && !self.grants.is_client(session, address)
-        {
-            self.end_live(id, End::Lost, "its token was revoked");
-        }
     }
 }
 

@@ -21,7 +21,9 @@ pub(super) struct Entry {
     request: Box<str>,
     /// where it came from, and by which program.
     client: Box<str>,
+    /// How it is answered,
     pub status: Option<Status>,
+    /// and with how many bytes.
     pub bytes: u64,
 }
 

@@ -20,8 +20,10 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 
 /// An origin whose answer has not come.
 pub(super) struct Asking {
+    /// What is asked for.
     pub pull: PullId,
     reader: AnswerReader,
+    /// So long it may take.
     pub until: Moment,
     /// What it is if the connection ends now.
     pub fault: Fault,
@@ -105,14 +107,15 @@ impl Clients {
                 return Step::On;
             }
         };
-        let phase = self.connections.get_mut(id).map(|asked| &mut asked.phase);
-        match (answer.status, phase) {
-            (100 | 102..=199, Some(Phase::Asking(asking))) => {
+        let asked = self.connections.get_mut(id);
+        let asked = asked.map(|asked| (asked.peer, &mut asked.phase));
+        match (answer.status, asked) {
+            (100 | 102..=199, Some((_, Phase::Asking(asking)))) => {
                 asking.reader = AnswerReader::default();
             }
-            (200, Some(Phase::Asking(asking))) => {
+            (200, Some((peer, Phase::Asking(asking)))) => {
                 let pull = asking.pull;
-                return Step::Came(Event::Found { pull, answer });
+                return Step::Came(Event::Found { pull, peer, answer });
             }
             (status, _) => self.give_up_asking(id, Fault::of_status(status), desk),
         }

@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use super::access::Entry;
 use super::output::Output;
-use super::{Clients, Pass, Phase};
+use super::{Clients, Phase};
 use crate::http::HeadReader;
 use crate::moment::Moment;
-use crate::relay::admission::{Beyond, Caller};
+use crate::relay::admission::{Beyond, Caller, Pass};
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
@@ -73,7 +73,9 @@ pub struct Connection {
 
 /// The end of a connection.
 pub(super) struct Lingering {
+    /// So long,
     pub until: Moment,
+    /// and so much.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
     pub is_shut: bool,
@@ -160,7 +162,8 @@ impl Connection {
     /// Whose its requests are.
     pub(super) fn caller(&self) -> Caller {
         Caller {
-            from: self.is_named.then_some(self.peer),
+            peer: self.peer,
+            is_named: self.is_named,
             is_proxied: self.is_proxied,
             beyond: self.is_beyond_limit,
         }

@@ -9,7 +9,7 @@ use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
-use crate::relay::live::Cut;
+use crate::relay::streams::Cut;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
 
@@ -63,6 +63,7 @@ impl Connection {
 }
 
 impl Clients {
+    /// What a client did may have moved its deadline.
     pub fn rearm(&mut self, id: ConnectionId, desk: &mut Desk) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some((deadline, _)) = connection.deadline(desk)

@@ -10,17 +10,10 @@ use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
+use crate::relay::admission::Pass;
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, LiveId};
 use crate::stamp::Stamp;
-
-/// By what a client is inside.
-pub struct Pass {
-    pub name: SessionId,
-    /// From then on it is not.
-    pub ends: Option<Stamp>,
-    pub is_viewer: bool,
-}
 
 /// Who is inside by one sessionid.
 #[derive(Default)]
@@ -94,10 +87,12 @@ impl Inside {
 }
 
 impl Clients {
-    /// A client has been admitted by a sessionid.
-    pub fn admit(&mut self, id: ConnectionId, pass: Pass, desk: &mut Desk) {
+    /// A client has been admitted, and where there are tokens by one.
+    pub fn admit(&mut self, id: ConnectionId, pass: Option<Pass>, desk: &mut Desk) {
         self.leave(id);
-        if let Some(connection) = self.connections.get_mut(id) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(pass) = pass
+        {
             self.inside.enter(&pass, id);
             connection.pass = Some(pass);
         }

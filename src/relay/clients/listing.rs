@@ -30,6 +30,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 const PIECE_ROWS: usize = 128;
 
 impl Listing {
+    /// Nothing of it is written.
     pub fn new(rows: Rows, gathering: Option<Ticket>, reply: Reply) -> Listing {
         Listing {
             rows,

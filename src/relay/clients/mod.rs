@@ -20,20 +20,19 @@ mod waiting;
 mod writing;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::http::HeadReader;
-use crate::relay::viewer::Viewing;
+use crate::relay::streams::Viewing;
 use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
+pub(super) use inside::Expelled;
 use inside::Inside;
-pub(super) use inside::{Expelled, Pass};
 use listing::Listing;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
-pub(super) use source::SILENT;
 use source::Source;
 pub(super) use waiting::Fate;
 use waiting::Waiting;
@@ -48,8 +47,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::live::Cut;
-use crate::relay::viewer::Place;
+use crate::relay::streams::{Cut, Place};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -164,7 +162,11 @@ pub(super) enum Event {
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
     /// An origin has the stream.
-    Found { pull: PullId, answer: Answer },
+    Found {
+        pull: PullId,
+        peer: SocketAddr,
+        answer: Answer,
+    },
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
     /// A viewer is cut.
@@ -183,7 +185,9 @@ pub(super) enum Event {
 /// What has come of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
+    /// Its stream.
     pub live: LiveId,
+    /// How much came.
     pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,

@@ -13,6 +13,7 @@ use super::{Clients, Phase, Step};
 use crate::http::{Forwarded, HeadReader, Refusal, Status};
 use crate::proxy_header;
 use crate::relay::admission::{Beyond, Door};
+use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
 
@@ -56,7 +57,7 @@ impl Clients {
             Door::Header => connection.phase = Phase::Introduction,
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
-        desk.counts.connections += 1;
+        desk.counts.add(Count::Connections, 1);
         let id = self.connections.insert(connection);
         if is_anyones && is_beyond {
             self.note_unplaced(id);

@@ -31,6 +31,7 @@ const HEADS_AT_ONCE_MAX: usize = 2;
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
+/// A head that is read, and what comes of it.
 pub const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
@@ -86,6 +87,7 @@ pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
+    /// A go begins, with so many bytes.
     pub fn begin(&mut self, bytes: usize) {
         self.cost = GO_COST + bytes;
         self.heads = 0;
@@ -361,6 +363,7 @@ fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::counts::Count;
     use crate::relay::stage::Stage;
     use std::net::SocketAddr;
 
@@ -368,7 +371,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.desk.counts.streams;
+        let before = stage.relay.desk.counts.of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -380,7 +383,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.desk.counts.streams - before
+        stage.relay.desk.counts.of(Count::Streams) - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others
@@ -394,16 +397,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.desk.counts.streams;
+            let before = stage.relay.desk.counts.of(Count::Streams);
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.desk.counts.streams - before) as usize;
+            let heads = (stage.relay.desk.counts.of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.desk.counts.streams, 0);
+        let (mut streams, mut turns) = (stage.relay.desk.counts.of(Count::Streams), 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));

@@ -6,7 +6,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::Ticket;
-use crate::relay::api::{Call, Name, Rows};
+use crate::relay::api::{Answer, Call, Name, Rows};
 use crate::relay::desk::Desk;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings, icecast};
@@ -212,6 +212,50 @@ impl Clients {
         self.queue(id);
     }
 
+    /// What came of a call reaches its client.
+    pub fn give(
+        &mut self,
+        id: ConnectionId,
+        result: Result<Answer, Refusal>,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
+        let (status, bytes) = match result {
+            Err(refusal) => return self.refuse(id, &refusal, reply, desk),
+            Ok(Answer::List(rows)) => return self.list(id, rows, (None, ""), reply, desk),
+            Ok(Answer::Json(status, body)) => {
+                let json = "application/json";
+                (
+                    status,
+                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
+                )
+            }
+            Ok(Answer::Page(page)) => {
+                let fields = [
+                    NO_STORE,
+                    ("Content-Security-Policy", &page.policy),
+                    ("Referrer-Policy", "no-referrer"),
+                ];
+                let html = "text/html; charset=utf-8";
+                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Text(content_type, text)) => {
+                let text = [text.as_bytes()];
+                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Options(allow)) => {
+                let fields = [("Allow", allow)];
+                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
+                (Status::NoContent, bytes)
+            }
+        };
+        let keep_alive = reply.keep_alive;
+        self.respond(id, Some(status), bytes, keep_alive, desk);
+    }
+
     /// A list, with what other relays have told of it and the names of those that did not.
     pub fn list(
         &mut self,
@@ -256,7 +300,7 @@ impl Clients {
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        *desk.counts.refusals.entry(refusal.status).or_insert(0) += 1;
+        desk.counts.refused(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,

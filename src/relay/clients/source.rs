@@ -10,10 +10,12 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::streams::SILENT;
 use crate::relay::{Action, ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
+    /// Its stream.
     pub live: LiveId,
     body: Body,
     /// What has come of it.
@@ -34,12 +36,12 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
-pub const SILENT: &str = "its source was silent for too long";
 /// Of one that is as fast as it may be.
 const RESTED: &str = "it may send again";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {
+    /// Nothing has come yet.
     pub fn new(live: LiveId, framing: Framing, reply: Option<Reply>, now: Moment) -> Source {
         Source {
             live,
@@ -158,7 +160,7 @@ impl Clients {
         id: ConnectionId,
         live: LiveId,
         (head, framing): (&Head, Framing),
-        (reply, bits_per_second_max): (Reply, Option<u64>),
+        reply: Reply,
         desk: &Desk,
     ) {
         let first = match head.method {
@@ -166,8 +168,11 @@ impl Clients {
             Method::Source => icecast::GO_ON,
             _ => b"",
         };
+        let connection = self.connections.get(id);
+        let pass = connection.and_then(|connection| connection.pass.as_ref());
+        let pace = pass.and_then(|pass| pass.bits_per_second_max);
         let source = Source {
-            pace: bits_per_second_max.map(|bits| Pace::new(bits, desk.now)),
+            pace: pace.map(|bits| Pace::new(bits, desk.now)),
             ..Source::new(live, framing, Some(reply), desk.now)
         };
         self.begin(id, Phase::Source(source), first);

@@ -21,9 +21,13 @@ use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet.
 pub(super) struct Waiting {
+    /// For what it waits,
     pub session: SessionId,
+    /// how it is answered,
     pub reply: Reply,
+    /// for how long,
     pub until: Moment,
+    /// and what is known of it.
     pub fate: Fate,
 }
 
@@ -276,7 +280,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals.values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX

@@ -10,7 +10,7 @@ use crate::gather::Gather;
 use crate::http::{HeadReader, Status};
 use crate::relay::ConnectionId;
 use crate::relay::desk::Desk;
-use crate::relay::viewer::{Place, Viewing};
+use crate::relay::streams::{Place, Viewing};
 use crate::stream::{End, Outcome};
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.
@@ -190,11 +190,6 @@ impl Clients {
     /// A stream goes out to this client from now on.
     pub fn watch(&mut self, id: ConnectionId, viewing: Viewing) {
         self.enter(id, Phase::Viewer(viewing));
-    }
-
-    /// Who a client is.
-    pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
-        Some(self.connections.get(id)?.peer)
     }
 
     /// What a client watches, and who it is.

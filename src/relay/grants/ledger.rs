@@ -11,6 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use super::{Caller, Change, Decided, Done, Fault, Grants, Said};
 use crate::gate::{SessionId, journal};
 use crate::http::{Refusal, Status, quoted};
+use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{Action, Job, Level, RETRY_AFTER_SECONDS, Ticket};
 use crate::stamp::Stamp;
@@ -155,9 +156,9 @@ impl Grants {
             return;
         };
         match result {
-            Ok(()) => desk.counts.token_writes += 1,
+            Ok(()) => desk.counts.add(Count::TokenWrites, 1),
             Err(error) => {
-                desk.counts.token_writes_failed += 1;
+                desk.counts.add(Count::TokenWritesFailed, 1);
                 desk.log(
                     Level::Error,
                     format_args!(

@@ -44,11 +44,17 @@ pub(super) struct Grants {
 /// What is said of the table.
 pub(super) enum Said {
     /// The session has other tuples.
-    Changed(SessionId),
+    Changed {
+        session: SessionId,
+        /// When whoever is inside by it is so no longer.
+        ends: Option<Stamp>,
+    },
     /// The session has lost all of its tuples.
     Revoked {
         session: SessionId,
         removed: Vec<Rc<gate::Tuple>>,
+        /// It was a key to another session.
+        is_key: bool,
         /// Its stream is to end, too.
         aborts: bool,
     },
@@ -70,6 +76,9 @@ pub(super) type Caller = (ConnectionId, Reply);
 pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
 pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr) -> Option<&'static str>;
+
+/// A host:port may be named by every session there is; of so many a free one is sought.
+const SESSIONS_TRIED_MAX: usize = 64;
 
 /// A change that can be made.
 enum Decided {
@@ -157,11 +166,6 @@ impl Grants {
         )
     }
 
-    /// Whether it will be woken.
-    pub fn is_armed(&self) -> bool {
-        self.armed.is_armed()
-    }
-
     /// The table, to be looked at. `None`: the token framework is off.
     pub fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
@@ -185,6 +189,24 @@ impl Grants {
             .flat_map(|tokens| tokens.udp_destinations(session))
             .flat_map(|(_, _, addresses)| addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+    }
+
+    /// The first session with this UDP client that has no source.
+    pub fn session_from(
+        &self,
+        client: SocketAddr,
+        has_source: impl Fn(&SessionId) -> bool,
+    ) -> Option<&SessionId> {
+        let sessions = self.tokens()?.sessions_from(client);
+        let mut tried = sessions.take(SESSIONS_TRIED_MAX);
+        tried.find(|session| !has_source(session))
+    }
+
+    /// What must hold between two inputs; and how many deadlines are armed.
+    pub fn check(&self) -> usize {
+        assert!(self.said.is_empty(), "nobody has heard what has changed");
+        self.tokens.iter().for_each(Tokens::check);
+        usize::from(self.armed.is_armed())
     }
 
     // ---- What is changed
@@ -312,11 +334,16 @@ impl Grants {
                 };
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
-                self.said.push_back(Said::Changed(session.clone()));
+                let grant = tokens.grant(session);
+                self.said.push_back(Said::Changed {
+                    session: session.clone(),
+                    ends: grant.and_then(|grant| grant.terms.ends),
+                });
                 self.rearm(desk);
                 Ok(done)
             }
             Decided::Revocation => {
+                let is_key = tokens.opened_by(session) != session;
                 let removed = tokens.revoke(session);
                 let body = json(&Revoked {
                     sessionid: session,
@@ -325,6 +352,7 @@ impl Grants {
                 self.said.push_back(Said::Revoked {
                     session: session.clone(),
                     removed,
+                    is_key,
                     aborts: change.aborts,
                 });
                 Ok((Status::Ok, body))

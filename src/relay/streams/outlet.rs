@@ -14,13 +14,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::desk::Desk;
 use super::draining::rest_time;
-use super::live::Origin;
-use super::streams::Streams;
-use super::{Level, LiveId, Relay};
+use super::{Origin, Streams};
 use crate::format::Format;
 use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::relay::{Level, LiveId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 
@@ -81,6 +80,13 @@ const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
 const POST_BYTES_MAX: usize = 512 * 1024;
 /// How long packets wait for their datagram to be filled.
 const FILL_TIME: Duration = Duration::from_millis(100);
+
+impl Datagrams<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.datagram_bytes)
+    }
+}
 
 impl Outlet {
     /// The first letter, and the client that is to get it now.
@@ -326,7 +332,7 @@ impl Transport {
 
 impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source.
-    fn set_clients(&mut self, id: LiveId, clients: Rc<[SocketAddr]>, desk: &mut Desk) {
+    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[SocketAddr]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -350,7 +356,7 @@ impl Streams {
             self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
             live.outlet.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
-            self.rearm_live(id, desk);
+            self.rearm(id, desk);
         }
     }
 
@@ -392,7 +398,7 @@ impl Streams {
             self.resume(id, desk);
         }
         self.post(id);
-        self.rearm_live(id, desk);
+        self.rearm(id, desk);
         self.forget_if_over(id, desk);
     }
 
@@ -417,7 +423,18 @@ impl Streams {
         }
     }
 
-    fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
+    /// The letter that a stream sends to one of its clients.
+    pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
+        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
+        Some(Datagrams {
+            to,
+            bytes,
+            datagram_bytes,
+        })
+    }
+
+    /// A stream with a letter for a client.
+    pub fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
         while let Some(&id) = self.posting.front() {
             if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
                 // One after the other, so that no stream waits for the clients of another.
@@ -447,39 +464,6 @@ impl Streams {
                 ),
             );
         }
-    }
-}
-
-impl Relay {
-    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let fault = |address| self.rtp_in.destination_fault(address);
-        if self.rtp_in.bound.is_some()
-            && let Some(live) = self.streams.lives.get(id)
-            && let Some(clients) = self.grants.destinations(&live.session, &fault)
-        {
-            self.streams.set_clients(id, clients, &mut self.desk);
-        }
-    }
-
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
-        self.desk.now = now;
-        let next = self.streams.next_client(&mut self.desk);
-        self.settle();
-        let (id, to) = next?;
-        let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.letter()?;
-        self.rtp_in.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
-        Some(Datagrams {
-            to,
-            bytes,
-            datagram_bytes,
-        })
-    }
-
-    /// So many datagrams were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.rtp_in.figures.dropped_unsent += count as u64;
     }
 }
 
