@@ -45,7 +45,7 @@
 //!
 //! - `relay::Relay::datagram` is handed what the shell has received,
 //! - `relay::requests::Relay::take_datagram` asks
-//! - `relay::udp::RtpIn::sort` whose it is, by its address;
+//! - `relay::rtp_in::RtpIn::sort` whose it is, by its address;
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
 //! - `relay::streams::outlet::Outlet::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
@@ -61,8 +61,9 @@
 //!
 //! That is heard when this input is settled.
 //!
-//! - `relay::settle::Relay::hear_grants` tells
-//! - `relay::settle::Relay::tuples_changed` the streams that run.
+//! - `relay::settle::Relay::hear_grants` tells the streams that run
+//! - `relay::requests::Relay::refresh_clients` to whom they go out,
+//! - `relay::rtp_in::RtpIn::forget_candidates` and that part who may not become a source.
 //!
 //! It stands in the table until somebody comes.
 //!

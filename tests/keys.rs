@@ -277,7 +277,6 @@ fn a_source_is_slowed_to_its_rate_and_not_cut() {
         took >= Duration::from_millis(1_900),
         "it took {took:?} for what lasts 2 s"
     );
-
 }
 
 #[test]

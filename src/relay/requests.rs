@@ -9,15 +9,14 @@ use serde::Serialize;
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
 use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
-use super::counts::Count;
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
+use super::rtp_in::{Came, UdpPort};
 use super::streams::{Cut, Origin, Place, Watched};
-use super::udp::{Came, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
@@ -344,7 +343,18 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
+                let seen = Seen {
+                    counts: &self.desk.counts,
+                    streams: self.streams.sums(&self.desk),
+                    connections: self.clients.len(),
+                    waiting: self.clients.waiting().len(),
+                    pulls: self.fetch.len(),
+                    pull_failures: self.fetch.failures(),
+                    deadlines: self.desk.timers.len(),
+                    tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+                    held: self.held_bytes(),
+                };
+                Ok(Answer::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
@@ -409,20 +419,6 @@ impl Relay {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
                 Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
             }
-        }
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            counts: &self.desk.counts,
-            streams: self.streams.sums(&self.desk),
-            connections: self.clients.len(),
-            waiting: self.clients.waiting().len(),
-            pulls: self.fetch.len(),
-            pull_failures: self.fetch.failures(),
-            deadlines: self.desk.timers.len(),
-            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
-            held: self.held_bytes(),
         }
     }
 
@@ -528,32 +524,20 @@ impl Relay {
                         .end(id, End::Complete, "its source said goodbye", desk);
                 }
             }
-            Came::Candidate(silent, packet) => match self.session_for(from, silent) {
-                Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
-                Err(dropped) => self.desk.counts.add(dropped, 1),
-            },
+            Came::Candidate(silent, packet) => {
+                let its = silent.and_then(|live| self.streams.session(live));
+                let has_source = |session: &SessionId| self.streams.has_source(session);
+                let standing = |session: &SessionId| self.standing(session);
+                match self
+                    .grants
+                    .session_for(from, its, has_source, standing, &self.desk)
+                {
+                    Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                    Err(dropped) => self.desk.counts.add(dropped, 1),
+                }
+            }
             Came::Nothing => {}
         }
-    }
-
-    /// The session whose source an address may become, which is that of a stream already whose
-    /// source is silent; or as what its packets are dropped.
-    fn session_for(&self, from: SocketAddr, silent: Option<LiveId>) -> Result<SessionId, Count> {
-        let has_source = |session: &SessionId| self.streams.has_source(session);
-        let session = silent.and_then(|live| self.streams.session(live));
-        let free = || self.grants.session_from(from, has_source).cloned();
-        let session = session.or_else(free).ok_or(Count::SecondSource)?;
-        let claim = Claim::without_request(Way::Rtp, from);
-        let gate = self.grants.gate(&self.desk);
-        gate.enter(&claim).map_err(|_| Count::Outside)?;
-        // A source that is silent has lost its place to who comes from the same address.
-        let standing = Standing {
-            has_source: silent.is_none() && has_source(&session),
-            ..self.standing(&session)
-        };
-        gate.publish(&claim, &session, Framing::UntilClose, &standing)
-            .map_err(|_| Count::Refused)?;
-        Ok(session)
     }
 
     /// A packet of nobody's stream yet: the second in sequence begins one.

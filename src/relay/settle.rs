@@ -92,24 +92,24 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed { session, ends } => {
-                self.tuples_changed(&session);
-                self.clients.end_at(&session, ends, &mut self.desk);
-            }
-            grants::Said::Revoked {
-                session,
-                removed,
-                is_key,
-                aborts,
-            } => {
-                self.rtp_in.forget_candidates(&removed);
-                self.tuples_changed(&session);
-                match is_key {
-                    _ if !aborts => {}
-                    true => self.expel_all(&session),
-                    false => drop(self.end_session(&session)),
+            // Who is a client of its streams changes, and who may be its source.
+            grants::Said::Changed(session) => {
+                for id in self.streams.with_clients(&session) {
+                    self.refresh_clients(id);
+                }
+                if let Some((id, source)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source)
+                {
+                    self.streams
+                        .end(id, End::Lost, "its token was revoked", &mut self.desk);
                 }
             }
+            grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Ends(name, ends) => {
+                self.clients.end_at(&name, ends, &mut self.desk);
+            }
+            grants::Said::KeyAborted(key) => self.expel_all(&key),
+            grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
@@ -158,19 +158,6 @@ impl Relay {
                     &mut self.desk,
                 );
             }
-        }
-    }
-
-    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    fn tuples_changed(&mut self, session: &SessionId) {
-        for id in self.streams.with_clients(session) {
-            self.refresh_clients(id);
-        }
-        if let Some((id, source)) = self.streams.rtp_source_of(session)
-            && !self.grants.is_client(session, source)
-        {
-            self.streams
-                .end(id, End::Lost, "its token was revoked", &mut self.desk);
         }
     }
 

@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Gate, framework_is_off};
+use super::admission::{Claim, Gate, Standing, Way, framework_is_off};
 use super::api::AddToken;
+use super::counts::Count;
 use super::desk::Desk;
 use super::timers::Armed;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{self, Addition, BLOCKS_MAX, Blocks, Record, RtpTuple, SessionId, Tokens};
-use crate::http::{Refusal, Reply, Status};
+use crate::http::{Framing, Refusal, Reply, Status};
 use crate::stamp::Stamp;
 use ledger::Ledger;
 
@@ -44,20 +45,15 @@ pub(super) struct Grants {
 /// What is said of the table.
 pub(super) enum Said {
     /// The session has other tuples.
-    Changed {
-        session: SessionId,
-        /// When whoever is inside by it is so no longer.
-        ends: Option<Stamp>,
-    },
-    /// The session has lost all of its tuples.
-    Revoked {
-        session: SessionId,
-        removed: Vec<Rc<gate::Tuple>>,
-        /// It was a key to another session.
-        is_key: bool,
-        /// Its stream is to end, too.
-        aborts: bool,
-    },
+    Changed(SessionId),
+    /// These tuples are none any more.
+    Removed(Vec<Rc<gate::Tuple>>),
+    /// Who is inside by this sessionid is so until then.
+    Ends(SessionId, Option<Stamp>),
+    /// The session's stream is to end.
+    Aborted(SessionId),
+    /// Whoever is inside by this key is to be ended.
+    KeyAborted(SessionId),
     /// This call has waited for the disk: its answer.
     Answered(Caller, Result<Done, Refusal>),
 }
@@ -191,15 +187,33 @@ impl Grants {
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The first session with this UDP client that has no source.
-    pub fn session_from(
+    /// The session whose source an address may become: `its`, if it is the source of that already
+    /// and silent, or else the first of its that has none. Or as what its packets are dropped.
+    pub fn session_for(
         &self,
-        client: SocketAddr,
+        from: SocketAddr,
+        its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
-    ) -> Option<&SessionId> {
-        let sessions = self.tokens()?.sessions_from(client);
+        standing: impl Fn(&SessionId) -> Standing,
+        desk: &Desk,
+    ) -> Result<SessionId, Count> {
+        let is_silent = its.is_some();
+        let sessions = self.tokens.iter();
+        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(from));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        tried.find(|session| !has_source(session))
+        let free = || tried.find(|session| !has_source(session)).cloned();
+        let session = its.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = Claim::without_request(Way::Rtp, from);
+        let gate = self.gate(desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: !is_silent && has_source(&session),
+            ..standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
     }
 
     /// What must hold between two inputs; and how many deadlines are armed.
@@ -335,10 +349,9 @@ impl Grants {
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
                 let grant = tokens.grant(session);
-                self.said.push_back(Said::Changed {
-                    session: session.clone(),
-                    ends: grant.and_then(|grant| grant.terms.ends),
-                });
+                let ends = grant.and_then(|grant| grant.terms.ends);
+                self.said.push_back(Said::Changed(session.clone()));
+                self.said.push_back(Said::Ends(session.clone(), ends));
                 self.rearm(desk);
                 Ok(done)
             }
@@ -349,12 +362,12 @@ impl Grants {
                     sessionid: session,
                     revoked: removed.len(),
                 });
-                self.said.push_back(Said::Revoked {
-                    session: session.clone(),
-                    removed,
-                    is_key,
-                    aborts: change.aborts,
+                let aborted = change.aborts.then(|| match is_key {
+                    true => Said::KeyAborted(session.clone()),
+                    false => Said::Aborted(session.clone()),
                 });
+                let said = [Said::Removed(removed), Said::Changed(session.clone())];
+                self.said.extend(said.into_iter().chain(aborted));
                 Ok((Status::Ok, body))
             }
         }

@@ -1,5 +1,5 @@
 //! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
-//! [`super::outlet`].)
+//! [`super::streams`].)
 //!
 //! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is
 //! a second source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC
