@@ -12,12 +12,19 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::fetch::Fault;
+use super::pass::Pass;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
+
+use refusals::{
+    busy, for_source_only, for_watching_only, forbidden, no_token, no_token_of_origin, not_running,
+    token_is_over,
+};
+pub(super) use refusals::{framework_is_off, not_found};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +96,7 @@ pub(super) struct Claim<'a> {
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
+    /// A source of it runs.
     pub has_source: bool,
     /// It is fetched, or being fetched.
     pub is_fetched: bool,
@@ -104,18 +112,6 @@ pub(super) struct Standing {
     pub viewers_by_name: usize,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
-}
-
-/// By what a client is inside.
-#[derive(Debug)]
-pub(super) struct Pass {
-    pub name: SessionId,
-    /// It watches, or waits to; else it is a source.
-    pub is_viewer: bool,
-    /// From then on it is not inside.
-    pub ends: Option<Stamp>,
-    /// As a source it is read no faster.
-    pub bits_per_second_max: Option<u64>,
 }
 
 /// How a connection tells whose it is.
@@ -454,9 +450,7 @@ impl Gate<'_> {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
                     Shut::NoToken => no_token(),
                     Shut::Over => token_is_over(),
-                    Shut::Direction => forbidden(
-                        "the token of this sessionid is for watching only; one for a source has direction=in or both",
-                    ),
+                    Shut::Direction => for_watching_only(),
                 });
             }
             (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
@@ -475,9 +469,8 @@ impl Gate<'_> {
     /// Whether the session that a sessionid opens may be watched by one more who has that, told
     /// before anything about whether it runs.
     pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
-        self.may_watch(name, standing)?;
         let session = self.opened_by(name);
-        self.may_go_on(session, standing)?;
+        self.may_go_on(name, session, standing)?;
         let is_full = |token: &SessionId, viewers: usize| {
             let grant = self.tokens.and_then(|tokens| tokens.grant(token));
             let viewers_max = grant.and_then(|grant| grant.terms.viewers_max);
@@ -493,20 +486,17 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// By what who was admitted is inside. A source is as slow as its token says, and the session's.
+    /// By what who was admitted is inside. A source is as slow as its token says, and the
+    /// session's.
     pub fn pass(&self, name: SessionId, session: &SessionId, is_viewer: bool) -> Option<Pass> {
         let tokens = self.tokens?;
         let grants = [tokens.grant(&name), tokens.grant(session)];
         let paces = grants.iter().flatten();
-        let paces = paces.filter_map(|grant| grant.terms.bits_per_second_max);
-        let bits_per_second_max = paces.min();
+        let pace = paces
+            .filter_map(|grant| grant.terms.bits_per_second_max)
+            .min();
         let ends = grants[0].and_then(|grant| grant.terms.ends);
-        Some(Pass {
-            name,
-            is_viewer,
-            ends,
-            bits_per_second_max,
-        })
+        Some(Pass::new(name, is_viewer, ends, pace))
     }
 
     /// How late it is.
@@ -514,8 +504,7 @@ impl Gate<'_> {
         self.time
     }
 
-    /// Whether somebody may watch by a sessionid at all.
-    pub fn may_watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
@@ -525,17 +514,19 @@ impl Gate<'_> {
             Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
             Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
             Err(Shut::NoToken) => return Err(no_token()),
-            Err(Shut::Direction) => {
-                return Err(forbidden(
-                    "the token of this sessionid is for a source only; one for viewers has direction=out or both",
-                ));
-            }
+            Err(Shut::Direction) => return Err(for_source_only()),
         }
         Ok(())
     }
 
-    /// Whether a session may be watched by whoever may.
-    pub fn may_go_on(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
+    pub fn may_go_on(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        self.check_token_out(name, standing)?;
         self.check_block(session)?;
         self.check_open()?;
         match &standing.http_fault {
@@ -645,52 +636,6 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn forbidden(detail: impl Into<String>) -> Refusal {
-    Refusal::new(Status::Forbidden, detail)
-}
-
-fn busy(detail: &'static str) -> Refusal {
-    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-}
-
-fn not_running() -> Refusal {
-    Refusal::new(Status::NotFound, "this session is not running now")
-}
-
-/// 403 for who has no token; the same whether the session exists or not.
-fn no_token() -> Refusal {
-    forbidden("this sessionid has no http token; the token server adds one with add-token")
-}
-
-/// 403 for who had one.
-fn token_is_over() -> Refusal {
-    forbidden(
-        "the token of this sessionid is over; the token server may give it more time with add-token",
-    )
-}
-
-/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
-/// has a source here.
-fn no_token_of_origin() -> Refusal {
-    forbidden(
-        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
-    )
-}
-
-/// The answer to every call where there is no token table.
-pub(super) fn framework_is_off() -> Refusal {
-    forbidden(
-        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
-    )
-}
-
-/// There is nothing here for whoever asks.
-pub(super) fn not_found() -> Refusal {
-    Refusal::new(
-        Status::NotFound,
-        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
-    )
-}
-
+mod refusals;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ mod icecast;
 mod lists;
 mod metrics;
 mod page;
+mod parameters;
+mod pass;
 mod report;
 mod requests;
 mod route;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
@@ -232,15 +232,10 @@ impl Relay {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        match standing.runs && gate.may_go_on(session, &standing).is_ok() {
-            true => {
-                let may_watch = |name: &SessionId| gate.may_watch(name, &standing).is_ok();
-                self.clients.call_others(session, may_watch);
-            }
-            false => self.clients.call_waiting(session, Fate::Called),
-        }
+        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
+        let may_watch =
+            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
+        self.clients.call_others(session, may_watch);
         for (id, reply) in self.clients.end_waiting(session) {
             self.watch(id, session.clone(), None, reply);
         }
@@ -251,8 +246,7 @@ impl Relay {
     fn late_verdict(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
-        gate.may_watch(name, &standing)?;
-        gate.may_go_on(session, &standing)?;
+        gate.may_go_on(name, session, &standing)?;
         match standing.runs {
             true => Ok(()),
             false => Err(gate.turned_away(self.fetch.absence(session))),

@@ -4,9 +4,11 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Caller, Claim, Gate, Pass, Standing, Way, not_found};
-use super::api::{self, Call, Name};
+use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
+use super::api::{Call, Name};
 use super::lists::is_of_peer;
+use super::parameters::{no_parameters, only_session, parse_session};
+use super::pass::Pass;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -129,7 +131,7 @@ impl<'a> Asked<'a> {
             }
         }
         self.gate.enter(&self.claim(way))?;
-        api::no_parameters(&self.head.target)?;
+        no_parameters(&self.head.target)?;
         Ok(Wish::Call(call))
     }
 
@@ -148,10 +150,10 @@ impl<'a> Asked<'a> {
         self.gate.enter(&claim)?;
         let name = match segment {
             Some(bytes) => {
-                api::no_parameters(&head.target)?;
-                api::parse_session(bytes)?
+                no_parameters(&head.target)?;
+                parse_session(bytes)?
             }
-            None => api::only_session(&head.target)?,
+            None => only_session(&head.target)?,
         };
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);

@@ -108,29 +108,27 @@ impl Relay {
             grants::Said::Ends(name, ends) => {
                 self.clients.end_at(&name, ends, &mut self.desk);
             }
-            grants::Said::KeyAborted(key) => self.expel_all(&key),
+            // Whoever is inside by it is ended, and nobody else.
+            grants::Said::KeyAborted(key) => {
+                for id in self.clients.all_by(&key) {
+                    let reason = "its token was revoked";
+                    match self.clients.expel(id, reason, &mut self.desk) {
+                        Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+                        Some(Expelled::Source(live)) => {
+                            let source = Origin::Http(id);
+                            self.streams
+                                .source_lost(live, source, reason, &mut self.desk);
+                        }
+                        None => {}
+                    }
+                }
+            }
             grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));
                     self.clients.give(id, answer, reply, &mut self.desk);
                 }
-            }
-        }
-    }
-
-    /// A key was revoked: whoever is inside by it is ended, and nobody else.
-    fn expel_all(&mut self, key: &SessionId) {
-        for id in self.clients.all_by(key) {
-            let reason = "its token was revoked";
-            match self.clients.expel(id, reason, &mut self.desk) {
-                Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
-                Some(Expelled::Source(live)) => {
-                    let source = Origin::Http(id);
-                    self.streams
-                        .source_lost(live, source, reason, &mut self.desk);
-                }
-                None => {}
             }
         }
     }

@@ -1,9 +1,9 @@
-//! What add-token grants over HTTP, as its parameters say it: `for`, `direction`, `expires`, `ends`,
-//! `max-viewers`, `max-bitrate` and `note`.
+//! What add-token grants over HTTP, as its parameters say it: `for`, `direction`, `expires`,
+//! `ends`, `max-viewers`, `max-bitrate` and `note`.
 
 use std::time::Duration;
 
-use super::api::{Parameters, bad};
+use super::parameters::{Parameters, bad};
 use crate::gate::{Direction, Grant, Note, SessionId, Terms};
 use crate::http::{Refusal, percent_decoded, quoted};
 use crate::stamp::Stamp;
@@ -108,9 +108,18 @@ fn number(
     (least, most): (u64, u64),
     what: &str,
 ) -> Result<Option<u64>, Refusal> {
-    let Some(raw) = parameters.raw(name) else {
-        return Ok(None);
+    let read = |raw| {
+        read_number(raw, (least, most)).ok_or_else(|| {
+            bad(format!(
+                "{name}: '{}' is not {what} from {least} to {most}",
+                quoted(raw, 64)
+            ))
+        })
     };
+    parameters.raw(name).map(read).transpose()
+}
+
+fn read_number(raw: &str, (least, most): (u64, u64)) -> Option<u64> {
     let (digits, shift) = match raw.as_bytes() {
         [digits @ .., b'K' | b'k'] => (digits.len(), 10),
         [digits @ .., b'M' | b'm'] => (digits.len(), 20),
@@ -118,18 +127,16 @@ fn number(
         digits => (digits.len(), 0),
     };
     let number = plain(&raw[..digits]).and_then(|number| number.checked_mul(1 << shift));
-    match number.filter(|number| (least..=most).contains(number)) {
-        Some(number) => Ok(Some(number)),
-        None => Err(bad(format!(
-            "{name}: '{}' is not {what} from {least} to {most}",
-            quoted(raw, 64)
-        ))),
-    }
+    number.filter(|number| (least..=most).contains(number))
 }
 
 fn plain(digits: &str) -> Option<u64> {
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_plain { digits.parse().ok() } else { None }
+    let mut digits = digits.bytes().peekable();
+    digits.peek()?;
+    digits.try_fold(0_u64, |number, digit| {
+        let digit = char::from(digit).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
 }
 
 /// So many seconds from now, and never less; or a second of the calendar.

@@ -24,8 +24,9 @@ use super::output::Output;
 use super::{Clients, Phase};
 use crate::http::HeadReader;
 use crate::moment::Moment;
-use crate::relay::admission::{Beyond, Caller, Pass};
+use crate::relay::admission::{Beyond, Caller};
 use crate::relay::desk::Desk;
+use crate::relay::pass::Pass;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
 

@@ -27,7 +27,8 @@ impl Connection {
         let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, STALLED));
-        let ends = Clients::expires(self.pass.as_ref(), desk).map(|ends| (ends, OVER));
+        let ends = self.pass.as_ref().and_then(|pass| pass.deadline(desk));
+        let ends = ends.map(|ends| (ends, OVER));
         let all = [stalled, ends, self.phase_deadline(desk)];
         let all = all.into_iter().flatten();
         all.min_by_key(|(deadline, _)| *deadline)

@@ -9,9 +9,8 @@ use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Status};
-use crate::moment::Moment;
-use crate::relay::admission::Pass;
 use crate::relay::desk::Desk;
+use crate::relay::pass::Pass;
 use crate::relay::{ConnectionId, LiveId};
 use crate::stamp::Stamp;
 
@@ -43,19 +42,19 @@ const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
 impl Inside {
     fn enter(&mut self, pass: &Pass, id: ConnectionId) {
-        let party = self.parties.entry(pass.name.clone()).or_default();
+        let party = self.parties.entry(pass.name().clone()).or_default();
         party.ids.insert(id);
-        party.viewers += usize::from(pass.is_viewer);
+        party.viewers += usize::from(pass.is_viewer());
         self.count += 1;
     }
 
     fn leave(&mut self, pass: &Pass, id: ConnectionId) {
-        if let Some(party) = self.parties.get_mut(&pass.name) {
+        if let Some(party) = self.parties.get_mut(pass.name()) {
             party.ids.remove(&id);
-            party.viewers -= usize::from(pass.is_viewer);
+            party.viewers -= usize::from(pass.is_viewer());
             self.count -= 1;
             if party.ids.is_empty() {
-                self.parties.remove(&pass.name);
+                self.parties.remove(pass.name());
             }
         }
         if self.parties.is_empty() {
@@ -73,7 +72,7 @@ impl Inside {
     pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Pass)>) {
         let mut count = 0;
         for (id, pass) in passes {
-            let party = self.parties.get(&pass.name);
+            let party = self.parties.get(pass.name());
             assert!(
                 party.is_some_and(|party| party.ids.contains(&id)),
                 "{id:?} is not inside"
@@ -109,7 +108,7 @@ impl Clients {
 
     /// By which sessionid a client is inside.
     pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
-        Some(&self.connections.get(id)?.pass.as_ref()?.name)
+        Some(self.connections.get(id)?.pass.as_ref()?.name())
     }
 
     /// How many watch by a sessionid, or wait to.
@@ -120,16 +119,12 @@ impl Clients {
 
     /// A sessionid's token ends then, for all who are inside by it.
     pub fn end_at(&mut self, name: &SessionId, ends: Option<Stamp>, desk: &mut Desk) {
-        let known = |id: &ConnectionId| self.connections.get(*id)?.pass.as_ref()?.ends;
-        let party = self.inside.parties.get(name);
-        let first = party.and_then(|party| party.ids.first());
-        if first.is_none_or(|id| known(id) == ends) {
-            return;
-        }
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
-            if let Some(pass) = connection.and_then(|connection| connection.pass.as_mut()) {
-                pass.ends = ends;
+            let pass = connection.and_then(|connection| connection.pass.as_mut());
+            // All of them go by the same.
+            if !pass.is_some_and(|pass| pass.end_at(ends)) {
+                return;
             }
             self.rearm(id, desk);
         }
@@ -182,10 +177,5 @@ impl Clients {
             | Phase::Recording
             | Phase::Lingering(_) => None,
         }
-    }
-
-    /// When a client is inside no longer.
-    pub(super) fn expires(pass: Option<&Pass>, desk: &Desk) -> Option<Moment> {
-        pass?.ends.map(|ends| desk.moment_of(ends))
     }
 }

@@ -22,6 +22,7 @@ const AHEAD_MAX: Duration = Duration::from_secs(1);
 const AHEAD_AGAIN: Duration = Duration::from_millis(900);
 
 impl Pace {
+    /// So fast.
     pub fn new(bits_per_second: u64, now: Moment) -> Pace {
         Pace {
             bytes_per_second: (bits_per_second / 8).max(1),

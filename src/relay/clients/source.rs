@@ -10,6 +10,7 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::pass::Pass;
 use crate::relay::streams::SILENT;
 use crate::relay::{Action, ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
@@ -170,7 +171,7 @@ impl Clients {
         };
         let connection = self.connections.get(id);
         let pass = connection.and_then(|connection| connection.pass.as_ref());
-        let pace = pass.and_then(|pass| pass.bits_per_second_max);
+        let pace = pass.and_then(Pass::bits_per_second_max);
         let source = Source {
             pace: pace.map(|bits| Pace::new(bits, desk.now)),
             ..Source::new(live, framing, Some(reply), desk.now)

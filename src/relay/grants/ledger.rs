@@ -152,9 +152,18 @@ impl Grants {
         fault: Fault<'_>,
         desk: &mut Desk,
     ) {
-        let Some(batch) = self.take_written(ticket) else {
-            return;
-        };
+        if let Some(batch) = self.take_written(ticket) {
+            self.written(batch, result, desk);
+            self.write_changes(fault, desk);
+        }
+    }
+
+    fn written(
+        &mut self,
+        batch: Vec<(Asked, Decided)>,
+        result: &Result<(), String>,
+        desk: &mut Desk,
+    ) {
         match result {
             Ok(()) => desk.counts.add(Count::TokenWrites, 1),
             Err(error) => {
@@ -178,7 +187,6 @@ impl Grants {
             };
             self.answer(asked.caller, done);
         }
-        self.write_changes(fault, desk);
     }
 
     /// The token file should have become shorter, and has not.
@@ -194,10 +202,9 @@ impl Grants {
 
     /// The disk has too much to do. Says whether that was a write.
     pub fn not_appended(&mut self, ticket: Ticket, fault: Fault<'_>, desk: &mut Desk) -> bool {
-        let Some(batch) = self.take_written(ticket) else {
-            return false;
-        };
-        for (asked, _) in batch {
+        let batch = self.take_written(ticket);
+        let is_write = batch.is_some();
+        for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too much waits for the disk",
@@ -205,8 +212,10 @@ impl Grants {
             );
             self.answer(asked.caller, Err(refusal));
         }
-        self.write_changes(fault, desk);
-        true
+        if is_write {
+            self.write_changes(fault, desk);
+        }
+        is_write
     }
 
     /// What is written under this ticket; none, if that is another's.
