@@ -49,7 +49,7 @@
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
 //! - `relay::streams::outlet::Outlet::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
-//! - `relay::requests::Relay::append` and its media goes the way of a byte.
+//! - `relay::streams::live::Streams::append` and its media goes the way of a byte.
 //!
 //! # The life of a token
 //!

@@ -92,7 +92,6 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            // Who is a client of its streams changes, and who may be its source.
             grants::Said::Changed(session) => {
                 for id in self.streams.with_clients(&session) {
                     self.refresh_clients(id);
@@ -173,7 +172,13 @@ impl Relay {
                 self.streams
                     .source_lost(live, Origin::Http(id), reason, &mut self.desk);
             }
-            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::ViewerGone(place) => {
+                let session = self.streams.leave(place);
+                if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
+                    self.tend_pull(&session);
+                }
+                self.streams.tend(place.0, &mut self.desk);
+            }
             clients::Said::WaiterGone(session) => self.tend_pull(&session),
             clients::Said::AskingEnded { pull, id, fault } => {
                 let came_through =

@@ -44,7 +44,7 @@ pub(super) struct Grants {
 
 /// What is said of the table.
 pub(super) enum Said {
-    /// The session has other tuples.
+    /// The session has other tuples: who is a client of its streams, and who may be its source.
     Changed(SessionId),
     /// These tuples are none any more.
     Removed(Vec<Rc<gate::Tuple>>),

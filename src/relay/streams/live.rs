@@ -482,12 +482,13 @@ impl Streams {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
-        if let Some((id, source)) = self.running_source(session) {
+        let running = self.running_source(session);
+        if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, desk);
             self.dismiss(source);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
-        if draining.is_empty() {
+        if running.is_none() && draining.is_empty() {
             return None;
         }
         let viewers = draining
