@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::segment::{MAP_EXTENSION, Name, Segment};
 use crate::format::MediaTime;
-use crate::http::HttpDate;
+use crate::stamp::Stamp;
 
 /// The media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -78,14 +78,15 @@ pub(super) fn write(content: &Content<'_>) -> String {
 }
 
 fn push_segment(list: &mut String, segment: &Segment, name: &Name) {
-    let date = HttpDate {
+    let began = Stamp {
         unix_seconds: segment.began.as_secs(),
     };
+    let began = began.to_string();
+    let began = began.trim_end_matches('Z');
     let seconds = f64::from(segment.ticks) / f64::from(MediaTime::TICKS_PER_SECOND);
     let _ = write!(
         list,
-        "#EXT-X-PROGRAM-DATE-TIME:{}.{:03}Z\n#EXTINF:{seconds:.5},\n{name}\n",
-        date.iso_form(),
+        "#EXT-X-PROGRAM-DATE-TIME:{began}.{:03}Z\n#EXTINF:{seconds:.5},\n{name}\n",
         segment.began.subsec_millis(),
     );
 }

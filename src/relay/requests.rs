@@ -19,7 +19,7 @@ use super::rtp_in::{Came, UdpPort};
 use super::streams::{Cut, Origin};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
-use crate::gate::{self, SessionId};
+use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
@@ -60,7 +60,7 @@ impl Relay {
             }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
-            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
                 wanted,
@@ -68,8 +68,9 @@ impl Relay {
                 is_late,
                 fault,
             } => {
+                let name = self.clients.came_by(id).unwrap_or(&session);
                 let verdict = match fault {
-                    None => self.late_verdict(&session, wanted.as_ref()),
+                    None => self.late_verdict(name, &session, wanted.as_ref()),
                     Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
@@ -94,7 +95,10 @@ impl Relay {
             framing,
             gate: self.grants.gate(&self.desk),
             settings: &self.desk.settings,
-            standing: &|session| self.standing(session),
+            standing: &|session, name| Standing {
+                viewers_by_name: self.clients.viewers_by(name),
+                ..self.standing(session)
+            },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
         match asked.wish() {
@@ -103,10 +107,12 @@ impl Relay {
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
+                pass,
                 session,
                 content_type,
                 framing,
             }) => {
+                self.clients.admit(id, pass, &mut self.desk);
                 self.streams.end_for_takeover(&session, &mut self.desk);
                 self.take_from_origins(&session);
                 let source = Origin::Http(id);
@@ -115,7 +121,12 @@ impl Relay {
                     .publish(id, live, (head, framing), reply, &self.desk);
                 self.admit_waiting(&session);
             }
-            Ok(Wish::Watch { session, wanted }) if !has_payload => {
+            Ok(Wish::Watch {
+                pass,
+                session,
+                wanted,
+            }) if !has_payload => {
+                self.clients.admit(id, pass, &mut self.desk);
                 let via = head.via.as_deref();
                 self.watch(id, (session, wanted), via, (reply, true))
             }
@@ -198,6 +209,11 @@ impl Relay {
                 let block = || self.lists.next_block(gathering?);
                 let piece = match listing.rows() {
                     Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Details => {
+                        let rows = self.grants.rows(after);
+                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
+                        listing.piece(rows, block)
+                    }
                     Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
@@ -377,6 +393,8 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
+            viewers_by_name: 0,
             http_fault: self.streams.http_fault(session),
         }
     }

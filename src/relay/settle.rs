@@ -3,8 +3,8 @@
 //! of [`Relay`] ends with this.
 
 use super::api::Answer;
-use super::clients::{Clients, Fate, Room};
-use super::streams::{Origin, Streams, Wanted, Watched};
+use super::clients::{Clients, Expelled, Fate, Room};
+use super::streams::{Cut, Origin, Streams, Wanted, Watched};
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::http::{Method, Refusal, Reply, Status};
@@ -113,6 +113,24 @@ impl Relay {
                 }
             }
             grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Ends(name, ends) => {
+                self.clients.end_at(&name, ends, &mut self.desk);
+            }
+            // Whoever is inside by it is ended, and nobody else.
+            grants::Said::KeyAborted(key) => {
+                for id in self.clients.all_by(&key) {
+                    let reason = "its token was revoked";
+                    match self.clients.expel(id, reason, &mut self.desk) {
+                        Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+                        Some(Expelled::Source(live)) => {
+                            let source = Origin::Http(id);
+                            self.streams
+                                .source_lost(live, source, reason, &mut self.desk);
+                        }
+                        None => {}
+                    }
+                }
+            }
             grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
@@ -247,31 +265,31 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
+    /// The session runs, or may not: those who waited for it watch, if they still may.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        if self.late_verdict(session, None).is_err() {
-            self.clients
-                .call_waiting(Room::Session, session, Fate::Called);
-        }
+        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
+        let may_watch =
+            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
+        self.clients.call_others(session, may_watch);
         for (id, wanted, reply) in self.clients.end_waiting(session) {
             self.watch(id, (session.clone(), wanted), None, (reply, true));
         }
         self.tend_pull(session);
     }
 
-    /// What a viewer is told who has waited.
+    /// What a viewer is told who has waited, and came by this sessionid.
     pub(super) fn late_verdict(
         &self,
+        name: &SessionId,
         session: &SessionId,
         wanted: Option<&Wanted>,
     ) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
-        gate.watch(session, &standing)?;
+        gate.may_go_on(name, session, &standing)?;
         match standing.runs || wanted.is_some() {
             true => Ok(()),
             false => Err(gate.turned_away(self.fetch.absence(session))),

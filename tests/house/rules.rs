@@ -14,7 +14,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lib", &[]),
     (
         "server",
-        &["config", "relay", "stream", "gate", "gather", "moment"],
+        &[
+            "config", "relay", "stream", "gate", "gather", "stamp", "moment",
+        ],
     ),
     ("config", &["relay", "gate"]),
     (
@@ -31,6 +33,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "gather",
             "held",
             "slots",
+            "stamp",
             "moment",
             "random",
         ],
@@ -38,14 +41,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("json", &[]),
     ("proxy_header", &[]),
     ("stream", &["hls", "slots", "format", "gather", "moment"]),
-    ("hls", &["format", "http", "moment"]),
+    ("hls", &["format", "moment", "stamp"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
-    ("http", &[]),
-    ("gate", &["held", "moment"]),
+    ("http", &["stamp"]),
+    ("gate", &["held", "stamp", "moment"]),
     ("gather", &[]),
     ("held", &[]),
     ("slots", &[]),
+    ("stamp", &["moment"]),
     ("moment", &[]),
     ("random", &[]),
 ];

@@ -66,6 +66,7 @@ pub struct Live {
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,
+    token: u64,
 }
 
 impl Cuts {
@@ -73,6 +74,7 @@ impl Cuts {
         match cut {
             Cut::Stalled => self.stalled += 1,
             Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
         }
     }
 }
@@ -212,7 +214,7 @@ fn plan(desk: &mut Desk) -> Option<Plan> {
         buffer_bytes: 0,
         tag: desk.random.draw() as u32,
         started: Duration::from_secs(desk.settings.started_unix_seconds),
-        number: desk.date().unix_seconds,
+        number: desk.date().0.unix_seconds,
     })
 }
 
@@ -254,7 +256,7 @@ impl Streams {
             serial,
             source,
             source_address,
-            started_unix_seconds: desk.date().unix_seconds,
+            started_unix_seconds: desk.date().0.unix_seconds,
             stream,
             pull: None,
             via: None,
