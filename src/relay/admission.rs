@@ -41,6 +41,8 @@ pub(super) enum Way {
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, by playlists and segments.
+    Hls,
     /// A call of the API.
     Call,
     /// The figures, and the API's description.
@@ -278,7 +280,7 @@ impl Gate<'_> {
             Way::Rtp => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer => check_named(claim),
+            Way::Viewer | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
                 self.check_caller(claim)?;
                 self.check_calling_page(claim)?;
@@ -460,7 +462,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp, None)
-            | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }

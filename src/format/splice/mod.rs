@@ -336,7 +336,11 @@ impl Joining {
                     self.shown_header = header.to_vec();
                     join = Some(start);
                 }
-                Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+                Finding::Header
+                | Finding::Unit(_)
+                | Finding::Entry(_)
+                | Finding::Time(..)
+                | Finding::Break(_) => {}
             });
         if is_over || (join.is_some() && !self.is_alike()) {
             return Err(LetGo);
