@@ -43,7 +43,7 @@ pub(super) enum Way {
     Viewer,
     /// A call of the API.
     Call,
-    /// The figures, and the API's description.
+    /// The figures.
     Figures,
     /// The operator's page.
     Page,
@@ -280,7 +280,11 @@ impl Gate<'_> {
             Way::Pull => Ok(()),
             Way::Viewer => check_named(claim),
             Way::Call | Way::Figures => {
-                self.check_caller(claim)?;
+                let may_look =
+                    claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
+                if !may_look {
+                    self.check_caller(claim)?;
+                }
                 self.check_calling_page(claim)?;
                 self.check_host(claim)
             }
@@ -307,9 +311,21 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet may call the API{}",
-            claim.namelessness()
+            "only the hosts of the token server's subnet may call the API{}{}",
+            claim.namelessness(),
+            self.missed_by(claim)
         )))
+    }
+
+    /// Where this host itself asks, it may do so by another of its addresses than was meant.
+    fn missed_by(&self, claim: &Claim<'_>) -> String {
+        let from = claim.from.map(|from| from.ip());
+        let said = from.filter(IpAddr::is_loopback).map(|from| {
+            let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
+            let subnets = subnets.collect::<Vec<_>>().join(", ");
+            format!("; this is {from}, and --token-server says {subnets}")
+        });
+        said.unwrap_or_default()
     }
 
     fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {

@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
             [b"stream", session] => self.stream(Some(session)),
             [b""] => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.look(Way::Figures, Call::Description),
+            [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
             [b"healthz"] => self.look(Way::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
