@@ -23,6 +23,9 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
+    /// Hosts that may read the figures, beside those that may call the API, whether there are any
+    /// or not.
+    pub metrics_from: Vec<Subnet>,
     /// Where UDP clients may be. None: anywhere.
     pub rtp_to: Vec<Subnet>,
     /// Whose pages may watch: the origin (or `*`), and the fields that say so.
