@@ -146,13 +146,13 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             // A key has no UDP clients.
             Rtp => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -161,7 +161,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer => Refused(503),
+            Viewer | Hls => Refused(503),
             Put | Post | Icecast | Rtp => DoesNotApply("a session has one source"),
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
@@ -395,7 +395,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer => Direction::In,
+                Viewer | Hls => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
