@@ -520,7 +520,7 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "hls",
-        takes: Takes::One("on|off", |config, text| {
+        takes: Takes::One("on/off", |config, text| {
             put(&mut config.core.serves_hls, values::switch(text))
         }),
         group: Group::Operation,

@@ -13,13 +13,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::fetch::Fault;
 use super::pass::Pass;
-use super::settings::Fields;
-use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
+use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
+pub(super) use place::{Beyond, Door};
 use refusals::{
     busy, for_source_only, for_watching_only, forbidden, no_token, no_token_of_origin, not_running,
     token_is_over, watched_uncounted,
@@ -68,15 +68,6 @@ pub(super) struct Caller {
     pub beyond: Option<Beyond>,
 }
 
-/// Which limit a connection is beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beyond {
-    /// Connections in all.
-    All,
-    /// Connections from its host.
-    Host,
-}
-
 /// Who comes in, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
@@ -114,17 +105,6 @@ pub(super) struct Standing {
     pub viewers_by_name: usize,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
-}
-
-/// How a connection tells whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
-    /// It is whose address it comes from.
-    Own,
-    /// It begins with a PROXY protocol header.
-    Header,
-    /// Each of its requests says so in a field.
-    Field,
 }
 
 /// Whom every question is about: the tokens, the blocks and what the operator chose.
@@ -193,59 +173,6 @@ impl<'a> Gate<'a> {
             now,
             time,
         }
-    }
-}
-
-/// What is known of a connection before it asks for anything.
-impl Settings {
-    /// How a connection from there tells whose it is. Nobody else is believed.
-    pub(super) fn door(&self, host: IpAddr) -> Door {
-        if is_in(&self.proxies, host) {
-            Door::Header
-        } else if self.is_forwarder(host) {
-            Door::Field
-        } else {
-            Door::Own
-        }
-    }
-
-    /// Whether what requests from there say of their client is believed.
-    pub(super) fn is_forwarder(&self, host: IpAddr) -> bool {
-        is_in(&self.forwarders, host)
-    }
-
-    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
-    /// comes by one: a client is never named by a proxy's address.
-    pub(super) fn is_proxy(&self, host: IpAddr) -> bool {
-        is_in(&self.proxies, host) || self.is_forwarder(host)
-    }
-
-    /// Whether a host is of those that may call the API.
-    pub(super) fn is_operators(&self, host: IpAddr) -> bool {
-        is_in(&self.token_servers, host)
-    }
-
-    /// Whether there is a place for another connection, with so many there. Half of what lies
-    /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
-    pub(super) fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
-        let beyond_max = match host {
-            Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
-            Some(_) | None => CONNECTIONS_BEYOND_MAX,
-        };
-        connections < self.limits.connections_max + beyond_max
-    }
-
-    /// Which limit a connection is beyond, of a host that has so many others.
-    pub(super) fn beyond(&self, of_host: usize) -> Option<Beyond> {
-        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
-    }
-
-    /// What lets the pages of an origin watch.
-    pub(super) fn cors(&self, origin: &str) -> Fields {
-        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
-        let mut sites = self.cors.iter();
-        let site = sites.find(|(site, _)| is_allowed(site));
-        site.map_or(&[], |(_, fields)| fields)
     }
 }
 
@@ -669,6 +596,7 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
+mod place;
 mod refusals;
 #[cfg(test)]
 mod tests;
