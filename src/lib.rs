@@ -10,6 +10,7 @@
 //! config      the table of options, which are written into the core's settings
 //! relay       THE CORE: the whole server without a socket or a clock
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
+//! hls         where a stream's segments begin and end, and the list of them
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP, pacing
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
@@ -76,6 +77,7 @@ pub mod format;
 pub mod gate;
 pub mod gather;
 pub mod held;
+pub mod hls;
 pub mod http;
 pub mod json;
 pub mod moment;

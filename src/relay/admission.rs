@@ -41,6 +41,8 @@ pub(super) enum Way {
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, by playlists and segments.
+    Hls,
     /// A call of the API.
     Call,
     /// The figures.
@@ -278,7 +280,7 @@ impl Gate<'_> {
             Way::Rtp => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer => check_named(claim),
+            Way::Viewer | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -476,7 +478,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp, None)
-            | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }

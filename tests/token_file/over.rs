@@ -92,7 +92,8 @@ fn detail(server: &Server, name: &str) -> Option<Value> {
     rows.find(|row| row["sessionid"] == name)
 }
 
-/// Killed before, while and after a key is over: it is open as long as was said, and never again.
+/// Killed before, while and after a key is over: it is open as long as it was said, and never
+/// again.
 #[test]
 fn a_kill_in_any_state_of_a_key_leaves_it_as_it_was() {
     let path = fresh("kill-over");

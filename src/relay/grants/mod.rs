@@ -1,5 +1,5 @@
-//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to the
-//! disk. Without a token file a change is made at once; with one it is made when it is on disk
+//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to
+//! the disk. Without a token file a change is made at once; with one it is made when it is on disk
 //! ([`ledger`]).
 //!
 //! Whom a change concerns is said, and so is the answer to one that had to wait.
