@@ -201,7 +201,7 @@ impl<'a> Asked<'a> {
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
-        self.gate.watch(&name, &standing)?;
+        self.gate.watch_in_segments(&name, &standing)?;
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
             session,

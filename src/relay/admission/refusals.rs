@@ -44,6 +44,14 @@ pub fn framework_is_off() -> Refusal {
     )
 }
 
+/// 403 for who would watch by HLS where a token says how many may watch.
+pub fn watched_uncounted() -> Refusal {
+    forbidden(
+        "the token says how many may watch (max-viewers), and those who watch by HLS cannot be counted; without HLS the stream is at \
+         /stream/SESSIONID",
+    )
+}
+
 /// There is nothing here for whoever asks.
 pub fn not_found() -> Refusal {
     Refusal::new(
@@ -64,4 +72,17 @@ pub fn for_source_only() -> Refusal {
     forbidden(
         "the token of this sessionid is for a source only; one for viewers has direction=out or both",
     )
+}
+
+/// 403 for who comes by a proxy that does not say who it is.
+pub fn of_nobody() -> Refusal {
+    forbidden(
+        "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
+         its PROXY protocol header",
+    )
+}
+
+/// 403 for a source from where none may be.
+pub fn from_elsewhere() -> Refusal {
+    forbidden("streams are taken from certain subnets only, and this host is in none of them")
 }
