@@ -483,7 +483,7 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Value("info"),
         help: "error, warn, info or debug",
-        more: "One line an event on stderr.",
+        more: "One line an event on stderr, with the time unless that is systemd's journal.",
     },
     Row {
         name: "access-log",

@@ -21,8 +21,8 @@ use crate::stamp::Stamp;
 
 pub(super) use place::{Beyond, Door};
 use refusals::{
-    busy, for_source_only, for_watching_only, forbidden, no_token, no_token_of_origin, not_running,
-    token_is_over, watched_uncounted,
+    busy, for_source_only, for_watching_only, forbidden, from_elsewhere, no_token,
+    no_token_of_origin, not_running, of_nobody, token_is_over, watched_uncounted,
 };
 pub(super) use refusals::{framework_is_off, not_found};
 
@@ -262,9 +262,7 @@ impl Gate<'_> {
         if subnets.is_empty() || claim.is_in(subnets) {
             return Ok(());
         }
-        Err(forbidden(
-            "streams are taken from certain subnets only, and this host is in none of them",
-        ))
+        Err(from_elsewhere())
     }
 
     /// A name that a stranger has pointed here (DNS rebinding) is not the server's.
@@ -374,8 +372,7 @@ impl Gate<'_> {
             ));
         }
         if !standing.has_room {
-            let detail = "as many streams run as may";
-            return Err(busy(detail));
+            return Err(busy("as many streams run as may"));
         }
         Ok(())
     }
@@ -416,11 +413,8 @@ impl Gate<'_> {
     pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         let session = self.opened_by(name);
         self.may_go_on(name, session, standing)?;
-        let is_full = |token: &SessionId, viewers: usize| {
-            let grant = self.tokens.and_then(|tokens| tokens.grant(token));
-            let viewers_max = grant.and_then(|grant| grant.terms.viewers_max);
-            viewers_max.is_some_and(|most| viewers >= most as usize)
-        };
+        let is_full =
+            |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
         // By a session's own sessionid all count who watch it.
         if is_full(session, standing.viewers) {
             return Err(busy("this session has as many viewers as its token allows"));
@@ -431,16 +425,22 @@ impl Gate<'_> {
         Ok(())
     }
 
+    /// How many may watch, as this sessionid's token says.
+    fn viewers_max(&self, name: &SessionId) -> Option<usize> {
+        let grant = self.tokens?.grant(name)?;
+        grant.terms.viewers_max.map(|most| most as usize)
+    }
+
     /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
     /// watches so holds no connection that could be counted: where viewers are, it is a no.
     pub fn watch_in_segments(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
         let session = self.opened_by(name);
         self.may_go_on(name, session, standing)?;
-        let counts = |token| {
-            let grant = self.tokens.and_then(|tokens| tokens.grant(token));
-            grant.is_some_and(|grant| grant.terms.viewers_max.is_some())
-        };
-        if counts(name) || counts(session) {
+        if self
+            .viewers_max(name)
+            .or(self.viewers_max(session))
+            .is_some()
+        {
             return Err(watched_uncounted());
         }
         Ok(())
@@ -589,10 +589,7 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     match claim.from {
         Some(_) => Ok(()),
-        None => Err(forbidden(
-            "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
-             its PROXY protocol header",
-        )),
+        None => Err(of_nobody()),
     }
 }
 

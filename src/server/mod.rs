@@ -22,6 +22,7 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for
 //! each viewer that gets something. Nothing in it grows with who is merely connected.
 
+mod clock;
 mod disk;
 mod log;
 mod names;
@@ -47,6 +48,7 @@ use crate::relay::{
     Ticket,
 };
 use crate::stream::Outcome;
+use clock::since_1970;
 use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
@@ -118,7 +120,7 @@ impl Server {
                 _ => {}
             }
             now = self.now();
-            self.relay.hear_time(start::since_1970(), now);
+            self.relay.hear_time(since_1970(), now);
             for event in &events {
                 self.note(event, now);
             }

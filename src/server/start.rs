@@ -6,11 +6,12 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
+use super::clock::since_1970;
 use super::disk::Disk;
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
@@ -132,12 +133,6 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     let mut settings = config.settings(room, started.as_secs(), random_key);
     settings.hostnames.extend(own_name());
     Ok(settings)
-}
-
-/// What this machine's clock says.
-pub(super) fn since_1970() -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default()
 }
 
 /// What this machine calls itself, if anything.

@@ -73,3 +73,16 @@ pub fn for_source_only() -> Refusal {
         "the token of this sessionid is for a source only; one for viewers has direction=out or both",
     )
 }
+
+/// 403 for who comes by a proxy that does not say who it is.
+pub fn of_nobody() -> Refusal {
+    forbidden(
+        "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
+         its PROXY protocol header",
+    )
+}
+
+/// 403 for a source from where none may be.
+pub fn from_elsewhere() -> Refusal {
+    forbidden("streams are taken from certain subnets only, and this host is in none of them")
+}
