@@ -1,10 +1,12 @@
-//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace.
+//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace, forward error
+//! correction (SMPTE 2022-1).
 //!
 //! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or
 //! who receives. What each can be made to hold stands in its file; each tells what its allocations
 //! take.
 
 mod candidates;
+mod fec;
 mod pacing;
 mod packet;
 mod packetiser;
@@ -12,6 +14,7 @@ mod reorder;
 mod sequence;
 
 pub use candidates::Candidates;
+pub use fec::{Fec, Matrix, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};
 pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
