@@ -9,7 +9,7 @@
 //! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4
 //! fragments. So what they have had is sound wherever the source breaks off; MPEG audio and ADTS
 //! need no such care. The next source goes on at its first join point: MPEG-TS and Ogg with its own
-//! header first, MPEG audio and ADTS as it comes; of the others the header must describe the same
+//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it comes; of the others the header must describe the same
 //! tracks, is left out, and the times are moved on, so that a player sees one stream.
 //!
 //! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
@@ -20,7 +20,7 @@ mod matroska;
 mod mp4;
 mod timeline;
 
-use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Shape};
+use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Seam, Shape};
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
@@ -376,7 +376,7 @@ impl Cutter {
     fn held_bytes(&self) -> usize {
         match self {
             Cutter::Frames | Cutter::Pages(_) => 0,
-            Cutter::Packets(packets) => packets.aligner.held_bytes(),
+            Cutter::Packets(packets) => packets.held_bytes(),
             Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
             Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
             Cutter::Fragments(cutter) => size_of::<mp4::Fragments>() + cutter.held_bytes(),
@@ -396,7 +396,7 @@ impl Cutter {
     fn seam(&mut self) {
         match self {
             Cutter::Frames | Cutter::Pages(_) => {}
-            Cutter::Packets(packets) => *packets = Packets::default(),
+            Cutter::Packets(packets) => *packets = Packets::behind_seam(),
             Cutter::Blocks(blocks) => blocks.seam(),
             Cutter::Tags(tags) => tags.seam(),
             Cutter::Fragments(fragments) => fragments.seam(),
@@ -418,14 +418,29 @@ struct Packets {
     aligner: Aligner,
     /// Since the last packet.
     bytes_without: usize,
+    /// Marks what jumps behind a seam.
+    seam: Option<Box<Seam>>,
 }
 
 impl Packets {
+    fn behind_seam() -> Packets {
+        Packets {
+            seam: Some(Box::new(Seam::new())),
+            ..Packets::default()
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.aligner.held_bytes() + self.seam.as_ref().map_or(0, |_| size_of::<Seam>())
+    }
+
     /// What stands between packets is left out; with too much of it, these are no packets any more.
     fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
         let out_before = out.len();
-        self.aligner
-            .feed(bytes, |_, packet| out.extend_from_slice(packet.whole()));
+        self.aligner.feed(bytes, |_, packet| match &mut self.seam {
+            Some(seam) => seam.pass(packet, out),
+            None => out.extend_from_slice(packet.whole()),
+        });
         if out.len() > out_before {
             self.bytes_without = 0;
         }
