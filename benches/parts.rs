@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::gate::{self, Direction, RtpTuple, SessionId, Tokens, udp_clients};
+use tollgate::gate::{self, Carriage, Direction, RtpTuple, SessionId, Tokens, udp_clients};
 use tollgate::http::{HeadReader, Limits};
 
 const CURL: &[u8] = b"GET /stream/demo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
@@ -72,7 +72,11 @@ fn tokens(criterion: &mut Criterion) {
         let added = table.add(
             &session(number),
             Some(Direction::Both),
-            vec![RtpTuple { client, addresses }],
+            vec![RtpTuple {
+                client,
+                carriage: Carriage::Rtp(None),
+                addresses,
+            }],
         );
         assert_eq!(added, Ok(2));
     }
@@ -86,7 +90,12 @@ fn tokens(criterion: &mut Criterion) {
     });
     let address: SocketAddr = "10.0.122.183:5004".parse().expect("an address");
     group.bench_function("the sender of a datagram", |bencher| {
-        bencher.iter(|| assert_eq!(table.sessions_from(black_box(address)).next(), Some(&known)));
+        bencher.iter(|| {
+            assert_eq!(
+                table.sessions_from(black_box(address)).next(),
+                Some((&known, Carriage::Rtp(None)))
+            )
+        });
     });
     group.finish();
 }

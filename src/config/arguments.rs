@@ -12,7 +12,7 @@ use lexopt::{Arg, Parser};
 
 use super::options::OPTIONS;
 use super::row::{Asked, Fallback, Row, Takes};
-use super::{Command, Config};
+use super::{Command, Config, Outgoing};
 use crate::gate::Excerpt;
 use crate::relay::Settings;
 
@@ -65,6 +65,7 @@ fn blank() -> Config {
     Config {
         listen: Vec::new(),
         rtp: None,
+        outgoing: Outgoing::default(),
         token_file: None,
         access_log: None,
         cors: Vec::new(),
@@ -236,6 +237,18 @@ fn check_together(config: &Config) -> Result<(), BadArgument> {
         return Err(BadArgument::Alone {
             name: "token-file",
             needs: "token-server",
+        });
+    }
+    let needed = [
+        ("token-server", config.core.token_servers.is_empty()),
+        ("rtp", config.rtp.is_none()),
+    ];
+    if let Some((needs, _)) = needed.into_iter().find(|(_, is_missing)| *is_missing)
+        && !config.core.joins.is_empty()
+    {
+        return Err(BadArgument::Alone {
+            name: "join",
+            needs,
         });
     }
     if config.core.asks_origin && config.core.origins.is_empty() {

@@ -77,6 +77,58 @@ pub(super) const OPTIONS: &[Row] = &[
                is `0.0.0.0:5004`.",
     },
     Row {
+        name: "join",
+        takes: Takes::Many("GROUP[@SOURCE][%INTERFACE]", |config, text| {
+            push(&mut config.core.joins, values::join(text))
+        }),
+        group: Group::Main,
+        fallback: Fallback::Shown("none"),
+        help: "take what is sent to this multicast group",
+        more: "It comes in at the port of `--rtp`, and is the source of the session whose token names \
+               the group. With SOURCE only what that host sends counts (source-specific, IGMPv3 and \
+               MLDv2). Needs `--token-server`.",
+    },
+    Row {
+        name: "multicast-ttl",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.outgoing.hops,
+                values::count(text, 1..=255).map(|hops| hops as u8),
+            )
+        }),
+        group: Group::Main,
+        fallback: Fallback::Value("1"),
+        help: "how far datagrams to groups go",
+        more: "Each router takes one off, and drops what has none left: with 1 they stay in the \
+               network that this host is in.",
+    },
+    Row {
+        name: "multicast-interface",
+        takes: Takes::One("NAME", |config, text| {
+            put(
+                &mut config.outgoing.interface,
+                values::interface(text).map(Some),
+            )
+        }),
+        group: Group::Main,
+        fallback: Fallback::Shown("by route"),
+        help: "by which datagrams to groups leave",
+        more: "",
+    },
+    Row {
+        name: "dscp",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.outgoing.dscp,
+                values::count(text, 0..=63).map(|dscp| dscp as u8),
+            )
+        }),
+        group: Group::Main,
+        fallback: Fallback::Value("0"),
+        help: "mark datagrams with this DSCP",
+        more: "Routers that know it may let them go first; 34 (AF41) is usual for video.",
+    },
+    Row {
         name: "check",
         takes: Takes::Asked(Asked::Check),
         group: Group::Main,
@@ -143,7 +195,8 @@ pub(super) const OPTIONS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
-               that the relay cannot be turned on a stranger.",
+               that the relay cannot be turned on a stranger. A multicast group has to be in one, \
+               unless `--join` names it: without this option no other group can be a client.",
     },
     Row {
         name: "proxy-protocol",

@@ -10,7 +10,9 @@
 //! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
 //! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
 //! its version. Replayed from an empty table, the changes give the table. `udp` holds the clients
-//! as they were given, a name with the addresses that it had then: a restart changes nothing.
+//! as they were given, a name with the addresses that it had then: a restart changes nothing. One
+//! that gets something else than RTP alone has that in front, and a space: `udp 192.0.2.7:5004`,
+//! `5x10 p.example:5004`.
 //!
 //! A line is written when the one before is on disk. So a crash can spoil the last line only: that
 //! one is dropped, and nobody had been told of it. A line that is wrong anywhere else was damaged
@@ -21,6 +23,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::carriage::Carriage;
 use super::session_id::SessionId;
 use super::tokens::{Full, Tokens};
 use super::tuple::{Direction, Kind, RtpTuple};
@@ -150,7 +153,11 @@ impl From<&Record> for Written {
 }
 
 fn write_client(tuple: &RtpTuple) -> Vec<String> {
-    let mut written = vec![tuple.client.to_string()];
+    let client = match tuple.carriage {
+        Carriage::Rtp(None) => tuple.client.to_string(),
+        Carriage::Rtp(Some(_)) | Carriage::Bare => format!("{} {}", tuple.carriage, tuple.client),
+    };
+    let mut written = vec![client];
     if tuple.client.address().is_none() {
         written.extend(tuple.addresses.iter().map(SocketAddr::to_string));
     }
@@ -159,6 +166,10 @@ fn write_client(tuple: &RtpTuple) -> Vec<String> {
 
 fn read_client(written: &[String]) -> Option<RtpTuple> {
     let (client, addresses) = written.split_first()?;
+    let (carriage, client) = match client.split_once(' ') {
+        Some((carriage, client)) => (Carriage::parse(carriage)?, client),
+        None => (Carriage::Rtp(None), client.as_str()),
+    };
     let client = UdpClient::parse(client.as_bytes()).ok()?;
     let addresses = match client.address() {
         Some(address) => vec![address],
@@ -167,7 +178,11 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
             .map(|address| address.parse().ok())
             .collect::<Option<_>>()?,
     };
-    Some(RtpTuple { client, addresses })
+    Some(RtpTuple {
+        client,
+        carriage,
+        addresses,
+    })
 }
 
 impl Written {

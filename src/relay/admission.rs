@@ -390,7 +390,7 @@ impl Gate<'_> {
             (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
             (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
                 let mut sessions = tokens.sessions_from(from);
-                sessions.any(|named| named == session)
+                sessions.any(|(named, _)| named == session)
             }),
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,

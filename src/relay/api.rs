@@ -16,7 +16,7 @@ use super::listing::Rows;
 use super::metrics;
 use super::page::Page;
 use super::reading::LOOK_COST;
-use crate::gate::{self, BLOCKS_MAX, Direction, Record, SessionId, UdpClient};
+use crate::gate::{self, BLOCKS_MAX, Carriage, Direction, Matrix, Record, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
 /// A call of the API, or another request that is answered at once.
@@ -56,6 +56,8 @@ pub(super) struct AddToken {
     pub session: SessionId,
     pub http: Option<Direction>,
     pub clients: Vec<UdpClient>,
+    /// Of all of these.
+    pub carriage: Carriage,
 }
 
 impl Call {
@@ -226,6 +228,18 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    fn matrix(&self) -> Result<Option<Matrix>, Refusal> {
+        let Some(raw) = self.raw("fec") else {
+            return Ok(None);
+        };
+        Matrix::parse(raw).map(Some).ok_or_else(|| {
+            bad(format!(
+                "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
+                quoted(raw, 64)
+            ))
+        })
+    }
+
     fn session(&self) -> Result<SessionId, Refusal> {
         let raw = self
             .raw("sessionid")
@@ -284,56 +298,98 @@ impl Call {
 }
 
 fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, Refusal> {
-    let parameters = Parameters::read(target, &["type", "sessionid", "udp-clients", "direction"])?;
-    let (http, rtp) = parse_types(parameters.raw("type"))?;
+    let known = ["type", "sessionid", "udp-clients", "direction", "fec"];
+    let parameters = Parameters::read(target, &known)?;
+    let types = Types::parse(parameters.raw("type"))?;
     let session = parameters.session()?;
-    let clients = match (parameters.raw("udp-clients"), rtp) {
-        (Some(raw), true) => gate::udp_clients::parse(raw, udp_clients_max)
+    let clients = match (parameters.raw("udp-clients"), types.carriage) {
+        (Some(raw), Some(_)) => gate::udp_clients::parse(raw, udp_clients_max)
             .map_err(|error| bad(error.to_string()))?,
-        (None, false) => Vec::new(),
-        (Some(_), false) => return Err(bad("udp-clients is given, but type does not say rtp-udp")),
-        (None, true) => {
+        (None, None) => Vec::new(),
+        (Some(_), None) => {
             return Err(bad(
-                "type says rtp-udp, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
+                "udp-clients is given, but type says neither rtp-udp nor udp",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(bad(
+                "type says that there are UDP clients, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
             ));
         }
     };
+    let carriage = match (parameters.matrix()?, types.carriage) {
+        (None, carriage) => carriage.unwrap_or(Carriage::Rtp(None)),
+        (Some(matrix), Some(Carriage::Rtp(_))) => Carriage::Rtp(Some(matrix)),
+        (Some(_), Some(Carriage::Bare) | None) => {
+            return Err(bad("fec is given, but type does not say rtp-udp"));
+        }
+    };
+    let fits = |client: &&UdpClient| carriage.ports(client.port.get()).is_none();
+    if let Some(client) = clients.iter().find(fits) {
+        return Err(bad(format!(
+            "udp-clients: '{client}': with fec two ports above it are needed, the highest 4 above; give one up to 65531"
+        )));
+    }
     let direction = parameters.direction()?;
-    if direction.is_some() && !http {
+    if direction.is_some() && !types.http {
         return Err(bad("direction is given, but type does not say http"));
     }
     Ok(AddToken {
         session,
-        http: http.then_some(direction.unwrap_or(Direction::Both)),
+        http: types.http.then_some(direction.unwrap_or(Direction::Both)),
         clients,
+        carriage,
     })
 }
 
-/// Whether `http` and whether `rtp-udp` is asked for.
-fn parse_types(raw: Option<&str>) -> Result<(bool, bool), Refusal> {
-    let raw = raw.ok_or_else(|| {
-        bad("the parameter 'type' is missing; it is http, rtp-udp or both, with a comma between")
-    })?;
-    let (mut http, mut rtp) = (false, false);
-    for entry in raw.split(',') {
-        let wanted = match percent_decoded(entry).as_deref() {
-            Some(b"http") => &mut http,
-            Some(b"rtp-udp") => &mut rtp,
-            _ => {
+/// What is asked for.
+#[derive(Default)]
+struct Types {
+    http: bool,
+    /// Of UDP clients.
+    carriage: Option<Carriage>,
+}
+
+impl Types {
+    fn parse(raw: Option<&str>) -> Result<Types, Refusal> {
+        const RIGHT: &str =
+            "http, rtp-udp or udp, or http and one of the others with a comma between";
+        let raw =
+            raw.ok_or_else(|| bad(format!("the parameter 'type' is missing; it is {RIGHT}")))?;
+        let mut types = Types::default();
+        for entry in raw.split(',') {
+            let carriage = match percent_decoded(entry).as_deref() {
+                Some(b"http") => None,
+                Some(b"rtp-udp") => Some(Carriage::Rtp(None)),
+                Some(b"udp") => Some(Carriage::Bare),
+                _ => {
+                    return Err(bad(format!(
+                        "type: '{}' is not a type; it is {RIGHT}",
+                        quoted(entry, 64)
+                    )));
+                }
+            };
+            let (is_repeated, is_other) = match carriage {
+                None => (std::mem::replace(&mut types.http, true), false),
+                Some(_) => {
+                    let other = std::mem::replace(&mut types.carriage, carriage);
+                    (other == carriage, other.is_some())
+                }
+            };
+            if is_repeated {
                 return Err(bad(format!(
-                    "type: '{}' is not a type; it is http, rtp-udp or both, with a comma between",
+                    "type: '{}' comes more than once",
                     quoted(entry, 64)
                 )));
             }
-        };
-        if std::mem::replace(wanted, true) {
-            return Err(bad(format!(
-                "type: '{}' comes more than once",
-                quoted(entry, 64)
-            )));
+            if is_other {
+                return Err(bad(
+                    "type: a client gets rtp-udp or udp; give those of each in a call of their own",
+                ));
+            }
         }
+        Ok(types)
     }
-    Ok((http, rtp))
 }
 
 pub(super) fn json(status: Status, body: &impl Serialize) -> Answer {
@@ -379,7 +435,7 @@ impl Relay {
             let faults = tuple
                 .addresses
                 .iter()
-                .map(|address| self.rtp_in.destination_fault(*address));
+                .map(|address| self.rtp_in.destination_fault(*address, tuple.carriage));
             if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
                 return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
             }

@@ -201,6 +201,7 @@ fn with_addresses(
         }
         tuples.push(RtpTuple {
             client: client.clone(),
+            carriage: add.carriage,
             addresses,
         });
     }
@@ -212,6 +213,7 @@ pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
     let known = |client: &crate::gate::UdpClient| {
         Some(RtpTuple {
             client: client.clone(),
+            carriage: add.carriage,
             addresses: vec![client.address()?],
         })
     };

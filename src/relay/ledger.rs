@@ -125,9 +125,9 @@ impl Relay {
     /// now do not count, though the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
-        let silenced = tokens.retain_addresses(|address| {
-            self.grants.gate(&self.desk).may_receive(address)
-                && self.rtp_in.destination_fault(*address).is_none()
+        let silenced = tokens.retain_addresses(|address, carriage| {
+            self.grants.gate(&self.desk).may_receive(&address)
+                && self.rtp_in.destination_fault(address, carriage).is_none()
         });
         self.grants.tokens = Some(tokens);
         self.grants.ledger = Some(Ledger::default());

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::desk::Desk;
-use super::outlet::Outlet;
+use super::outlet::{ClientFigures, Outlet};
 use super::streams::Said;
 use super::streams::Streams;
 use super::timers::{Armed, Owner};
@@ -120,11 +120,21 @@ pub(super) struct Row<'a> {
     bytes_sent: u64,
     viewers: usize,
     udp_clients: usize,
+    /// What each of these has got.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
     rtp: Option<&'static str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowClient {
+    address: SocketAddr,
+    #[serde(flatten)]
+    figures: ClientFigures,
 }
 
 #[derive(Serialize)]
@@ -210,9 +220,14 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.bytes_sent,
+            bytes_sent: bytes_sent + self.outlet.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.client_count,
+            udp_clients: self.outlet.client_count(),
+            udp: self
+                .outlet
+                .figures()
+                .map(|(address, figures)| RowClient { address, figures })
+                .collect(),
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),
@@ -417,7 +432,7 @@ impl Streams {
             desk.counts.past.bytes_received += figures.bytes_received;
             desk.counts.past.bytes_sent += figures.bytes_sent;
             desk.counts.past.skips += figures.skips;
-            desk.counts.past_udp_bytes += live.outlet.bytes_sent;
+            desk.counts.past_udp_bytes += live.outlet.bytes_sent();
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);

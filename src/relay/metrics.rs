@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Relay;
+use super::outlet::ClientFigures;
 use crate::http::Status;
 use crate::stream::Figures;
 
@@ -89,9 +91,9 @@ impl Relay {
             all.bytes_received += bytes_received;
             all.bytes_sent += bytes_sent;
             all.skips += skips;
-            udp_bytes += live.outlet.bytes_sent;
+            udp_bytes += live.outlet.bytes_sent();
             viewers += live.stream.viewer_count() as u64;
-            udp_clients += live.outlet.client_count as u64;
+            udp_clients += live.outlet.client_count() as u64;
             held += u64::from(live.has_waiting_viewers());
         }
         let udp = self.rtp_in.figures;
@@ -309,10 +311,45 @@ impl Relay {
                 count,
             );
         }
+        self.write_udp_clients(&mut text);
         self.desk.counts.turns.write(&mut text);
         text.0
     }
+
+    /// What UDP clients have got, by their addresses: of [`UDP_CLIENTS_SHOWN_MAX`] of them, those
+    /// of the streams that began first.
+    fn write_udp_clients(&self, text: &mut Text) {
+        let streams = self.streams.order.values();
+        let lives = streams.filter_map(|id| self.streams.lives.get(*id));
+        let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
+        for (address, figures) in lives.flat_map(|live| live.outlet.figures()) {
+            if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
+                break;
+            }
+            // It may be one of several streams.
+            let sum = clients.entry(address).or_default();
+            sum.sent += figures.sent;
+            sum.dropped += figures.dropped;
+        }
+        text.family(
+            "tollgate_udp_client_datagrams",
+            "gauge",
+            "Datagrams to a UDP client of streams that run, by what became of them; of 256 clients at the most.",
+        );
+        for (address, figures) in clients {
+            for (state, count) in [("sent", figures.sent), ("dropped", figures.dropped)] {
+                text.row(
+                    "tollgate_udp_client_datagrams",
+                    &format!("{{client=\"{address}\",state=\"{state}\"}}"),
+                    count,
+                );
+            }
+        }
+    }
 }
+
+/// Rows are not for thousands of clients.
+const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 
 impl Turns {
     fn write(&self, text: &mut Text) {

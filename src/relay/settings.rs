@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::{Peer, ReportLimits};
-use crate::gate::{Host, Subnet};
+use crate::gate::{Host, Join, Subnet};
 use crate::{gate, http, stream};
 
 /// What the operator chose.
@@ -23,8 +23,10 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
-    /// Where UDP clients may be. None: anywhere.
+    /// Where UDP clients may be. None: anywhere, but groups nowhere.
     pub rtp_to: Vec<Subnet>,
+    /// The groups whose datagrams come in.
+    pub joins: Vec<Join>,
     /// Whose pages may watch: the origin (or `*`), and the fields that say so.
     pub cors: Vec<(String, Fields)>,
     /// Viewers' bodies end with the connection.

@@ -28,6 +28,8 @@ pub(super) struct Streams {
     pub spliced: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
     pub posting: VecDeque<LiveId>,
+    /// Whose datagrams were lent last.
+    pub posted: Option<LiveId>,
     said: VecDeque<Said>,
 }
 
@@ -61,6 +63,7 @@ impl Streams {
             frame: Frame::default(),
             spliced: Vec::new(),
             posting: VecDeque::new(),
+            posted: None,
             said: VecDeque::new(),
         }
     }

@@ -21,7 +21,7 @@ use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
-use crate::gate::{SessionId, Tuple};
+use crate::gate::{Carriage, SessionId, Tuple};
 use crate::held::hash_map_bytes;
 use crate::http::Framing;
 use crate::moment::Moment;
@@ -35,6 +35,8 @@ pub enum UdpPort {
     Rtp,
     /// The one above it, for RTCP only.
     Rtcp,
+    /// That of a group: the one with this number in [`Settings::joins`](super::Settings::joins).
+    Group(usize),
 }
 
 /// Datagrams that came in, and why some were dropped.
@@ -146,11 +148,17 @@ impl RtpIn {
     }
 
     /// Why a UDP client cannot be one, if it cannot.
-    pub(super) fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
+    pub(super) fn destination_fault(
+        &self,
+        address: SocketAddr,
+        carriage: Carriage,
+    ) -> Option<&'static str> {
         let Some(bound) = self.bound else {
             return Some("there is no RTP here, so it would get nothing; see --rtp");
         };
-        if address.port() == bound.port() && self.is_here(bound.ip(), address.ip()) {
+        let mut ports = carriage.ports(address.port()).into_iter().flatten();
+        let is_own_port = ports.any(|port| port == bound.port());
+        if is_own_port && self.is_here(bound.ip(), address.ip()) {
             Some("that is this server's own RTP address")
         } else if !is_reachable(bound, address.ip()) {
             Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
@@ -173,7 +181,7 @@ impl Grants {
         let tokens = self.tokens.iter();
         let mut named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
+            .flat_map(|(_, rtp)| &rtp.addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 }
@@ -291,9 +299,8 @@ impl Relay {
     fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
         let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        tried
-            .find(|session| !self.streams.has_source(session))
-            .cloned()
+        let free = tried.find(|(session, _)| !self.streams.has_source(session));
+        free.map(|(session, _)| session.clone())
     }
 
     /// A source has shown with its second packet that it is one.
@@ -335,7 +342,9 @@ impl Relay {
         };
         input.heard = now;
         self.rtp_in.figures.received += 1;
-        let fits = live.outlet.forward(bytes);
+        let transport = input.payload_type == PAYLOAD_TYPE_MPEG_TS;
+        let transport = transport.then_some(packet.payload);
+        let fits = live.outlet.forward(bytes, transport);
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
@@ -417,7 +426,7 @@ impl Relay {
             self.rtp_in.figures.dropped_second_source += 1;
             return;
         }
-        let fits = live.outlet.forward(bytes);
+        let fits = live.outlet.forward(bytes, None);
         self.rtp_in.figures.dropped_unsent += u64::from(!fits);
         self.streams.post(id);
         if control.says_bye {

@@ -16,18 +16,8 @@
 //! waits to be sent, each of [`PACKET_BYTES_MAX`]: 41 of them, 61 KiB.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display, Formatter};
 
 use super::packet::{HEADER_BYTES, Packet};
-
-/// How many packets are protected together. Prints as `LxD`, and reads back as the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Matrix {
-    /// L: as many packets in a row as a burst may take.
-    columns: u8,
-    /// D: so many rows there are.
-    rows: u8,
-}
 
 /// Which sums a packet of corrections belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +29,12 @@ pub enum Side {
 /// Makes the corrections of one stream.
 #[derive(Debug)]
 pub struct Fec {
-    matrix: Matrix,
+    /// L and D.
+    width: u8,
+    height: u8,
     /// The number of the packet that is to come; `None` where any may begin a matrix.
     next: Option<u16>,
-    /// Packets of this matrix so far: `place < columns * rows`.
+    /// Packets of this matrix so far: `place < width * height`.
     place: usize,
     row: Sum,
     /// One for each column.
@@ -65,10 +57,14 @@ struct Sum {
     payload: Vec<u8>,
 }
 
-/// What L and D may be, and their product.
-const SIDE_MIN: u8 = 4;
-const SIDE_MAX: u8 = 20;
-const PRODUCT_MAX: u16 = 100;
+/// Which packets a sum is of: so many, each so far behind the one before.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    side: Side,
+    offset: u8,
+    count: u8,
+}
+
 /// Of the packets with corrections; dynamic, but no receiver knows another.
 const PAYLOAD_TYPE: u8 = 96;
 /// Behind the RTP header.
@@ -76,60 +72,21 @@ const FEC_HEADER_BYTES: usize = 16;
 /// A longer packet is not protected: no network takes it whole, and its sum still less.
 const PACKET_BYTES_MAX: usize = 1472;
 
-impl Matrix {
-    /// Takes `LxD`, such as `5x10`: each from 4 to 20, and together at most 100 packets.
-    pub fn parse(text: &str) -> Option<Matrix> {
-        let (columns, rows) = text.split_once('x')?;
-        let side = |text: &str| {
-            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-            let number = if is_plain { text.parse().ok() } else { None };
-            number.filter(|number| (SIDE_MIN..=SIDE_MAX).contains(number))
-        };
-        let (columns, rows) = (side(columns)?, side(rows)?);
-        let is_small = u16::from(columns) * u16::from(rows) <= PRODUCT_MAX;
-        is_small.then_some(Matrix { columns, rows })
-    }
-
-    fn packets(self) -> usize {
-        usize::from(self.columns) * usize::from(self.rows)
-    }
-}
-
-impl Display for Matrix {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}x{}", self.columns, self.rows)
-    }
-}
-
-impl Side {
-    /// So far above the port of the packets themselves (SMPTE 2022-1 section 8).
-    pub fn port_offset(self) -> u16 {
-        match self {
-            Side::Columns => 2,
-            Side::Rows => 4,
-        }
-    }
-}
-
 impl Fec {
-    /// Before the first packet. The corrections' own numbers begin with these, which nobody can
-    /// guess.
-    pub fn new(matrix: Matrix, random: u32) -> Fec {
+    /// Before the first packet, of matrices with so many columns and rows: at least one. The
+    /// corrections' own numbers begin with these, which nobody can guess.
+    pub fn new(columns: u8, rows: u8, random: u32) -> Fec {
         Fec {
-            matrix,
+            width: columns,
+            height: rows,
             next: None,
             place: 0,
             row: Sum::default(),
-            columns: vec![Sum::default(); usize::from(matrix.columns)],
+            columns: vec![Sum::default(); usize::from(columns)],
             waiting: VecDeque::new(),
             column_number: random as u16,
             row_number: (random >> 16) as u16,
         }
-    }
-
-    /// What it makes.
-    pub fn matrix(&self) -> Matrix {
-        self.matrix
     }
 
     /// A packet goes out. What is to go out behind it is handed on.
@@ -146,7 +103,7 @@ impl Fec {
             return;
         }
         self.next = Some(number.wrapping_add(1));
-        let width = usize::from(self.matrix.columns);
+        let (width, height) = (usize::from(self.width), usize::from(self.height));
         let (row, column) = (self.place / width, self.place % width);
         self.row.add(packet, header, column == 0);
         if let Some(sum) = self.columns.get_mut(column) {
@@ -154,18 +111,21 @@ impl Fec {
         }
         self.place += 1;
         if column + 1 == width {
+            let placed = Placed {
+                side: Side::Rows,
+                offset: 1,
+                count: self.width,
+            };
             hand_on(
                 Side::Rows,
-                &self
-                    .row
-                    .packet(self.matrix, Side::Rows, self.row_number, header),
+                &self.row.packet(placed, self.row_number, header),
             );
             self.row_number = self.row_number.wrapping_add(1);
         }
-        if self.place == self.matrix.packets() {
+        if self.place == width * height {
             self.finish_matrix(header);
         }
-        if self.place.is_multiple_of(usize::from(self.matrix.rows))
+        if self.place.is_multiple_of(height)
             && let Some(packet) = self.waiting.pop_front()
         {
             hand_on(Side::Columns, &packet);
@@ -175,8 +135,13 @@ impl Fec {
     fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
         self.place = 0;
         self.waiting.clear();
+        let placed = Placed {
+            side: Side::Columns,
+            offset: self.width,
+            count: self.height,
+        };
         for column in &self.columns {
-            let packet = column.packet(self.matrix, Side::Columns, self.column_number, header);
+            let packet = column.packet(placed, self.column_number, header);
             self.column_number = self.column_number.wrapping_add(1);
             self.waiting.push_back(packet);
         }
@@ -227,18 +192,12 @@ impl Sum {
     }
 
     /// As it goes out, at the time of the packet with this header.
-    fn packet(
-        &self,
-        matrix: Matrix,
-        side: Side,
-        number: u16,
-        header: &[u8; HEADER_BYTES],
-    ) -> Vec<u8> {
+    fn packet(&self, placed: Placed, number: u16, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
         let [flags, kind, a, b, c, d, high, low] = self.fields;
         let [base_high, base_low] = self.base.to_be_bytes();
-        let (direction, offset, count) = match side {
-            Side::Columns => (0, matrix.columns, matrix.rows),
-            Side::Rows => (0x40, 1, matrix.columns),
+        let direction = match placed.side {
+            Side::Columns => 0,
+            Side::Rows => 0x40,
         };
         let timestamp = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
         // Whose source they are, the port says.
@@ -259,8 +218,8 @@ impl Sum {
             c,
             d,
             direction,
-            offset,
-            count,
+            placed.offset,
+            placed.count,
             0,
         ];
         [&rtp[..], &fec, &self.payload].concat()
@@ -274,10 +233,6 @@ mod tests {
 
     /// Packets by their numbers.
     type Packets = BTreeMap<u16, Vec<u8>>;
-
-    fn matrix(text: &str) -> Matrix {
-        Matrix::parse(text).expect("a good matrix")
-    }
 
     /// RTP as sources send it: here and there with a marker, another length, an extension.
     fn media(first: u16, count: usize, is_even: bool) -> Vec<Vec<u8>> {
@@ -350,35 +305,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn matrices_read_back_as_they_print() {
-        for good in ["4x4", "5x20", "20x5", "10x10", "4x20"] {
-            assert_eq!(
-                Matrix::parse(good).map(|matrix| matrix.to_string()),
-                Some(good.into())
-            );
-        }
-        for bad in [
-            "", "x", "5", "3x5", "5x3", "21x4", "4x21", "11x10", "05x5", "5x+5", "5x5x5",
-        ] {
-            assert_eq!(Matrix::parse(bad), None, "{bad}");
-        }
-    }
-
     /// Bursts of L, and losses all over the place: every packet is whole again, in every byte, over
     /// the wrap of the numbers too.
     #[test]
     fn what_is_lost_is_made_again() {
-        for (text, is_even) in [
-            ("5x10", true),
-            ("4x4", false),
-            ("20x5", true),
-            ("7x14", false),
-        ] {
-            let matrix = matrix(text);
-            let (width, size) = (usize::from(matrix.columns), matrix.packets());
+        for (columns, rows, is_even) in
+            [(5, 10, true), (4, 4, false), (20, 5, true), (7, 14, false)]
+        {
+            let (width, size) = (
+                usize::from(columns),
+                usize::from(columns) * usize::from(rows),
+            );
             let media = media(65_500, 4 * size, is_even);
-            let corrections = protect(&mut Fec::new(matrix, 7), &media);
+            let corrections = protect(&mut Fec::new(columns, rows, 7), &media);
             for start in 0..size {
                 let lost = |index: usize| {
                     let burst = (size + start..size + start + width).contains(&index);
@@ -396,15 +335,14 @@ mod tests {
                 let mut received: Packets = media.iter().enumerate().filter_map(arrives).collect();
                 assert!(received.len() < whole.len());
                 mend(&mut received, &corrections, 0xfeed);
-                assert!(received == whole, "{text}, a burst at {start}");
+                assert!(received == whole, "{columns}x{rows}, a burst at {start}");
             }
         }
     }
 
     #[test]
     fn corrections_have_numbers_of_their_own_and_are_no_burst() {
-        let matrix = matrix("5x10");
-        let mut fec = Fec::new(matrix, 0xffff_fffe);
+        let mut fec = Fec::new(5, 10, 0xffff_fffe);
         let mut numbers = [Vec::new(), Vec::new()];
         for packet in media(3, 200, true) {
             let mut at_once = 0;
@@ -430,7 +368,7 @@ mod tests {
     fn a_gap_begins_a_matrix_anew() {
         let media = media(100, 200, true);
         let (before, behind) = (&media[..37], &media[40..]);
-        let mut fec = Fec::new(matrix("5x10"), 1);
+        let mut fec = Fec::new(5, 10, 1);
         let mut corrections = protect(&mut fec, before);
         corrections.extend(protect(&mut fec, behind));
         for (side, packet) in &corrections {
@@ -449,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_it_holds_is_bounded_whatever_comes() {
-        let mut fec = Fec::new(matrix("20x5"), 1);
+        let mut fec = Fec::new(20, 5, 1);
         for index in 0..1000_u16 {
             let mut packet = Packet::header(33, index, 0, 9).to_vec();
             packet.resize([12, 200, 1472, 1473, 60_000][usize::from(index / 7 % 5)], 1);

@@ -14,10 +14,10 @@ mod reorder;
 mod sequence;
 
 pub use candidates::Candidates;
-pub use fec::{Fec, Matrix, Side};
+pub use fec::{Fec, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};
-pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
+pub use packetiser::{Batch, DATAGRAM_BYTES, PAYLOAD_BYTES, Packetiser, without_headers};
 pub use reorder::{Disorder, Reorder};
 pub use sequence::{Probation, Sequence};
 

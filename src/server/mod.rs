@@ -70,8 +70,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 const SIGNALS: Token = Token(usize::MAX);
 /// A thread has something to tell.
 const THREADS: Token = Token(usize::MAX - 1);
-const RTP: Token = Token(usize::MAX - 2);
-const RTCP: Token = Token(usize::MAX - 3);
+/// Of all sockets for datagrams.
+const UDP: Token = Token(usize::MAX - 2);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -173,7 +173,7 @@ impl Server {
             SIGNALS => self.signalled(now),
             // They are heard in every turn.
             THREADS => {}
-            RTP | RTCP => {
+            UDP => {
                 if let Some(udp) = &mut self.udp {
                     udp.note_readable();
                 }

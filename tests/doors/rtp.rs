@@ -57,7 +57,7 @@ pub fn packetiser(data: &[u8]) {
         for bytes in bytes.chunks(piece) {
             packetiser.push(bytes, 3, &mut batch);
         }
-        packetiser.flush(&mut batch);
+        packetiser.flush(false, &mut batch);
         batch.bytes
     };
     let whole = make(bytes.len().max(1));

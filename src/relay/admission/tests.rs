@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Way;
-use crate::gate::{Direction, RtpTuple, SessionId, udp_clients};
+use crate::gate::{Carriage, Direction, RtpTuple, SessionId, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
 
@@ -262,7 +262,11 @@ fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
     let clients = udp_clients::parse(CLIENT, 1).expect("a UDP client");
     let client = clients.into_iter().next().expect("one");
     let addresses = client.address().into_iter().collect();
-    let tuple = RtpTuple { client, addresses };
+    let tuple = RtpTuple {
+        client,
+        carriage: Carriage::Rtp(None),
+        addresses,
+    };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
     let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
     tokens.add(&session(name), http, rtp).expect("room");

@@ -1,0 +1,237 @@
+//! UDP clients of every kind through the real binary: MPEG-TS alone, RTP with corrections, and what
+//! each of them has got.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use support::datagrams::{
+    PACKET_BYTES, admit, admit_as, assert_silent, client, receive, start, transport,
+};
+use support::server::Server;
+use support::streaming::Source;
+use support::until;
+use tollgate::rtp::Packet;
+
+/// A transport stream of so many times seven packets.
+fn media(count: u8) -> Vec<u8> {
+    let each = (0..count).map(|number| transport(number, Some(f64::from(number) * 0.02)));
+    each.collect::<Vec<_>>().concat()
+}
+
+/// Sockets at a port and two and four above.
+fn clients_in_a_row() -> [UdpSocket; 3] {
+    let at = |port: Option<u16>| {
+        let socket = UdpSocket::bind(("127.0.0.1", port?)).ok()?;
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).expect("an option");
+        Some(socket)
+    };
+    until("three free ports", || {
+        let first = client();
+        let port = first.local_addr().expect("its address").port();
+        Some([first, at(port.checked_add(2))?, at(port.checked_add(4))?])
+    })
+}
+
+#[test]
+fn who_asks_for_it_gets_transport_packets_without_rtp() {
+    let (server, _) = start();
+    let (bare, rtp) = (client(), client());
+    admit_as(&server, "tv", "http,udp", &[&bare]);
+    admit_as(&server, "tv", "rtp-udp", &[&rtp]);
+    let media = media(20);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    // Begun within a packet.
+    source.send(&media[100..]);
+    assert_eq!(source.finish().status(), 200);
+    let expected = &media[PACKET_BYTES..];
+    for (client, header_bytes) in [(&bare, 0), (&rtp, 12)] {
+        let mut got = Vec::new();
+        while got.len() < expected.len() {
+            let datagram = receive(client);
+            let payload = &datagram[header_bytes..];
+            let is_last = got.len() + payload.len() == expected.len();
+            assert!(payload.len() == 7 * PACKET_BYTES || is_last);
+            got.extend_from_slice(payload);
+        }
+        assert!(got == expected, "the packets differ");
+    }
+    assert_silent(&bare, &server);
+}
+
+#[test]
+fn a_client_goes_by_what_it_was_given_last() {
+    let (server, _) = start();
+    let socket = client();
+    admit(&server, "tv", &[&socket]);
+    let target = format!(
+        "/api/add-token?type=udp&sessionid=tv&udp-clients={}",
+        socket.local_addr().expect("its address")
+    );
+    // It is not new.
+    assert_eq!(server.request("POST", &target).status(), 200);
+    assert_eq!(server.tokens().len(), 2);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&media(2));
+    assert_eq!(receive(&socket)[..], media(1)[..]);
+}
+
+/// What a receiver makes of what it gets: each packet by its number.
+fn packets(socket: &UdpSocket, count: usize) -> BTreeMap<u16, Vec<u8>> {
+    let each = (0..count).map(|_| {
+        let datagram = receive(socket);
+        let packet = Packet::parse(&datagram).expect("RTP");
+        (packet.sequence_number, datagram)
+    });
+    each.collect()
+}
+
+/// The corrections of rows and of columns go to the ports that receivers know them at, and mend
+/// what is lost; all datagrams are of one size, the last one, too.
+#[test]
+fn corrections_go_beside_rtp_to_who_asks_for_them() {
+    let (server, _) = start();
+    let [player, columns, rows] = clients_in_a_row();
+    let other = client();
+    admit_as(&server, "tv", "http,rtp-udp&fec=5x4", &[&player]);
+    admit_as(&server, "tv", "rtp-udp", &[&other]);
+    let whole = media(40);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&whole[..whole.len() - 3 * PACKET_BYTES]);
+    assert_eq!(source.finish().status(), 200);
+    let received = packets(&player, 40);
+    assert!(received.values().all(|datagram| datagram.len() == 1328));
+    let last = received.values().next_back().expect("the last");
+    let padding: Vec<&[u8]> = last[1328 - 3 * PACKET_BYTES..]
+        .chunks(PACKET_BYTES)
+        .collect();
+    assert!(
+        padding
+            .iter()
+            .all(|packet| packet.starts_with(&[0x47, 0x1f, 0xff, 0x10]))
+    );
+    // Of a row the exclusive or is nothing.
+    for _ in 0..8 {
+        let row = receive(&rows);
+        let base = u16::from_be_bytes([row[12], row[13]]);
+        assert_eq!((row.len(), row[24], row[25], row[26]), (1344, 0x40, 1, 5));
+        let mut sum = row[28..].to_vec();
+        for number in 0..5 {
+            let packet = &received[&base.wrapping_add(number)];
+            sum.iter_mut()
+                .zip(&packet[12..])
+                .for_each(|(sum, byte)| *sum ^= byte);
+        }
+        assert!(sum.iter().all(|byte| *byte == 0), "a row of {base}");
+    }
+    let column = receive(&columns);
+    assert_eq!(
+        (column.len(), column[24], column[25], column[26]),
+        (1344, 0, 5, 4)
+    );
+    packets(&other, 40);
+    assert_silent(&other, &server);
+}
+
+#[test]
+fn what_each_client_has_got_is_told() {
+    let (server, _) = start();
+    let (one, two) = (client(), client());
+    // Nothing can be sent there from an address of this host alone.
+    let nowhere: SocketAddr = "198.51.100.1:9".parse().expect("an address");
+    admit(&server, "tv", &[&one]);
+    admit_as(&server, "tv", "udp", &[&two]);
+    let target = format!("/api/add-token?type=udp&sessionid=tv&udp-clients={nowhere}");
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&media(20));
+    for _ in 0..20 {
+        receive(&one);
+        receive(&two);
+    }
+    let count = |client: SocketAddr, of: &str| {
+        let stream = server.stream("tv").expect("it runs");
+        let rows = stream["udp"].as_array().expect("rows").clone();
+        assert_eq!(rows.len(), 3);
+        let row = rows
+            .into_iter()
+            .find(|row| row["address"] == client.to_string());
+        row.expect("a row")[of].as_u64().expect("a number")
+    };
+    for socket in [&one, &two] {
+        let client = socket.local_addr().expect("its address");
+        assert_eq!((count(client, "sent"), count(client, "dropped")), (20, 0));
+        let row =
+            format!("tollgate_udp_client_datagrams{{client=\"{client}\",state=\"sent\"}} 20\n");
+        let metrics = server.request("GET", "/metrics").text();
+        assert!(metrics.contains(&row), "{metrics}");
+    }
+    until("all that was for nobody is dropped", || {
+        (count(nowhere, "sent") == 0 && count(nowhere, "dropped") == 20).then_some(())
+    });
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_in_words() {
+    let (server, rtp) = start();
+    let two_below = format!("127.0.0.1:{}", rtp.port() - 2);
+    for (parameters, words) in [
+        (
+            "type=rtp-udp,udp&udp-clients=127.0.0.1:6000",
+            &["type", "a call of their own"][..],
+        ),
+        (
+            "type=udp,udp&udp-clients=127.0.0.1:6000",
+            &["type", "more than once"],
+        ),
+        ("type=udp", &["udp-clients", "missing"]),
+        (
+            "type=http&udp-clients=127.0.0.1:6000",
+            &["udp-clients", "neither rtp-udp nor udp"],
+        ),
+        (
+            "type=udp&fec=5x5&udp-clients=127.0.0.1:6000",
+            &["fec", "rtp-udp"],
+        ),
+        (
+            "type=rtp-udp&fec=3x5&udp-clients=127.0.0.1:6000",
+            &["fec", "3x5", "from 4 to 20"],
+        ),
+        (
+            "type=rtp-udp&fec=5x5&udp-clients=127.0.0.1:65532",
+            &["65532", "65531"],
+        ),
+        (
+            &format!("type=rtp-udp&fec=5x5&udp-clients={two_below}"),
+            &[&two_below, "own RTP address"],
+        ),
+    ] {
+        let target = format!("/api/add-token?sessionid=s&{parameters}");
+        server.request("POST", &target).assert_problem(400, words);
+    }
+    for (port, matrix) in ["4x4", "4x5", "4x6", "4x7", "4x4", "4x8"]
+        .iter()
+        .enumerate()
+    {
+        let target = format!(
+            "/api/add-token?sessionid=s&type=rtp-udp&fec={matrix}&udp-clients=127.0.0.1:{}",
+            6000 + port
+        );
+        let answer = server.request("POST", &target);
+        match *matrix {
+            "4x8" => answer.assert_problem(503, &["4 different matrices"]),
+            _ => assert_eq!(answer.status(), 201),
+        }
+    }
+    // Where there are no datagrams, nobody gets any.
+    let without = Server::gated(&["--rtp=off"]);
+    for kind in ["udp", "rtp-udp", "http,udp"] {
+        let target = format!("/api/add-token?type={kind}&sessionid=s&udp-clients=127.0.0.1:5004");
+        let refused = without.request("POST", &target);
+        refused.assert_problem(400, &["127.0.0.1:5004", "no RTP here", "--rtp"]);
+    }
+    assert!(without.tokens().is_empty());
+}
