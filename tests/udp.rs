@@ -8,10 +8,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use support::datagrams::{
-    PACKET_BYTES, admit, admit_as, assert_silent, client, receive, start, transport,
+    PACKET_BYTES, admit, admit_as, assert_silent, client, datagram, receive, start, transport,
 };
 use support::server::Server;
-use support::streaming::Source;
+use support::streaming::{Source, Viewer};
 use support::until;
 use tollgate::rtp::Packet;
 
@@ -172,6 +172,88 @@ fn what_each_client_has_got_is_told() {
     until("all that was for nobody is dropped", || {
         (count(nowhere, "sent") == 0 && count(nowhere, "dropped") == 20).then_some(())
     });
+}
+
+/// MPEG-TS without RTP comes in from the address that a token for it names, is brought into step,
+/// and goes on to everybody: in RTP, alone, and over HTTP.
+#[test]
+fn transport_packets_without_rtp_come_in() {
+    let (server, to) = start();
+    let (encoder, bare, rtp) = (client(), client(), client());
+    admit_as(&server, "cam", "http,udp", &[&encoder, &bare]);
+    admit_as(&server, "cam", "rtp-udp", &[&rtp]);
+    let mut media = media(40);
+    // As some encoders cut it, and begun within a packet.
+    media.drain(..100);
+    let datagrams: Vec<&[u8]> = media.chunks(1000).collect();
+    encoder.send_to(datagrams[0], to).expect("sent");
+    let stream = until("it runs", || server.stream("cam"));
+    assert_eq!(stream["source"]["protocol"], "udp");
+    let mut viewer = Viewer::ask(server.address(), "/stream/cam");
+    server.await_viewers("cam", 1);
+    for datagram in &datagrams[1..] {
+        encoder.send_to(datagram, to).expect("sent");
+    }
+    let whole = &media[PACKET_BYTES - 100..];
+    for (client, header_bytes) in [(&bare, 0), (&rtp, 12)] {
+        let mut got = Vec::new();
+        while got.len() < whole.len() - 7 * PACKET_BYTES {
+            got.extend_from_slice(&receive(client)[header_bytes..]);
+        }
+        assert!(whole.starts_with(&got), "the packets differ");
+    }
+    assert_eq!(viewer.head().field("content-type"), Some("video/mp2t"));
+    let got = viewer.read(20 * PACKET_BYTES);
+    let begins = whole.windows(got.len()).any(|piece| piece == got);
+    assert!(begins && got[0] == 0x47, "it is not in step");
+    assert_silent(&encoder, &server);
+}
+
+/// A source without RTP is one by its address alone: nobody else is, and it sends no RTP.
+#[test]
+fn only_who_is_named_for_it_sends_transport_packets() {
+    let (server, to) = start();
+    let (encoder, other, stranger) = (client(), client(), client());
+    admit_as(&server, "cam", "http,udp", &[&encoder]);
+    admit(&server, "rtp", &[&other]);
+    let packets = media(1);
+    for socket in [&stranger, &other] {
+        socket.send_to(&packets, to).expect("sent");
+    }
+    for number in 0..2 {
+        let rtp = datagram(33, number, 7, &packets);
+        encoder.send_to(&rtp, to).expect("sent");
+    }
+    let count = |reason: &str| {
+        let text = server.request("GET", "/metrics").text();
+        let row = format!("tollgate_datagrams_dropped_total{{reason=\"{reason}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&row));
+        value.expect("a row").parse::<u64>().expect("a number")
+    };
+    until("they are dropped", || {
+        let is_all = count("stranger") == 1 && count("malformed") == 1;
+        (is_all && count("second_source") == 2).then_some(())
+    });
+    assert!(server.streams().is_empty());
+    encoder.send_to(&packets, to).expect("sent");
+    until("it runs", || server.stream("cam"));
+    let revoke = "/api/revoke-token?sessionid=cam";
+    assert_eq!(server.request("DELETE", revoke).status(), 200);
+    server.await_end_of_stream("cam");
+    for socket in [&encoder, &other, &stranger] {
+        assert_silent(socket, &server);
+    }
+}
+
+#[test]
+fn a_source_without_rtp_ends_when_it_is_silent() {
+    let server = Server::gated(&["--rtp=127.0.0.1:0", "--source-idle-time=1"]);
+    let to = server.rtp.expect("it says where RTP is");
+    let encoder = client();
+    admit_as(&server, "cam", "udp", &[&encoder]);
+    encoder.send_to(&media(1), to).expect("sent");
+    until("it runs", || server.stream("cam"));
+    server.await_end_of_stream("cam");
 }
 
 #[test]

@@ -78,42 +78,30 @@ pub(super) const OPTIONS: &[Row] = &[
     },
     Row {
         name: "join",
-        takes: Takes::Many("GROUP[@SOURCE][%INTERFACE]", |config, text| {
+        takes: Takes::Many("GROUP[@SRC][%NIC]", |config, text| {
             push(&mut config.core.joins, values::join(text))
         }),
         group: Group::Main,
         fallback: Fallback::Shown("none"),
         help: "take what is sent to this multicast group",
-        more: "It comes in at the port of `--rtp`, and is the source of the session whose token names \
-               the group. With SOURCE only what that host sends counts (source-specific, IGMPv3 and \
-               MLDv2). Needs `--token-server`.",
+        more: "It comes to the port of `--rtp`, and is the source of the session whose token names \
+               the group. With SRC only what that host sends counts (source-specific, IGMPv3 and \
+               MLDv2); NIC is the interface. Needs `--token-server`.",
     },
     Row {
-        name: "multicast-ttl",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.outgoing.hops,
-                values::count(text, 1..=255).map(|hops| hops as u8),
-            )
+        name: "multicast",
+        takes: Takes::One("TTL[%NIC]", |config, text| {
+            let (hops, interface) = values::multicast(text)?;
+            config.outgoing.hops = hops;
+            config.outgoing.interface = interface;
+            Ok(())
         }),
         group: Group::Main,
         fallback: Fallback::Value("1"),
-        help: "how far datagrams to groups go",
-        more: "Each router takes one off, and drops what has none left: with 1 they stay in the \
-               network that this host is in.",
-    },
-    Row {
-        name: "multicast-interface",
-        takes: Takes::One("NAME", |config, text| {
-            put(
-                &mut config.outgoing.interface,
-                values::interface(text).map(Some),
-            )
-        }),
-        group: Group::Main,
-        fallback: Fallback::Shown("by route"),
-        help: "by which datagrams to groups leave",
-        more: "",
+        help: "how far, and by which interface, to groups",
+        more: "Each router takes one off the TTL, and drops what has none left: with 1 datagrams \
+               stay in the network that this host is in. Without NIC they leave by the interface \
+               that the routes say.",
     },
     Row {
         name: "dscp",

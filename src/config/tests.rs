@@ -321,6 +321,16 @@ fn wrong_values_are_told_with_what_would_be_right() {
             "'10.0.0.0/33' has a bad mask; give a prefix length from 0 to 32",
         ),
         (
+            "--join=10.0.0.1",
+            "'10.0.0.1' is wrong; give GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3",
+        ),
+        (
+            "--multicast=0",
+            "'0' is wrong; give a TTL from 1 to 255, or TTL%INTERFACE",
+        ),
+        ("--multicast=1%", "'1%' is wrong; give a TTL from 1 to 255"),
+        ("--dscp=64", "'64' is wrong; give a number from 0 to 63"),
+        (
             "--hostname=a..b",
             "'a..b': empty label in the name; give labels",
         ),
@@ -498,6 +508,17 @@ fn options_that_contradict_each_other_are_told() {
         "--origin-tokens has no meaning without --origin; give both"
     );
     assert_eq!(
+        said("--join=239.1.2.3"),
+        "--join has no meaning without --token-server; give both"
+    );
+    assert!(
+        read(
+            &["--join=239.1.2.3", "--token-server=::1", "--rtp=off"],
+            &[]
+        )
+        .is_err()
+    );
+    assert_eq!(
         said("--buffer=2G"),
         "--buffer: 2147483648 is above --buffers, 1073741824; give at most that, or raise --buffers"
     );
@@ -510,7 +531,7 @@ fn options_that_contradict_each_other_are_told() {
 #[test]
 fn help_fits_a_screen_and_the_readme_has_every_option() {
     let (help, readme) = (help(), readme_table());
-    assert!(help.lines().count() <= 55, "{} lines", help.lines().count());
+    assert!(help.lines().count() <= 58, "{} lines", help.lines().count());
     for line in help.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

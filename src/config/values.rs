@@ -141,9 +141,21 @@ pub(super) fn join(text: &str) -> Read<Join> {
     Join::parse(text).map_or_else(|| wrong(text, right), Ok)
 }
 
-pub(super) fn interface(text: &str) -> Read<InterfaceName> {
-    let right = "the name of a network interface, such as eth0";
-    InterfaceName::parse(text).map_or_else(|| wrong(text, right), Ok)
+/// How far datagrams to groups go, and perhaps by which interface.
+pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
+    let (hops, name) = match text.split_once('%') {
+        Some((hops, name)) => (hops, Some(InterfaceName::parse(name))),
+        None => (text, None),
+    };
+    let hops = digits(hops).and_then(|hops| u8::try_from(hops).ok());
+    match (hops.filter(|hops| *hops > 0), name) {
+        (Some(hops), None) => Ok((hops, None)),
+        (Some(hops), Some(Some(name))) => Ok((hops, Some(name))),
+        (None, _) | (_, Some(None)) => wrong(
+            text,
+            "a TTL from 1 to 255, or TTL%INTERFACE, such as 8%eth0",
+        ),
+    }
 }
 
 pub(super) fn subnet(text: &str) -> Read<Subnet> {

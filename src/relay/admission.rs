@@ -18,7 +18,7 @@ use super::grants::Grants;
 use super::live::Live;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};
-use crate::gate::{Blocks, SessionId, Subnet, Tokens};
+use crate::gate::{Blocks, Carriage, SessionId, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 
@@ -31,8 +31,12 @@ pub(super) enum Way {
     Post,
     /// A source as Icecast's clients are.
     Icecast,
-    /// A source's datagrams.
+    /// A source's datagrams: RTP,
     Rtp,
+    /// MPEG-TS alone,
+    Bare,
+    /// or either of these, to a group.
+    Group,
     /// An origin's answer.
     Pull,
     /// A viewer.
@@ -49,12 +53,24 @@ pub(super) enum Way {
     Options,
 }
 
+impl Way {
+    /// Whether a token for datagrams of this kind is one for this way.
+    fn takes(self, carriage: Carriage) -> bool {
+        matches!(
+            (self, carriage),
+            (Way::Rtp, Carriage::Rtp(_)) | (Way::Bare, Carriage::Bare) | (Way::Group, _)
+        )
+    }
+}
+
 /// Who comes in, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub way: Way,
     /// `None`: a proxy brings it, and does not say from where.
     pub from: Option<SocketAddr>,
+    /// What a token has to name, if that is not where it comes from: a group.
+    pub to: Option<SocketAddr>,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
     /// The authority that it is for.
@@ -110,6 +126,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: connection.is_named.then_some(connection.peer),
+            to: None,
             is_proxied: connection.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
@@ -122,6 +139,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: Some(from),
+            to: None,
             is_proxied: false,
             host: "",
             origin: None,
@@ -214,7 +232,7 @@ impl Gate<'_> {
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp => self.check_source(claim),
+            Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
             Way::Viewer => check_named(claim),
@@ -388,13 +406,15 @@ impl Gate<'_> {
         match (claim.way, self.tokens) {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
             (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
-            (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
-                let mut sessions = tokens.sessions_from(from);
-                sessions.any(|(named, _)| named == session)
-            }),
+            (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+                claim.to.or(claim.from).is_some_and(|named| {
+                    let mut sessions = tokens.sessions_from(named);
+                    sessions.any(|(its, carriage)| its == session && claim.way.takes(carriage))
+                })
+            }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
-            (Way::Rtp, None)
+            (Way::Rtp | Way::Bare | Way::Group, None)
             | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         }
@@ -484,7 +504,13 @@ impl Gate<'_> {
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
         let subnets = &self.settings.rtp_to;
-        subnets.is_empty() || is_in(subnets, address.ip())
+        let address = address.ip().to_canonical();
+        if address.is_multicast() {
+            // Nobody's network is flooded because it was not thought of.
+            let mut joins = self.settings.joins.iter();
+            return is_in(subnets, address) || joins.any(|join| join.group == address);
+        }
+        subnets.is_empty() || is_in(subnets, address)
     }
 }
 

@@ -449,7 +449,7 @@ impl Relay {
             None => Ok(()),
             Some(tuple) => {
                 let detail = format!(
-                    "udp-clients: '{}' is in none of the subnets that UDP clients may be in",
+                    "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
                     tuple.client
                 );
                 Err(Refusal::new(Status::Forbidden, detail))

@@ -101,7 +101,7 @@ impl Streams {
         let idle_time = desk.settings.limits.source_idle_time;
         let gone = match live.source {
             Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => input.map(|input| input.heard + idle_time),
+            Origin::Rtp(_) => live.heard().map(|heard| heard + idle_time),
             Origin::Http(_) | Origin::Gone => None,
         };
         let rest = live.outlet.rest_until;
@@ -201,10 +201,7 @@ impl Relay {
         live.armed.fired();
         let source = live.source;
         let idle_time = self.desk.settings.limits.source_idle_time;
-        let is_silent = live
-            .input
-            .as_ref()
-            .is_some_and(|input| input.heard + idle_time <= now);
+        let is_silent = live.heard().is_some_and(|heard| heard + idle_time <= now);
         match source {
             Origin::Rtp(_) if is_silent => return self.source_lost(id, source, SILENT),
             Origin::Awaited { until } if until <= now => {

@@ -11,7 +11,7 @@ use super::streams::Said;
 use super::streams::Streams;
 use super::timers::{Armed, Owner};
 use super::turns::Line;
-use super::udp::RtpInput;
+use super::udp::{BareInput, RtpInput};
 use super::{Action, ConnectionId, Level, LiveId, PullId, Relay, SOURCE_READ_BYTES_MAX};
 use crate::format::Format;
 use crate::format::splice::Splicer;
@@ -42,6 +42,8 @@ pub struct Live {
     pub(super) source_type: Option<String>,
     /// What is known of its source, or of the last it had, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
+    /// The same, if that is datagrams without RTP.
+    pub(super) bare: Option<Box<BareInput>>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
@@ -151,7 +153,8 @@ impl Live {
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
         let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
-        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes);
+        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
+            + self.bare.as_deref().map_or(0, BareInput::held_bytes);
         self.session.held_bytes()
             + self.stream.held_bytes()
             + splicer
@@ -180,6 +183,12 @@ impl Live {
         }
     }
 
+    /// When the newest datagram of its source came, if it has such a source.
+    pub(super) fn heard(&self) -> Option<Moment> {
+        let of_rtp = self.input.as_ref().map(|input| input.heard);
+        of_rtp.or(self.bare.as_ref().map(|input| input.heard))
+    }
+
     /// Why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
         let payload_type = self.input.as_ref()?.payload_type;
@@ -191,7 +200,11 @@ impl Live {
     fn row_source(&self) -> RowSource {
         let input = self.input.as_ref();
         RowSource {
-            protocol: if input.is_some() { "rtp-udp" } else { "http" },
+            protocol: match (input, &self.bare) {
+                (Some(_), _) => "rtp-udp",
+                (None, Some(_)) => "udp",
+                (None, None) => "http",
+            },
             address: self.source_address.to_string(),
             packets: input
                 .filter(|input| input.payload_type == PAYLOAD_TYPE_MPEG_TS)
@@ -281,6 +294,7 @@ impl Streams {
             splicer: self.new_splicer(desk),
             source_type: None,
             input: None,
+            bare: None,
             outlet: Outlet::default(),
             cuts: Cuts::default(),
             line: None,

@@ -234,7 +234,7 @@ impl Streams {
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
         );
-        let is_body = live.input.is_none() && address.is_none();
+        let is_body = live.bare.is_some() || (live.input.is_none() && address.is_none());
         let has_ended = live.stream.end().is_some();
         let is_over = live.outlet.client_count() == 0 || live.outlet.is_over(live.stream.newest());
         if has_ended && is_over {

@@ -1,15 +1,15 @@
-//! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
+//! UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
 //! [`super::outlet`].)
 //!
-//! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is
-//! a second source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC
-//! 5761.)
+//! Every datagram is checked against the tuples, which name who sends it, or the group that it is
+//! sent to. What no token names, is neither RTP nor the MPEG-TS that a token is for, or is a second
+//! source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
 //! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
 //! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
 //! each address that is a source an entry here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -21,11 +21,13 @@ use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
-use crate::gate::{Carriage, SessionId, Tuple};
+use crate::gate::{Carriage, Join, SessionId, Tuple};
 use crate::held::hash_map_bytes;
 use crate::http::Framing;
 use crate::moment::Moment;
-use crate::rtp::{self, Candidates, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
+use crate::rtp::{
+    self, Bare, Candidates, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence,
+};
 use crate::stream::End;
 
 /// Which socket a datagram came to.
@@ -73,17 +75,34 @@ pub(super) struct RtpIn {
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(IpAddr) -> bool>,
     pub figures: UdpFigures,
-    /// The streams whose source is an address.
+    /// The streams whose source is what a token names: an address, or a group.
     pub sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
-    candidates: Candidates,
+    candidates: Candidates<Sender>,
     /// For when the oldest of these is given up.
     pub armed: Armed,
+}
+
+/// Who a datagram is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Sender {
+    /// What a token has to name: its address, or the group that it is sent to.
+    named: SocketAddr,
+    from: SocketAddr,
+}
+
+/// A stream's source that sends MPEG-TS without RTP.
+pub(super) struct BareInput {
+    bare: Bare,
+    /// Nobody else's datagrams count: nothing in them says whose they are.
+    from: SocketAddr,
+    pub heard: Moment,
 }
 
 /// A stream's RTP source.
 pub(super) struct RtpInput {
     pub ssrc: u32,
+    from: SocketAddr,
     sequence: Sequence,
     pub reorder: Reorder,
     /// So much of the disorder is in the figures of all.
@@ -105,7 +124,37 @@ impl RtpIn {
     }
 }
 
+impl Sender {
+    fn is_of_group(&self) -> bool {
+        self.named != self.from
+    }
+
+    /// By which way it comes in, with this or that.
+    fn claim(&self, is_bare: bool) -> Claim<'static> {
+        let way = match is_bare {
+            _ if self.is_of_group() => Way::Group,
+            true => Way::Bare,
+            false => Way::Rtp,
+        };
+        Claim {
+            to: Some(self.named),
+            ..Claim::without_request(way, self.from)
+        }
+    }
+}
+
+impl BareInput {
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<BareInput>() + self.bare.held_bytes()
+    }
+}
+
 impl RtpInput {
+    fn is_of(&self, sender: Sender, packet: &Packet<'_>) -> bool {
+        self.ssrc == packet.ssrc && self.from == sender.from
+    }
+
     /// Bytes that it takes.
     pub fn held_bytes(&self) -> usize {
         size_of::<RtpInput>() + self.reorder.held_bytes()
@@ -137,14 +186,26 @@ impl RtpIn {
 
     /// First packets of hosts that lost their tokens are forgotten.
     pub(super) fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
-        for address in removed
-            .iter()
-            .filter_map(|tuple| tuple.rtp())
-            .flat_map(|rtp| &rtp.addresses)
-        {
-            let from = SocketAddr::new(address.ip().to_canonical(), address.port());
-            self.candidates.forget(from);
-        }
+        let clients = removed.iter().filter_map(|tuple| tuple.rtp());
+        let addresses = clients.flat_map(|rtp| &rtp.addresses);
+        let gone: HashSet<SocketAddr> = addresses.map(canonical).collect();
+        self.candidates
+            .forget(|sender| gone.contains(&sender.named));
+    }
+
+    /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's.
+    fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
+        let from = canonical(&from);
+        let UdpPort::Group(number) = port else {
+            let is_host = !from.ip().is_multicast();
+            return is_host.then_some(Sender { named: from, from });
+        };
+        let (join, bound) = (joins.get(number)?, self.bound?);
+        let is_other = join.source.is_some_and(|source| source != from.ip());
+        // What this server sends to the group itself comes back.
+        let is_own = from.port() == bound.port() && self.is_here(bound.ip(), from.ip());
+        let named = SocketAddr::new(join.group, bound.port());
+        (!is_other && !is_own).then_some(Sender { named, from })
     }
 
     /// Why a UDP client cannot be one, if it cannot.
@@ -176,13 +237,23 @@ impl RtpIn {
 }
 
 impl Grants {
-    /// Whether a tuple of the session names this address.
-    fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
+    /// Whether a token that names this address is for MPEG-TS without RTP; `None` if none names it.
+    fn may_be_bare(&self, named: SocketAddr) -> Option<bool> {
+        let sessions = self.tokens.as_ref()?.sessions_from(named);
+        let carriages = sessions.take(SESSIONS_TRIED_MAX).map(|(_, its)| its);
+        carriages
+            .map(|its| its == Carriage::Bare)
+            .reduce(|one, other| one || other)
+    }
+
+    /// Whether a tuple of the session names this address, for what comes from there.
+    fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
         let tokens = self.tokens.iter();
-        let mut named = tokens
+        let named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, rtp)| &rtp.addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
+        let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
+        named.any(|named| canonical(named) == address)
     }
 }
 
@@ -208,65 +279,112 @@ impl Relay {
     ) -> usize {
         self.desk.now = now;
         self.clients.reading.begin(bytes.len());
-        self.sort_datagram(from, port, bytes);
+        match self.rtp_in.sender(from, port, &self.desk.settings.joins) {
+            Some(sender) if port == UdpPort::Rtcp || rtp::is_control(bytes) => {
+                self.control(sender, bytes);
+            }
+            Some(sender) => self.sort_datagram(sender, bytes),
+            None => self.rtp_in.figures.dropped_stranger += 1,
+        }
         self.settle();
         self.clients.reading.cost()
     }
 
     /// Finds out whose it is.
-    fn sort_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+    fn sort_datagram(&mut self, sender: Sender, bytes: &[u8]) {
         let now = self.desk.now;
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        if port == UdpPort::Rtcp || rtp::is_control(bytes) {
-            return self.control(from, bytes);
-        }
-        let Some(tokens) = &self.grants.tokens else {
-            return;
-        };
-        if tokens.sessions_from(from).next().is_none() {
+        let Some(may_be_bare) = self.grants.may_be_bare(sender.named) else {
             self.rtp_in.figures.dropped_stranger += 1;
             return;
+        };
+        let running = self.rtp_in.sources.get(&sender.named).copied();
+        let live = running.and_then(|id| Some((id, self.streams.lives.get(id)?)));
+        if let Some((id, live)) = live
+            && let Some(input) = &live.bare
+        {
+            return match input.from == sender.from {
+                true => self.bare_datagram(id, bytes),
+                false if now.since(input.heard) < SILENT_AFTER => {
+                    self.rtp_in.figures.dropped_second_source += 1;
+                }
+                false => self.bare_candidate(sender, running, bytes),
+            };
         }
         let Ok(packet) = Packet::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
-            return;
+            return match may_be_bare && Bare::begins_with(bytes) {
+                true => self.bare_candidate(sender, running, bytes),
+                false => self.rtp_in.figures.dropped_malformed += 1,
+            };
         };
-        let running = self.rtp_in.sources.get(&from).copied();
-        match running.and_then(|id| Some((id, self.streams.lives.get(id)?.input.as_ref()?))) {
-            Some((id, input)) if input.ssrc == packet.ssrc => {
+        match live.and_then(|(id, live)| Some((id, live.input.as_ref()?))) {
+            Some((id, input)) if input.is_of(sender, &packet) => {
                 self.media_datagram(id, &packet, bytes);
             }
             Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
                 self.rtp_in.figures.dropped_second_source += 1;
             }
-            Some(_) | None => self.candidate(from, running, (&packet, bytes)),
+            Some(_) | None => self.candidate(sender, running, (&packet, bytes)),
         }
     }
 
     /// A packet of nobody's stream yet: the second in sequence begins one.
     fn candidate(
         &mut self,
-        from: SocketAddr,
+        sender: Sender,
         running: Option<LiveId>,
         (packet, bytes): (&Packet<'_>, &[u8]),
     ) {
-        let now = self.desk.now;
-        if self.rtp_in.candidates.has_just_begun(from, now) {
-            self.rtp_in.figures.dropped_refused += 1;
+        let Some(session) = self.session_to_begin(sender, running, false) else {
             return;
+        };
+        let now = self.desk.now;
+        if let Some(first) = self.rtp_in.candidates.hear(sender, packet, bytes, now) {
+            self.lose_silent(sender, running);
+            self.begin_rtp(sender, session, packet);
+            // It may not have been kept.
+            if !first.is_empty() {
+                self.sort_datagram(sender, &first);
+            }
+            self.sort_datagram(sender, bytes);
+        }
+        self.rtp_in.rearm_candidates(&mut self.desk);
+    }
+
+    /// A transport stream of nobody's yet: it begins with this datagram.
+    fn bare_candidate(&mut self, sender: Sender, running: Option<LiveId>, bytes: &[u8]) {
+        let Some(session) = self.session_to_begin(sender, running, true) else {
+            return;
+        };
+        self.rtp_in.candidates.begin(sender, self.desk.now);
+        self.lose_silent(sender, running);
+        self.begin_bare(sender, session);
+        self.sort_datagram(sender, bytes);
+        self.rtp_in.rearm_candidates(&mut self.desk);
+    }
+
+    /// The session for which a sender may become the source, if it may; else it is counted why not.
+    fn session_to_begin(
+        &mut self,
+        sender: Sender,
+        running: Option<LiveId>,
+        is_bare: bool,
+    ) -> Option<SessionId> {
+        if self.rtp_in.candidates.has_just_begun(sender, self.desk.now) {
+            self.rtp_in.figures.dropped_refused += 1;
+            return None;
         }
         let session = match running.and_then(|live| self.streams.lives.get(live)) {
             Some(live) => Some(live.session.clone()),
-            None => self.free_session_of(from),
+            None => self.free_session_of(sender, is_bare),
         };
         let Some(session) = session else {
             self.rtp_in.figures.dropped_second_source += 1;
-            return;
+            return None;
         };
-        let claim = Claim::without_request(Way::Rtp, from);
+        let claim = sender.claim(is_bare);
         if self.grants.gate(&self.desk).enter(&claim).is_err() {
             self.rtp_in.figures.dropped_outside += 1;
-            return;
+            return None;
         }
         // A source that is silent has lost its place to who comes from the same address.
         let standing = Standing {
@@ -279,54 +397,96 @@ impl Relay {
                 .publish(&claim, &session, Framing::UntilClose, &standing);
         if verdict.is_err() {
             self.rtp_in.figures.dropped_refused += 1;
-            return;
+            return None;
         }
-        if let Some(first) = self.rtp_in.candidates.hear(from, packet, bytes, now) {
-            if let Some(old) = running {
-                self.source_lost(old, Origin::Rtp(from), "its source has started anew");
-            }
-            self.begin_rtp(from, session, packet);
-            // It may not have been kept.
-            if !first.is_empty() {
-                self.sort_datagram(from, UdpPort::Rtp, &first);
-            }
-            self.sort_datagram(from, UdpPort::Rtp, bytes);
-        }
-        self.rtp_in.rearm_candidates(&mut self.desk);
+        Some(session)
     }
 
     /// The first session with this UDP client that has no source.
-    fn free_session_of(&self, from: SocketAddr) -> Option<SessionId> {
-        let sessions = self.grants.tokens.as_ref()?.sessions_from(from);
+    fn free_session_of(&self, sender: Sender, is_bare: bool) -> Option<SessionId> {
+        let sessions = self.grants.tokens.as_ref()?.sessions_from(sender.named);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        let free = tried.find(|(session, _)| !self.streams.has_source(session));
+        let free = tried.find(|(session, carriage)| {
+            (*carriage == Carriage::Bare) == is_bare && !self.streams.has_source(session)
+        });
         free.map(|(session, _)| session.clone())
     }
 
+    /// Whoever sent from there before has been silent, and somebody else begins.
+    fn lose_silent(&mut self, sender: Sender, running: Option<LiveId>) {
+        if let Some(old) = running {
+            let reason = "its source has started anew";
+            self.source_lost(old, Origin::Rtp(sender.named), reason);
+        }
+    }
+
     /// A source has shown with its second packet that it is one.
-    fn begin_rtp(&mut self, from: SocketAddr, session: SessionId, second: &Packet<'_>) {
-        let now = self.desk.now;
-        self.clients.reading.count(HEAD_COST);
-        self.take_from_origins(&session);
+    fn begin_rtp(&mut self, sender: Sender, session: SessionId, second: &Packet<'_>) {
         let given_type = (second.payload_type == PAYLOAD_TYPE_MPEG_TS)
             .then(|| Format::MpegTs.media_type().to_owned());
-        let id = self.begin(session.clone(), given_type, Origin::Rtp(from), from);
-        let Some(live) = self.streams.lives.get_mut(id) else {
-            return;
-        };
-        live.input = Some(Box::new(RtpInput {
+        let input = RtpInput {
             ssrc: second.ssrc,
+            from: sender.from,
             sequence: Sequence::new(second.sequence_number),
             reorder: Reorder::default(),
             disorder_told: Disorder::default(),
             payload_type: second.payload_type,
-            heard: now,
-        }));
-        // What comes as RTP goes out as it came.
-        live.outlet.transport = None;
-        self.rtp_in.sources.insert(from, id);
+            heard: self.desk.now,
+        };
+        let id = self.begin_datagrams(sender, session, given_type);
+        if let Some(live) = self.streams.lives.get_mut(id) {
+            live.input = Some(Box::new(input));
+            // What comes as RTP goes out as it came.
+            live.outlet.transport = None;
+            self.streams.rearm_live(id, &mut self.desk);
+        }
+    }
+
+    /// A source without RTP begins: it goes out as a body does.
+    fn begin_bare(&mut self, sender: Sender, session: SessionId) {
+        let given_type = Format::MpegTs.media_type().to_owned();
+        let input = BareInput {
+            bare: Bare::default(),
+            from: sender.from,
+            heard: self.desk.now,
+        };
+        let id = self.begin_datagrams(sender, session, Some(given_type));
+        if let Some(live) = self.streams.lives.get_mut(id) {
+            live.bare = Some(Box::new(input));
+            self.refresh_clients(id);
+            self.streams.rearm_live(id, &mut self.desk);
+        }
+    }
+
+    fn begin_datagrams(
+        &mut self,
+        sender: Sender,
+        session: SessionId,
+        given_type: Option<String>,
+    ) -> LiveId {
+        self.clients.reading.count(HEAD_COST);
+        self.take_from_origins(&session);
+        let origin = Origin::Rtp(sender.named);
+        let id = self.begin(session.clone(), given_type, origin, sender.from);
+        self.rtp_in.sources.insert(sender.named, id);
         self.admit_waiting(&session);
-        self.streams.rearm_live(id, &mut self.desk);
+        id
+    }
+
+    /// A datagram of a stream's source that sends no RTP.
+    fn bare_datagram(&mut self, id: LiveId, bytes: &[u8]) {
+        let now = self.desk.now;
+        let live = self.streams.lives.get_mut(id);
+        let Some(input) = live.and_then(|live| live.bare.as_mut()) else {
+            return;
+        };
+        input.heard = now;
+        let mut packets = Vec::with_capacity(bytes.len());
+        input.bare.feed(bytes, &mut packets);
+        self.rtp_in.figures.received += 1;
+        if !packets.is_empty() {
+            self.append(id, &packets);
+        }
     }
 
     /// A packet of a stream's source.
@@ -404,10 +564,11 @@ impl Relay {
     }
 
     /// RTCP: a source's farewell ends its stream, the rest of what it says goes on to the clients.
-    fn control(&mut self, from: SocketAddr, bytes: &[u8]) {
+    fn control(&mut self, sender: Sender, bytes: &[u8]) {
         // It comes from the source's port, or as RFC 3550 has it, from the one above.
-        let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
-        let live = [from, below]
+        let named = sender.named;
+        let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
+        let live = [named, below]
             .iter()
             .find_map(|address| self.rtp_in.sources.get(address))
             .copied();
@@ -422,7 +583,9 @@ impl Relay {
         let Some(live) = self.streams.lives.get_mut(id) else {
             return;
         };
-        if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
+        let is_its =
+            |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == sender.from.ip();
+        if !live.input.as_deref().is_some_and(is_its) {
             self.rtp_in.figures.dropped_second_source += 1;
             return;
         }
@@ -442,15 +605,19 @@ impl Relay {
         for id in running.into_iter().chain(resting) {
             self.refresh_clients(id);
         }
-        let source = running
-            .and_then(|id| self.streams.lives.get(id))
-            .map(|live| live.source);
-        if let (Some(id), Some(Origin::Rtp(address))) = (running, source)
-            && !self.grants.is_client(session, address)
+        let live = running.and_then(|id| self.streams.lives.get(id));
+        let source = live.map(|live| (live.source, live.bare.is_some()));
+        if let (Some(id), Some((Origin::Rtp(address), is_bare))) = (running, source)
+            && !self.grants.is_client(session, address, is_bare)
         {
             self.end_live(id, End::Lost, "its token was revoked");
         }
     }
+}
+
+/// IPv4-mapped counts as IPv4; neither zone nor flow label is a token's to name.
+fn canonical(address: &SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Whether a socket that is bound here can send there.

@@ -1,10 +1,11 @@
 //! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace, forward error
-//! correction (SMPTE 2022-1).
+//! correction (SMPTE 2022-1); and MPEG-TS in UDP without it.
 //!
 //! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or
 //! who receives. What each can be made to hold stands in its file; each tells what its allocations
 //! take.
 
+mod bare;
 mod candidates;
 mod fec;
 mod pacing;
@@ -13,6 +14,7 @@ mod packetiser;
 mod reorder;
 mod sequence;
 
+pub use bare::Bare;
 pub use candidates::Candidates;
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;

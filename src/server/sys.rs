@@ -179,6 +179,16 @@ pub fn group_socket(
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     set_shared(socket.as_fd(), true)?;
     take_joined_only(socket.as_fd(), group.is_ipv6())?;
+    if interface != 0 {
+        // By IPv6 a socket that has joined a group on one interface gets it from all others, too.
+        let index = interface as c_int;
+        set_option(
+            socket.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            index,
+        )?;
+    }
     let (address, length) = socket_address(group, interface);
     // SAFETY: the descriptor is open; the pointer is to a live address of which `length` bytes
     // count; the kernel copies it and keeps no pointer.
