@@ -26,24 +26,20 @@
 //! # The life of a byte
 //!
 //! - `relay::Relay::received` is handed what the shell has read of a source,
-//! - `relay::connection::Relay::read_on` knows in which phase its connection is,
-//! - `relay::source::Relay::read_media` has it unframed
-//! - `http::body::Body::read` and handed on:
-//! - `relay::source::Relay::append`
+//! - `relay::Relay::read` asks piece by piece what comes of it:
+//! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and
+//!   unframes it;
+//! - `relay::live::Streams::append` is given the media,
 //! - `relay::live::Streams::take_media` joins sources that follow each other,
 //! - `relay::live::Streams::pass_on` gives it to all who want it:
 //! - `stream::Stream::append` copies it, the only copy there is,
-//! - `stream::buffer::Buffer::fill` into a block,
-//! - `stream::Stream::scan` and has it looked through:
-//! - `format::Scanner::feed` says whether decoding can begin here.
+//! - `stream::buffer::Buffer::fill` into a block.
 //!
 //! It waits in the buffer until a viewer can be written to.
 //!
 //! - `relay::Relay::output` is asked for what a client is to get,
-//! - `relay::viewer::Relay::prepare_output` opens a chunk,
-//! - `relay::viewer::Streams::lend_to_viewer` frames
-//! - `stream::Stream::lend` what lies from the viewer's cursor on,
-//! - `stream::buffer::Buffer::lend` where it lies.
+//! - `relay::viewer::Streams::lend` frames
+//! - `stream::Stream::lend` what lies from the viewer's cursor on, where it lies.
 //!
 //! # The life of a datagram
 //!
@@ -52,14 +48,19 @@
 //! - `relay::udp::Relay::media_datagram` has it forwarded as it came
 //! - `relay::outlet::Outlet::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
-//! - `relay::source::Relay::append` and its media goes the way of a byte.
+//! - `relay::requests::Relay::append` and its media goes the way of a byte.
 //!
 //! # The life of a token
 //!
-//! - `relay::api::Relay::call` is what a request has come to,
-//! - `relay::ledger::Relay::change` makes the change now, or when it is on disk;
-//! - `relay::ledger::Relay::carry_out` changes
-//! - `gate::tokens::Tokens::carry_out` the table, and tells
+//! - `relay::requests::Relay::call` is what a request has come to,
+//! - `relay::requests::Relay::change` has it done:
+//! - `relay::grants::Grants::change` makes the change now, or when it is on disk;
+//! - `relay::grants::Grants::carry_out` changes
+//! - `gate::tokens::Tokens::carry_out` the table, and says whose.
+//!
+//! That is heard when this input is settled.
+//!
+//! - `relay::settle::Relay::hear_grants` tells
 //! - `relay::udp::Relay::tuples_changed` the streams that run.
 //!
 //! It stands in the table until somebody comes.

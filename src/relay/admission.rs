@@ -11,13 +11,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::api::RETRY_AFTER_SECONDS;
-use super::connection::{Beyond, Connection};
-use super::desk::Desk;
-use super::grants::Grants;
-use super::live::Live;
+use super::fetch::Fault;
 use super::settings::Fields;
-use super::{CONNECTIONS_BEYOND_MAX, Relay, Settings};
+use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
@@ -61,6 +57,28 @@ impl Way {
             (Way::Rtp, Carriage::Rtp(_)) | (Way::Bare, Carriage::Bare) | (Way::Group, _)
         )
     }
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// Where it comes from,
+    pub peer: SocketAddr,
+    /// unless that is a proxy, which does not say from where it brings it.
+    pub is_named: bool,
+    /// A proxy brings it, perhaps out of TLS.
+    pub is_proxied: bool,
+    /// Its connection came when there was no more place.
+    pub beyond: Option<Beyond>,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// Connections in all.
+    All,
+    /// Connections from its host.
+    Host,
 }
 
 /// Who comes in, as far as it is known.
@@ -122,12 +140,12 @@ pub(super) struct Gate<'a> {
 
 impl<'a> Claim<'a> {
     /// Of a request.
-    pub fn of(way: Way, connection: &Connection, head: &'a Head) -> Claim<'a> {
+    pub fn of(way: Way, caller: Caller, head: &'a Head) -> Claim<'a> {
         Claim {
             way,
-            from: connection.is_named.then_some(connection.peer),
+            from: caller.is_named.then_some(caller.peer),
             to: None,
-            is_proxied: connection.is_proxied,
+            is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
             site: head.site.as_deref(),
@@ -160,12 +178,30 @@ impl<'a> Claim<'a> {
     }
 }
 
-impl Gate<'_> {
-    // ---- Whose connection it is -----------------------------------------------------------------
+impl<'a> Gate<'a> {
+    /// Whom to ask.
+    pub fn new(
+        settings: &'a Settings,
+        tokens: Option<&'a Tokens>,
+        blocks: &'a Blocks,
+        is_closing: bool,
+        now: Moment,
+    ) -> Gate<'a> {
+        Gate {
+            settings,
+            tokens,
+            blocks,
+            is_closing,
+            now,
+        }
+    }
+}
 
+/// What is known of a connection before it asks for anything.
+impl Settings {
     /// How a connection from there tells whose it is. Nobody else is believed.
-    pub fn door(&self, host: IpAddr) -> Door {
-        if is_in(&self.settings.proxies, host) {
+    pub(super) fn door(&self, host: IpAddr) -> Door {
+        if is_in(&self.proxies, host) {
             Door::Header
         } else if self.is_forwarder(host) {
             Door::Field
@@ -175,36 +211,46 @@ impl Gate<'_> {
     }
 
     /// Whether what requests from there say of their client is believed.
-    pub fn is_forwarder(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.forwarders, host)
+    pub(super) fn is_forwarder(&self, host: IpAddr) -> bool {
+        is_in(&self.forwarders, host)
     }
 
     /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
     /// comes by one: a client is never named by a proxy's address.
-    pub fn is_proxy(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.proxies, host) || self.is_forwarder(host)
+    pub(super) fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.proxies, host) || self.is_forwarder(host)
     }
 
     /// Whether a host is of those that may call the API.
-    pub fn is_operators(&self, host: IpAddr) -> bool {
-        is_in(&self.settings.token_servers, host)
+    pub(super) fn is_operators(&self, host: IpAddr) -> bool {
+        is_in(&self.token_servers, host)
     }
 
     /// Whether there is a place for another connection, with so many there. Half of what lies
     /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
-    pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
+    pub(super) fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
         let beyond_max = match host {
             Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
             Some(_) | None => CONNECTIONS_BEYOND_MAX,
         };
-        connections < self.settings.limits.connections_max + beyond_max
+        connections < self.limits.connections_max + beyond_max
     }
 
     /// Which limit a connection is beyond, of a host that has so many others.
-    pub fn beyond(&self, of_host: usize) -> Option<Beyond> {
-        (of_host >= self.settings.limits.connections_per_host_max).then_some(Beyond::Host)
+    pub(super) fn beyond(&self, of_host: usize) -> Option<Beyond> {
+        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
     }
 
+    /// What lets the pages of an origin watch.
+    pub(super) fn cors(&self, origin: &str) -> Fields {
+        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
+        let mut sites = self.cors.iter();
+        let site = sites.find(|(site, _)| is_allowed(site));
+        site.map_or(&[], |(_, fields)| fields)
+    }
+}
+
+impl Gate<'_> {
     /// Who is beyond a limit gets what is answered at once, and no place.
     pub fn place(&self, way: Way, beyond: Option<Beyond>) -> Result<(), Refusal> {
         let (status, detail) = match (way, beyond) {
@@ -349,14 +395,6 @@ impl Gate<'_> {
             || (!name.is_empty() && names.any(|own| own.eq_ignore_ascii_case(name)))
     }
 
-    /// What lets the pages of an origin watch.
-    pub fn cors(&self, origin: &str) -> Fields {
-        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
-        let mut sites = self.settings.cors.iter();
-        let site = sites.find(|(site, _)| is_allowed(site));
-        site.map_or(&[], |(_, fields)| fields)
-    }
-
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
     /// Whether somebody who may come in may be the session's source, with a body that ends as
@@ -461,10 +499,7 @@ impl Gate<'_> {
             return Ok(());
         }
         if method != Method::Get || !is_waited {
-            return Err(Refusal::new(
-                Status::NotFound,
-                "this session is not running now",
-            ));
+            return Err(not_running());
         }
         let is_begun = !has_origins || standing.is_fetched;
         if is_begun || (standing.has_room && standing.has_room_for_pull) {
@@ -473,6 +508,23 @@ impl Gate<'_> {
         Err(busy(
             "the session is not running here, and there is no room to fetch it",
         ))
+    }
+
+    /// What a viewer is told for whom no origin had the session, that it may watch here.
+    pub fn turned_away(&self, fault: Fault) -> Refusal {
+        let detail = format!(
+            "the session is not running here, and no origin has it: {}",
+            fault.detail()
+        );
+        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
+        match fault {
+            Fault::NotFound => not_running(),
+            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
+            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
+            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
+            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
+            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
+        }
     }
 
     /// Whether an abort keeps everybody out of the session still.
@@ -514,41 +566,6 @@ impl Gate<'_> {
     }
 }
 
-impl Grants {
-    /// Whom to ask.
-    pub(super) fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
-        Gate {
-            settings: &desk.settings,
-            tokens: self.tokens.as_ref(),
-            blocks: &self.blocks,
-            is_closing: desk.is_closing,
-            now: desk.now,
-        }
-    }
-}
-
-impl Relay {
-    /// What runs of a session.
-    pub(super) fn standing(&self, session: &SessionId) -> Standing {
-        let live = self
-            .streams
-            .running
-            .get(session)
-            .and_then(|id| self.streams.lives.get(*id));
-        let pull = self.fetch.pulls.of(session);
-        let pull = pull.and_then(|id| self.fetch.pulls.entries.get(id));
-        Standing {
-            runs: live.is_some(),
-            has_source: self.streams.has_source(session),
-            is_fetched: pull.is_some(),
-            is_forbidden: pull.is_some_and(|pull| pull.is_forbidden),
-            has_room: self.has_room_for_stream(session),
-            has_room_for_pull: self.has_room_for_pull(),
-            http_fault: live.and_then(Live::http_fault),
-        }
-    }
-}
-
 fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
     subnets.iter().any(|subnet| subnet.contains(address))
 }
@@ -572,6 +589,10 @@ fn busy(detail: &'static str) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
 }
 
+fn not_running() -> Refusal {
+    Refusal::new(Status::NotFound, "this session is not running now")
+}
+
 /// 403 for who has no token; the same whether the session exists or not.
 fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
@@ -579,7 +600,7 @@ fn no_token() -> Refusal {
 
 /// The same for a viewer where the origin says who may watch: whether it was asked, or the session
 /// has a source here.
-pub(super) fn no_token_of_origin() -> Refusal {
+fn no_token_of_origin() -> Refusal {
     forbidden(
         "this sessionid has no http token; the origin says who may watch, and its token server adds one",
     )

@@ -7,16 +7,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use serde::Serialize;
-
-use super::Relay;
-use super::errand::without_names;
-use super::ledger::Change;
-use super::listing::Rows;
-use super::metrics;
 use super::page::Page;
-use super::reading::LOOK_COST;
-use crate::gate::{self, BLOCKS_MAX, Carriage, Direction, Matrix, Record, SessionId, UdpClient};
+use crate::gate::{self, Carriage, Direction, Matrix, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
 /// A call of the API, or another request that is answered at once.
@@ -74,16 +66,11 @@ impl Call {
     }
 }
 
-impl AddToken {
-    /// With the addresses of its clients.
-    pub fn into_change(self, rtp: Vec<gate::RtpTuple>) -> Change {
-        let AddToken { session, http, .. } = self;
-        let record = Record::Add { session, http, rtp };
-        Change {
-            record,
-            aborts: false,
-        }
-    }
+/// Which table is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    Tokens,
+    Streams,
 }
 
 /// The calls by their names below `/api/`.
@@ -100,22 +87,10 @@ pub(super) enum Name {
 pub(super) enum Answer {
     Json(Status, Vec<u8>),
     List(Rows),
-    /// It comes when the peers have told theirs.
-    Gather(Rows),
     Options(&'static str),
     Page(Page),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
-    /// It comes when the names of these clients have addresses.
-    Resolve(AddToken),
-    /// It comes when this change is on disk.
-    Record(Change),
-}
-
-#[derive(Serialize)]
-struct Aborted<'a> {
-    sessionid: &'a SessionId,
-    viewers: usize,
 }
 
 impl Name {
@@ -392,115 +367,8 @@ impl Types {
     }
 }
 
-pub(super) fn json(status: Status, body: &impl Serialize) -> Answer {
-    // The bodies are structs of strings and numbers, which have no way to fail.
-    Answer::Json(status, serde_json::to_vec(body).unwrap_or_default())
-}
-
-impl Relay {
-    /// Does what a call asks for.
-    pub(super) fn call(&mut self, call: Call) -> Result<Answer, Refusal> {
-        match call {
-            Call::AddToken(add) => match without_names(&add) {
-                Some(clients) => self.change(add.into_change(clients)),
-                None => Ok(Answer::Resolve(add)),
-            },
-            Call::RevokeToken { session, aborts } => {
-                let record = Record::Revoke { session };
-                self.change(Change { record, aborts })
-            }
-            Call::List(rows) => Ok(Answer::List(rows)),
-            Call::Gather(rows) => Ok(Answer::Gather(rows)),
-            Call::AbortStream { session, block } => self.abort_stream(&session, block),
-            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
-            Call::Metrics => {
-                let looks = self.clients.connections.len() + self.streams.lives.len();
-                self.clients.reading.count(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.metrics().into()))
-            }
-            Call::Description => Ok(Answer::Text("application/json", DESCRIPTION.into())),
-            Call::Health => Ok(Answer::Text(
-                "application/json",
-                "{\"status\":\"ok\"}".into(),
-            )),
-            Call::Options { allow } => Ok(Answer::Options(allow)),
-        }
-    }
-
-    /// Whoever holds the API must not be able to turn the relay on a stranger.
-    pub(super) fn check_destinations(&self, clients: &[gate::RtpTuple]) -> Result<(), Refusal> {
-        for tuple in clients {
-            // The first address that can be reached is sent to; what is wrong with a name is what
-            // is wrong with all of its addresses.
-            let faults = tuple
-                .addresses
-                .iter()
-                .map(|address| self.rtp_in.destination_fault(*address, tuple.carriage));
-            if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
-                return Err(bad(format!("udp-clients: '{}': {fault}", tuple.client)));
-            }
-        }
-        let gate = self.grants.gate(&self.desk);
-        let is_outside = |tuple: &&gate::RtpTuple| {
-            let mut addresses = tuple.addresses.iter();
-            !addresses.all(|address| gate.may_receive(address))
-        };
-        match clients.iter().find(is_outside) {
-            None => Ok(()),
-            Some(tuple) => {
-                let detail = format!(
-                    "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
-                    tuple.client
-                );
-                Err(Refusal::new(Status::Forbidden, detail))
-            }
-        }
-    }
-
-    fn abort_stream(
-        &mut self,
-        session: &SessionId,
-        block: Option<Duration>,
-    ) -> Result<Answer, Refusal> {
-        let now = self.desk.now;
-        if let Some(block) = block
-            && !self.grants.blocks.add(session, now + block, now)
-        {
-            let detail = format!(
-                "block: {BLOCKS_MAX} sessions are blocked, as many as may be, and nothing was done; without block the stream ends"
-            );
-            return Err(Refusal::busy(
-                Status::ServiceUnavailable,
-                detail,
-                RETRY_AFTER_SECONDS,
-            ));
-        }
-        let ended = self.end_session(session);
-        if block.is_some() {
-            self.block_session(session);
-        }
-        // A block is something to be done where nothing runs, too.
-        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
-            Refusal::new(
-                Status::NotFound,
-                "sessionid: this session has no running stream",
-            )
-        })?;
-        Ok(json(
-            Status::Ok,
-            &Aborted {
-                sessionid: session,
-                viewers,
-            },
-        ))
-    }
-}
-
 /// OpenAPI 3.1.
-const DESCRIPTION: &str = include_str!("openapi.json");
+pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
 /// The longest that a session can be blocked: a day.
 const BLOCK_SECONDS_MAX: u64 = 86_400;
-
-/// After how long a client may try again when a limit is reached.
-pub(super) const RETRY_AFTER_SECONDS: u32 = 5;

@@ -1,10 +1,9 @@
 //! What must hold of the whole core, whatever happened to it.
 
 use super::Relay;
-use super::connection::Phase;
+use super::clients::Known;
 use super::live::Origin;
 use super::udp::RtpInput;
-use super::waiting::Fate;
 
 /// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
 /// MiB), and what is on its way.
@@ -13,64 +12,18 @@ const RTP_BYTES_MAX: usize = 1280 * 1024;
 impl Relay {
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
-        let counted: usize = self.clients.hosts.values().sum();
-        let clients = self.clients.connections.iter();
-        assert_eq!(
-            counted,
-            clients
-                .filter(|(_, connection)| connection.is_counted)
-                .count(),
-            "connections by host are counted wrong"
-        );
-        let waiting = self.clients.connections.iter();
-        assert_eq!(
-            waiting
-                .filter(|(_, connection)| match &connection.phase {
-                    Phase::Waiting(waiting) => waiting.fate == Fate::Open,
-                    _ => false,
-                })
-                .count(),
-            self.clients.waiting.len(),
-            "somebody waits who is gone, or the other way round"
-        );
-        let phase_of = |id| Some(&self.clients.connections.get(id)?.phase);
-        self.lists.check_gatherings(phase_of);
+        let armed = self.clients.check(&Known {
+            has_stream: &|live| self.streams.lives.get(live).is_some(),
+            runs: &|session| self.streams.running.contains_key(session),
+            has_gathering: &|ticket| self.lists.has_gathering(ticket),
+        });
+        self.lists
+            .check(|id, ticket| self.clients.awaits(id, ticket));
         assert_eq!(
             self.streams.order.len(),
             self.streams.lives.len(),
             "the order of the streams disagrees with their table"
         );
-        for (id, connection) in self.clients.connections.iter() {
-            match &connection.phase {
-                Phase::Viewer(viewer) => assert!(
-                    self.streams.lives.get(viewer.live).is_some(),
-                    "a viewer outlives its stream: {id:?}"
-                ),
-                Phase::Source(source) => assert!(
-                    self.streams.lives.get(source.live).is_some(),
-                    "a source outlives its stream: {id:?}"
-                ),
-                Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
-                    assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
-                }
-                Phase::Waiting(waiting) => assert!(
-                    !self.streams.running.contains_key(&waiting.session),
-                    "somebody waits for what runs: {id:?}"
-                ),
-                Phase::Telling(telling) => assert!(
-                    self.lists.gatherings.contains_key(&telling.gathering),
-                    "a peer tells nobody: {id:?}"
-                ),
-                Phase::Introduction
-                | Phase::Head(_)
-                | Phase::Payload(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Asking(_)
-                | Phase::Recording
-                | Phase::Lingering(_) => {}
-            }
-        }
         for (session, id) in &self.streams.running {
             let live = self
                 .streams
@@ -93,7 +46,8 @@ impl Relay {
             self.streams.lives.len() <= self.desk.settings.limits.streams_max,
             "there are more streams than may be"
         );
-        for (held, most) in self.held_bytes().iter().zip(self.held_bytes_max()) {
+        let most = self.desk.settings.held_bytes_max();
+        for (held, most) in self.held_bytes().iter().zip(most) {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }
         let mut held_bytes = 0;
@@ -123,19 +77,14 @@ impl Relay {
             bytes_max,
             "the bytes of all buffers are counted wrong"
         );
-        let armed = self
-            .clients
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.armed.is_armed())
-            .count()
+        let armed = armed
             + self
                 .streams
                 .lives
                 .iter()
                 .filter(|(_, live)| live.armed.is_armed())
                 .count()
-            + self.fetch.pulls.check(|session, live, pull| {
+            + self.fetch.check(|session, live, pull| {
                 let is_its = self
                     .streams
                     .lives
@@ -146,7 +95,7 @@ impl Relay {
         let single = [&self.rtp_in.armed, &self.desk.return_armed];
         let armed = armed + single.iter().filter(|armed| armed.is_armed()).count();
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        if let Some(tokens) = &self.grants.tokens {
+        if let Some(tokens) = self.grants.tokens() {
             tokens.check();
         }
     }

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::errand::Ticket;
-use super::metrics::{Counts, Files};
 use super::report::Report;
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
@@ -26,7 +26,6 @@ pub(super) struct Desk {
     /// What the shell is to do.
     pub actions: VecDeque<Action>,
     pub counts: Counts,
-    pub files: Files,
     /// The server has been told to end.
     pub is_closing: bool,
     report: Report,
@@ -51,7 +50,6 @@ impl Desk {
             random: Random::new(settings.random_key),
             actions: VecDeque::new(),
             counts: Counts::default(),
-            files: Files::default(),
             is_closing: false,
             report: Report::new(settings.limits.report),
             ticket_next: 1,

@@ -1,7 +1,7 @@
 //! What the server holds: bytes that are really allocated, capacities and not lengths. Each part
 //! counts its own; here they stand side by side, and beside what they may hold at the most.
 
-use super::{CONNECTIONS_BEYOND_MAX, Relay};
+use super::{CONNECTIONS_BEYOND_MAX, Settings};
 use crate::format::splice::Splicer;
 
 /// Bytes of each part, by its name.
@@ -26,26 +26,11 @@ const OTHER_BYTES: usize = 2 * 1024 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
-impl Relay {
-    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
-    /// stream.
-    pub fn held_bytes(&self) -> HeldBytes {
-        [
-            ("clients", self.clients.held_bytes()),
-            ("streams", self.streams.held_bytes()),
-            ("rtp", self.rtp_in.held_bytes()),
-            ("origins", self.fetch.held_bytes()),
-            ("tokens", self.grants.held_bytes()),
-            ("lists", self.lists.held_bytes()),
-            ("desk", self.desk.held_bytes()),
-            ("threads", self.desk.counts.threads_bytes),
-        ]
-    }
-
+impl Settings {
     /// What each part may hold at the most, whatever comes in: the sum that the README states,
     /// without the program itself.
-    pub fn held_bytes_max(&self) -> HeldBytes {
-        let (settings, limits) = (&self.desk.settings, &self.desk.settings.limits);
+    pub(super) fn held_bytes_max(&self) -> HeldBytes {
+        let limits = &self.limits;
         let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;
         let udp_clients = limits.tokens.udp_clients_per_session_max;
         let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
@@ -60,7 +45,7 @@ impl Relay {
             } else {
                 splicer
             };
-        let peers = settings.peers.len() * PEER_BYTES;
+        let peers = self.peers.len() * PEER_BYTES;
         [
             ("clients", connections * each_client + peers + OTHER_BYTES),
             (

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::counts::Count;
 use super::desk::Desk;
 use super::outlet::{ClientFigures, Outlet};
 use super::streams::Said;
@@ -272,7 +273,7 @@ impl Streams {
         }
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
-        desk.counts.streams += 1;
+        desk.counts.add(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         desk.log(
@@ -305,6 +306,19 @@ impl Streams {
         self.order.insert(serial, live);
         self.running.insert(session, live);
         live
+    }
+
+    /// Media has arrived from a stream's source. It may be unlike what came before: then another
+    /// stream has begun, for which these bytes are the first.
+    #[must_use]
+    pub(super) fn append(
+        &mut self,
+        id: LiveId,
+        bytes: &[u8],
+        desk: &mut Desk,
+    ) -> Option<(LiveId, Vec<u8>)> {
+        let Unlike(bytes) = self.take_media(id, bytes, desk)?;
+        Some((self.begin_anew(id, desk)?, bytes))
     }
 
     /// Media has arrived from a stream's source. It may be unlike what came before: then these
@@ -443,10 +457,12 @@ impl Streams {
         }
         if let Some(mut live) = self.lives.remove(id) {
             let figures = live.stream.figures();
-            desk.counts.past.bytes_received += figures.bytes_received;
-            desk.counts.past.bytes_sent += figures.bytes_sent;
-            desk.counts.past.skips += figures.skips;
-            desk.counts.past_udp_bytes += live.outlet.bytes_sent();
+            desk.counts
+                .add(Count::BytesReceived, figures.bytes_received);
+            desk.counts.add(Count::BytesSent, figures.bytes_sent);
+            desk.counts.add(Count::Skips, figures.skips);
+            desk.counts
+                .add(Count::UdpBytesSent, live.outlet.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
@@ -506,7 +522,7 @@ impl Relay {
             if let Some(Origin::Http(connection)) = source {
                 self.clients.close(connection, &mut self.desk);
             }
-            self.drop_pull(session);
+            self.fetch.drop(session, &mut self.desk);
         }
         let draining: Vec<LiveId> = self.streams.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
@@ -521,7 +537,7 @@ impl Relay {
     /// Nobody is admitted to the session any more, whether it ran or not; who waits for it is told
     /// so.
     pub(super) fn block_session(&mut self, session: &SessionId) {
-        self.drop_pull(session);
+        self.fetch.drop(session, &mut self.desk);
         self.admit_waiting(session);
     }
 

@@ -14,13 +14,11 @@
 //!
 //! One thread owns all of it. What would block is an action whose result is an input.
 
-mod access;
 mod admission;
 mod api;
 mod check;
 mod clients;
-mod connection;
-mod deadlines;
+mod counts;
 mod desk;
 mod draining;
 mod errand;
@@ -30,25 +28,16 @@ mod grants;
 mod held;
 mod hold;
 mod icecast;
-mod ledger;
-mod listing;
 mod lists;
 mod live;
 mod metrics;
-mod origins;
 mod outlet;
-mod output;
 mod page;
-mod peer;
-mod peers;
-mod pull;
-mod reading;
 mod report;
-mod request;
+mod requests;
 mod route;
 mod settings;
 mod settle;
-mod source;
 #[cfg(test)]
 mod stage;
 mod streams;
@@ -56,7 +45,6 @@ mod timers;
 mod turns;
 mod udp;
 mod viewer;
-mod waiting;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -64,26 +52,25 @@ use std::time::Duration;
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::Id;
-use crate::stream::Outcome;
-use clients::Clients;
-use connection::{Connection, Phase};
+use crate::stream::{End, Outcome};
+pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
+use clients::{Appetite, Clients, Connection, Step};
+pub use counts::{Counts, Files};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
-use fetch::Fetch;
+use fetch::{Fetch, Pull};
 use grants::Grants;
+use held::HeldBytes;
 use lists::Lists;
 pub use live::Live;
-pub use metrics::Files;
+use live::SHUT_DOWN;
 pub use outlet::Datagrams;
-pub use peers::Peer;
-use pull::Pull;
-pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub use report::{Level, ReportLimits};
-pub use settings::{Fields, Limits, OriginUrl, Settings};
+pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 use streams::Streams;
 use timers::Owner;
 use udp::RtpIn;
-pub use udp::{UdpFigures, UdpPort};
+pub use udp::UdpPort;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
@@ -91,6 +78,9 @@ pub type ConnectionId = Id<Connection>;
 pub type LiveId = Id<Live>;
 /// The id of a session that is fetched.
 type PullId = Id<Pull>;
+
+/// After how long a client may try again when a limit is reached.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
@@ -127,59 +117,12 @@ pub struct Relay {
     lists: Lists,
 }
 
-/// A long answer's next piece, which takes as long as several writes, is due after so many.
-const WRITES_PER_PIECE: usize = 32;
-
 /// What a source may send in one go, unless its buffer is small.
 const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
-/// What is read at once from a client that has no media to send.
-const READ_BYTES_MAX: usize = 16 * 1024;
-/// Requests that are sent ahead while another is being answered.
-const AHEAD_BYTES_MAX: usize = 4 * 1024;
 /// Deadlines that are acted on in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
 /// How long the names of a call may take to resolve, all together.
 pub const ERRAND_TIME: Duration = Duration::from_secs(5);
-
-impl Clients {
-    fn next_queued(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.queue.pop_front() {
-            if self.leaves_queue(id) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    fn next_listing(&mut self) -> Option<ConnectionId> {
-        while let Some(id) = self.listing.pop_front() {
-            if self.leaves_queue(id) {
-                self.writes_since_piece = 0;
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// Whether a connection that stood in a queue is to be written to.
-    fn leaves_queue(&mut self, id: ConnectionId) -> bool {
-        self.connections.get_mut(id).is_some_and(|connection| {
-            connection.is_queued = false;
-            !connection.is_blocked
-        })
-    }
-}
-
-/// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
-/// than `bytes_max` if it fits into that.
-fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
-    let needed = bytes.len() + more.len();
-    if needed > bytes.capacity() {
-        let room = needed.saturating_mul(2).min(bytes_max).max(needed);
-        bytes.reserve_exact(room - bytes.len());
-    }
-    bytes.extend_from_slice(more);
-}
 
 impl Relay {
     /// A server without clients.
@@ -198,36 +141,19 @@ impl Relay {
 
     // ---- What happened
 
+    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
+    /// closed.
+    pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
+        self.desk.now = now;
+        self.clients.accept(peer, &mut self.desk)
+    }
+
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
     /// [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return 0;
-        };
-        match &connection.phase {
-            _ if connection.is_ahead => 0,
-            Phase::Head(_) if connection.output.is_full() => 0,
-            // Requests that were sent ahead may lie there still, behind an output that was full.
-            Phase::Head(_) => {
-                // With one byte more than a head may have, it is known to be too large.
-                let bytes_max =
-                    READ_BYTES_MAX.max(self.desk.settings.limits.http.head_bytes_max + 1);
-                bytes_max.saturating_sub(connection.input.len())
-            }
-            Phase::Introduction
-            | Phase::Payload(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Lingering(_) => READ_BYTES_MAX,
-            Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Awaiting(_)
-            | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(connection.input.len()),
-            Phase::Source(source) => {
-                let live = source.live;
-                self.streams.source_appetite(live, &mut self.desk)
-            }
+        match self.clients.appetite(id, &self.desk) {
+            Appetite::Bytes(bytes) => bytes,
+            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
         }
     }
 
@@ -235,49 +161,59 @@ impl Relay {
     /// them cost.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
         self.desk.now = now;
-        self.clients.reading.begin(bytes.len());
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return self.clients.reading.cost();
-        };
-        if connection.input.is_empty() {
-            let rest = self.read_on(id, bytes).to_vec();
-            if let Some(connection) = self.clients.connections.get_mut(id) {
-                connection.input = rest;
-            }
-        } else {
-            let bytes_max = READ_BYTES_MAX.max(self.desk.settings.limits.http.head_bytes_max + 1);
-            extend_within(&mut connection.input, bytes, bytes_max);
-            self.read_input(id);
-        }
+        self.clients.begin_go(bytes.len());
+        self.read(id, bytes);
         self.clients.rearm(id, &mut self.desk);
         self.settle();
-        self.clients.reading.cost()
+        self.clients.cost_of_go()
+    }
+
+    /// Reads on in what a client has sent ahead, and in `bytes` behind that.
+    fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let input = self.clients.take_input(id, bytes, &self.desk);
+        let mut rest = input.bytes();
+        loop {
+            match self.clients.read_on(id, &mut rest, &mut self.desk) {
+                Step::Media(live, content) => {
+                    let anew = self.streams.append(live, content, &mut self.desk);
+                    if let Some((anew, bytes)) = anew {
+                        self.follow(anew, &bytes);
+                    }
+                }
+                Step::Came(event) => self.act(id, event),
+                Step::On => {}
+                Step::Stop => break,
+            }
+        }
+        let rest_bytes = rest.len();
+        self.clients
+            .keep_input(id, input, rest_bytes, &mut self.desk);
+    }
+
+    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
+    /// answers it if it has waited; says what that cost. `None`: there is none.
+    pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
+        self.desk.now = now;
+        let (id, waited) = self.clients.next_ahead()?;
+        if let Some(waited) = waited {
+            self.act(id, waited);
+        }
+        self.read(id, &[]);
+        self.settle();
+        self.clients.end_ahead(id, &mut self.desk);
+        Some(self.clients.cost_of_go())
+    }
+
+    /// Whether [`Relay::read_ahead`] has somebody.
+    pub fn has_ahead(&self) -> bool {
+        self.clients.has_ahead()
     }
 
     /// The client sends no more.
     pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.input_ended = true;
-        match &connection.phase {
-            Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
-                self.clients.close(id, &mut self.desk)
-            }
-            Phase::Introduction
-            | Phase::Payload(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_) => self.clients.close(id, &mut self.desk),
-            Phase::Source(_) => self.source_ended(id),
-            // What has been asked before is answered still.
-            Phase::Head(_)
-            | Phase::Lingering(_)
-            | Phase::Listing(_)
-            | Phase::Awaiting(_)
-            | Phase::Recording => {}
+        if let Some(event) = self.clients.input_ended(id, &mut self.desk) {
+            self.act(id, event);
         }
         self.settle();
     }
@@ -291,12 +227,7 @@ impl Relay {
 
     /// The client's socket takes bytes again.
     pub fn unblocked(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.clients.connections.get_mut(id)
-            && connection.is_blocked
-        {
-            connection.is_blocked = false;
-            self.clients.queue(id);
-        }
+        self.clients.unblocked(id);
     }
 
     /// Acts on deadlines that have come, a bounded number of them.
@@ -309,9 +240,14 @@ impl Relay {
                 return;
             };
             match owner {
-                Owner::Connection(id) => self.connection_due(id),
+                Owner::Connection(id) => {
+                    let is_paused = |live| self.streams.is_paused(live);
+                    if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
+                        self.act(id, event);
+                    }
+                }
                 Owner::Live(id) => self.live_due(id),
-                Owner::Pull(id) => self.pull_due(id),
+                Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
             }
@@ -323,30 +259,10 @@ impl Relay {
     pub fn shut_down(&mut self, now: Moment) {
         self.desk.now = now;
         self.desk.is_closing = true;
-        self.end_fetching();
+        self.fetch.shut_down(&mut self.desk);
         self.end_without_connection();
-        let ids: Vec<ConnectionId> = self.clients.connections.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            let Some(connection) = self.clients.connections.get_mut(id) else {
-                continue;
-            };
-            match &connection.phase {
-                Phase::Source(_) => self.end_source_for_shutdown(id),
-                Phase::Head(_) if connection.output.is_empty() => {
-                    self.clients.close(id, &mut self.desk)
-                }
-                Phase::Introduction
-                | Phase::Payload(_)
-                | Phase::Waiting(_)
-                | Phase::Asking(_)
-                | Phase::Telling(_) => self.clients.close(id, &mut self.desk),
-                Phase::Head(_)
-                | Phase::Viewer(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Recording
-                | Phase::Lingering(_) => {}
-            }
+        for live in self.clients.shut_down(&mut self.desk) {
+            self.end_live(live, End::Complete, SHUT_DOWN);
         }
         self.settle();
     }
@@ -356,38 +272,18 @@ impl Relay {
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
-        if self.clients.writes_since_piece >= WRITES_PER_PIECE
-            && let Some(id) = self.clients.next_listing()
-        {
-            return Some(id);
-        }
-        if let Some(id) = self
-            .clients
-            .next_queued()
-            .or_else(|| self.streams.next_viewer(&mut self.desk))
-        {
-            self.clients.writes_since_piece = self.clients.writes_since_piece.saturating_add(1);
-            return Some(id);
-        }
-        // After a piece the turn is over if there is nothing else, for who else has something may
-        // be known in the next one.
-        if self.clients.writes_since_piece == 0 {
-            self.clients.writes_since_piece = 1;
-            return None;
-        }
-        self.clients.next_listing()
+        let viewers = || self.streams.next_viewer(&mut self.desk);
+        self.clients.next_write(viewers)
     }
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
     pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
         self.desk.now = now;
-        self.prepare_output(id);
+        self.prepare(id);
         self.settle();
         let mut gather = Gather::default();
-        if let Some(connection) = self.clients.connections.get(id)
-            && gather.push(connection.output.rest())
-        {
-            self.streams.lend_to_viewer(connection, &mut gather);
+        if let Some(viewing) = self.clients.lend(id, &mut gather) {
+            self.streams.lend(viewing, &mut gather);
         }
         gather
     }
@@ -395,32 +291,18 @@ impl Relay {
     /// So many bytes of [`Relay::output`] have been written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.taken = now;
-        let of_output = connection.output.advance(bytes);
-        if bytes > of_output {
-            self.viewer_took(id, bytes - of_output);
+        if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.desk) {
+            self.streams.took(place, media_bytes);
         }
-        self.clients.after_output(id, &mut self.desk);
         self.settle();
     }
 
     /// The client's turn is over: its socket takes more, or does not.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
         self.desk.now = now;
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        if outcome == Outcome::Blocked && !connection.is_blocked {
-            connection.is_blocked = true;
-            connection.taken = now;
-            self.clients.rearm(id, &mut self.desk);
-        } else if outcome == Outcome::Open && connection.has_output() {
-            self.clients.queue(id);
+        if let Some(place) = self.clients.served(id, outcome, &mut self.desk) {
+            self.streams.settle(place, outcome);
         }
-        self.settle_viewer(id, outcome);
     }
 
     /// The next thing to do besides writing.
@@ -435,14 +317,33 @@ impl Relay {
 
     /// Whether there is anything to write at once.
     pub fn has_writes(&self) -> bool {
-        !self.clients.queue.is_empty()
-            || !self.clients.listing.is_empty()
+        self.clients.has_writes()
             || !self.streams.turns.is_empty()
             || !self.streams.posting.is_empty()
     }
 
+    /// What is counted, to which the shell adds what it alone sees.
+    pub fn counts(&mut self) -> &mut Counts {
+        &mut self.desk.counts
+    }
+
     /// Whether nobody is connected any more.
     pub fn is_empty(&self) -> bool {
-        self.clients.connections.is_empty()
+        self.clients.len() == 0
+    }
+
+    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
+    /// stream.
+    pub fn held_bytes(&self) -> HeldBytes {
+        [
+            ("clients", self.clients.held_bytes()),
+            ("streams", self.streams.held_bytes()),
+            ("rtp", self.rtp_in.held_bytes()),
+            ("origins", self.fetch.held_bytes()),
+            ("tokens", self.grants.held_bytes()),
+            ("lists", self.lists.held_bytes()),
+            ("desk", self.desk.held_bytes()),
+            ("threads", self.desk.counts.threads_bytes()),
+        ]
     }
 }

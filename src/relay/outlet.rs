@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::counts::Count;
 use super::desk::Desk;
 use super::draining::rest_time;
 use super::live::Origin;
@@ -333,7 +334,7 @@ impl Streams {
     }
 
     /// So many of the datagrams that were sent last were not taken.
-    fn not_taken(&mut self, count: u64) {
+    pub(super) fn not_taken(&mut self, count: u64) {
         let last = self.posted.take();
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
             live.outlet.post.not_taken(count);
@@ -360,16 +361,13 @@ impl Streams {
 impl Relay {
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let (Some(tokens), Some(_)) = (&mut self.grants.tokens, self.rtp_in.bound) else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get(id) else {
-            return;
-        };
-        let rtp_in = &self.rtp_in;
-        let reaches = |address, carriage| rtp_in.destination_fault(address, carriage).is_none();
-        let clients = tokens.destinations(&live.session, reaches);
-        self.streams.set_clients(id, clients, &mut self.desk);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        if self.rtp_in.bound.is_some()
+            && let Some(live) = self.streams.lives.get(id)
+            && let Some(clients) = self.grants.destinations(&live.session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
     }
 
     /// The next datagrams to be sent, to one client.
@@ -379,7 +377,10 @@ impl Relay {
         self.settle();
         let (id, to) = next?;
         let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.post.letter()?;
-        self.rtp_in.figures.sent += bytes.len().div_ceil(datagram_bytes) as u64;
+        self.desk.counts.add(
+            Count::DatagramsSent,
+            bytes.len().div_ceil(datagram_bytes) as u64,
+        );
         Some(Datagrams {
             to,
             bytes,
@@ -389,7 +390,7 @@ impl Relay {
 
     /// So many of the datagrams that were lent last were not taken by the kernel.
     pub fn datagrams_dropped(&mut self, count: usize) {
-        self.rtp_in.figures.dropped_unsent += count as u64;
+        self.desk.counts.add(Count::Unsent, count as u64);
         self.streams.not_taken(count as u64);
     }
 }

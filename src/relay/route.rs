@@ -4,14 +4,10 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Claim, Way, not_found};
+use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
 use super::api::{self, Call, Name};
-use super::connection::Connection;
-use super::desk::Desk;
-use super::grants::Grants;
-use super::icecast;
-use super::peers;
-use super::{ConnectionId, Relay};
+use super::lists::is_of_peer;
+use super::{Settings, icecast};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
@@ -29,50 +25,86 @@ pub(super) enum Wish {
     },
 }
 
-/// A request, and whose it is.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    client: &'a Connection,
-    head: &'a Head,
+/// A request, whose it is, and whom to ask about it.
+pub(super) struct Asked<'a> {
+    /// Whose it is.
+    pub caller: Caller,
+    /// What it says.
+    pub head: &'a Head,
     /// How what follows the head ends.
-    framing: Framing,
-}
-
-impl<'a> Asked<'a> {
-    fn claim(&self, way: Way) -> Claim<'a> {
-        Claim::of(way, self.client, self.head)
-    }
+    pub framing: Framing,
+    /// Whom to ask,
+    pub gate: Gate<'a>,
+    /// and what the operator chose.
+    pub settings: &'a Settings,
+    /// What runs of a session.
+    pub standing: &'a dyn Fn(&SessionId) -> Standing,
+    /// Whether it may be passed on to an origin.
+    pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
 
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
-impl Grants {
-    fn route_options(
-        &self,
-        asked: Asked<'_>,
-        allow: &'static str,
-        desk: &Desk,
-    ) -> Result<Wish, Refusal> {
-        self.gate(desk).enter(&asked.claim(Way::Options))?;
+impl<'a> Asked<'a> {
+    /// Checks the request and says what it asks for.
+    pub fn wish(&self) -> Result<Wish, Refusal> {
+        let wish = self.wish_of_path();
+        // Beyond a limit there are no streams, and nothing is told of them.
+        let way = match &wish {
+            Ok(Wish::Call(_)) => Way::Call,
+            Ok(Wish::Publish { .. }) => Way::Put,
+            Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
+        };
+        self.gate.place(way, self.caller.beyond)?;
+        wish
+    }
+
+    fn claim(&self, way: Way) -> Claim<'a> {
+        Claim::of(way, self.caller, self.head)
+    }
+
+    fn wish_of_path(&self) -> Result<Wish, Refusal> {
+        let segments = &self.head.target.segments;
+        let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+        match segments.as_slice() {
+            _ if self.settings.admits_icecast && icecast::is_source(self.head) => self.icecast(),
+            [] if self.head.method == Method::Options => self.options(STREAM_METHODS),
+            [] => Err(Refusal::framing(
+                Status::BadRequest,
+                "the target '*' is for OPTIONS only",
+            )),
+            [b"stream"] => self.stream(None),
+            [b"stream", session] => self.stream(Some(session)),
+            [b""] => self.look(Way::Page, Call::Page),
+            [b"metrics"] => self.look(Way::Figures, Call::Metrics),
+            [b"api", b"openapi.json"] => self.look(Way::Figures, Call::Description),
+            [b"healthz"] => self.look(Way::Health, Call::Health),
+            [b"api", name] | [name] => match Name::parse(name) {
+                Some(name) => self.call(name),
+                None => Err(not_found()),
+            },
+            _ => Err(not_found()),
+        }
+    }
+
+    fn options(&self, allow: &'static str) -> Result<Wish, Refusal> {
+        self.gate.enter(&self.claim(Way::Options))?;
         Ok(Wish::Call(Call::Options { allow }))
     }
 
-    fn route_call(&self, asked: Asked<'_>, name: Name, desk: &Desk) -> Result<Wish, Refusal> {
-        let head = asked.head;
+    fn call(&self, name: Name) -> Result<Wish, Refusal> {
+        let head = self.head;
         if head.method == Method::Options {
-            return self.route_options(asked, name.allow(), desk);
+            return self.options(name.allow());
         }
         if !name.knows(head.method) {
             return Err(Refusal::method(name.allow()));
         }
-        self.gate(desk).enter(&asked.claim(Way::Call))?;
-        let call = Call::parse(
-            name,
-            &head.target,
-            desk.settings.limits.tokens.udp_clients_per_session_max,
-        )?;
-        let is_of_all = !desk.settings.peers.is_empty() && !peers::is_of_peer(head.via.as_deref());
+        self.gate.enter(&self.claim(Way::Call))?;
+        let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
+        let call = Call::parse(name, &head.target, udp_clients_max)?;
+        let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
             call => call,
@@ -80,108 +112,36 @@ impl Grants {
     }
 
     /// What is only looked at.
-    fn route_look(
-        &self,
-        asked: Asked<'_>,
-        way: Way,
-        call: Call,
-        desk: &Desk,
-    ) -> Result<Wish, Refusal> {
+    fn look(&self, way: Way, call: Call) -> Result<Wish, Refusal> {
         // Whether there is a page at all depends on who asks.
         if way == Way::Page {
-            self.gate(desk).enter(&asked.claim(way))?;
+            self.gate.enter(&self.claim(way))?;
         }
-        match asked.head.method {
-            Method::Options => return self.route_options(asked, LOOK_METHODS, desk),
+        match self.head.method {
+            Method::Options => return self.options(LOOK_METHODS),
             Method::Get | Method::Head => {}
             Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate(desk).enter(&asked.claim(way))?;
-        api::no_parameters(&asked.head.target)?;
+        self.gate.enter(&self.claim(way))?;
+        api::no_parameters(&self.head.target)?;
         Ok(Wish::Call(call))
     }
-}
 
-impl Relay {
-    /// Checks a request and says what it asks for.
-    pub(super) fn route(
-        &self,
-        id: ConnectionId,
-        head: &Head,
-        framing: Framing,
-    ) -> Result<Wish, Refusal> {
-        let Some(client) = self.clients.connections.get(id) else {
-            return Err(not_found());
-        };
-        let wish = self.route_path(Asked {
-            client,
-            head,
-            framing,
-        });
-        // Beyond a limit there are no streams, and nothing is told of them.
-        let way = match &wish {
-            Ok(Wish::Call(_)) => Way::Call,
-            Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
-        };
-        self.grants
-            .gate(&self.desk)
-            .place(way, client.is_beyond_limit)?;
-        wish
-    }
-
-    fn route_path(&self, asked: Asked<'_>) -> Result<Wish, Refusal> {
-        let head = asked.head;
-        let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
-        match segments.as_slice() {
-            _ if self.desk.settings.admits_icecast && icecast::is_source(head) => {
-                self.route_icecast(asked)
-            }
-            [] if head.method == Method::Options => {
-                self.grants.route_options(asked, STREAM_METHODS, &self.desk)
-            }
-            [] => Err(Refusal::framing(
-                Status::BadRequest,
-                "the target '*' is for OPTIONS only",
-            )),
-            [b"stream"] => self.route_stream(asked, None),
-            [b"stream", session] => self.route_stream(asked, Some(session)),
-            [b""] => self
-                .grants
-                .route_look(asked, Way::Page, Call::Page, &self.desk),
-            [b"metrics"] => self
-                .grants
-                .route_look(asked, Way::Figures, Call::Metrics, &self.desk),
-            [b"api", b"openapi.json"] => {
-                self.grants
-                    .route_look(asked, Way::Figures, Call::Description, &self.desk)
-            }
-            [b"healthz"] => self
-                .grants
-                .route_look(asked, Way::Health, Call::Health, &self.desk),
-            [b"api", name] | [name] => match Name::parse(name) {
-                Some(name) => self.grants.route_call(asked, name, &self.desk),
-                None => Err(not_found()),
-            },
-            _ => Err(not_found()),
-        }
-    }
-
-    fn route_stream(&self, asked: Asked<'_>, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
-        let head = asked.head;
+    fn stream(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+        let head = self.head;
         let way = match head.method {
             Method::Put => Way::Put,
             Method::Post => Way::Post,
             Method::Get | Method::Head => Way::Viewer,
-            Method::Options => return self.grants.route_options(asked, STREAM_METHODS, &self.desk),
+            Method::Options => return self.options(STREAM_METHODS),
             Method::Delete | Method::Source | Method::Other => {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
-        let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(way));
-        gate.enter(&claim)?;
+        let claim = self.claim(way);
+        self.gate.enter(&claim)?;
         let session = match segment {
             Some(bytes) => {
                 api::no_parameters(&head.target)?;
@@ -189,14 +149,15 @@ impl Relay {
             }
             None => api::only_session(&head.target)?,
         };
-        let standing = self.standing(&session);
+        let standing = (self.standing)(&session);
         if way == Way::Viewer {
-            self.fetch.origins.check_via(head.via.as_deref())?;
-            gate.watch(&session, &standing)?;
-            gate.wait(head.method, &standing)?;
+            (self.may_pass)()?;
+            self.gate.watch(&session, &standing)?;
+            self.gate.wait(head.method, &standing)?;
             return Ok(Wish::Watch { session });
         }
-        gate.publish(&claim, &session, head.framing, &standing)?;
+        self.gate
+            .publish(&claim, &session, head.framing, &standing)?;
         Ok(Wish::Publish {
             session,
             content_type: head.content_type.clone(),
@@ -204,18 +165,19 @@ impl Relay {
         })
     }
 
-    fn route_icecast(&self, asked: Asked<'_>) -> Result<Wish, Refusal> {
-        let (gate, claim) = (self.grants.gate(&self.desk), asked.claim(Way::Icecast));
-        gate.enter(&claim)?;
-        let session = icecast::session(asked.head)?;
-        let framing = match asked.framing {
-            Framing::UntilClose if !icecast::waits_for_leave(asked.head) => Framing::None,
+    fn icecast(&self) -> Result<Wish, Refusal> {
+        let claim = self.claim(Way::Icecast);
+        self.gate.enter(&claim)?;
+        let session = icecast::session(self.head)?;
+        let framing = match self.framing {
+            Framing::UntilClose if !icecast::waits_for_leave(self.head) => Framing::None,
             framing => framing,
         };
-        gate.publish(&claim, &session, framing, &self.standing(&session))?;
+        let standing = (self.standing)(&session);
+        self.gate.publish(&claim, &session, framing, &standing)?;
         Ok(Wish::Publish {
             session,
-            content_type: asked.head.content_type.clone(),
+            content_type: self.head.content_type.clone(),
             framing,
         })
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::{Peer, ReportLimits};
+use super::ReportLimits;
 use crate::gate::{Host, Join, Subnet};
 use crate::{gate, http, stream};
 
@@ -118,5 +118,32 @@ impl OriginUrl {
 impl Display for OriginUrl {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "http://{}:{}{}", self.host, self.port, self.path)
+    }
+}
+
+/// Another relay whose lists are this one's, too: where it is, and its URL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    address: SocketAddr,
+    url: OriginUrl,
+}
+
+impl Peer {
+    /// `None`: its host is a name, and would have to be looked up.
+    pub fn new(url: &OriginUrl) -> Option<Peer> {
+        Some(Peer {
+            address: url.address()?,
+            url: url.clone(),
+        })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it is called.
+    pub fn url(&self) -> &OriginUrl {
+        &self.url
     }
 }

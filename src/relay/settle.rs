@@ -2,15 +2,13 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
-use super::connection::Phase;
+use super::api::Answer;
+use super::clients::{Clients, Fate};
 use super::live::Origin;
-use super::{ConnectionId, Relay, streams};
-
-/// What the clients say.
-pub(super) enum Said {
-    /// This connection is over, in this phase of it. Its id is stale already.
-    Gone(ConnectionId, Phase),
-}
+use super::streams::Streams;
+use super::{Relay, clients, fetch, grants, lists, streams};
+use crate::gate::SessionId;
+use crate::stream::End;
 
 impl Relay {
     /// Takes what was said until nothing is left.
@@ -18,8 +16,14 @@ impl Relay {
         loop {
             if let Some(said) = self.streams.said() {
                 self.hear_streams(said);
-            } else if let Some(Said::Gone(id, phase)) = self.clients.said.pop_front() {
-                self.hear_gone(id, phase);
+            } else if let Some(said) = self.clients.said() {
+                self.hear_clients(said);
+            } else if let Some(said) = self.fetch.said() {
+                self.hear_fetch(said);
+            } else if let Some(said) = self.grants.said() {
+                self.hear_grants(said);
+            } else if let Some(said) = self.lists.said() {
+                self.hear_lists(said);
             } else {
                 return;
             }
@@ -42,33 +46,136 @@ impl Relay {
                 pull,
                 end,
                 has_viewers,
-            } => self.pulled_stream_ended(pull, end, has_viewers),
+            } => {
+                let over = &mut self.desk;
+                if let Some(session) = self.fetch.stream_over(pull, end, has_viewers, over) {
+                    self.tend_pull(&session);
+                }
+            }
         }
     }
 
-    fn hear_gone(&mut self, id: ConnectionId, phase: Phase) {
-        match phase {
-            Phase::Source(source) => {
-                self.source_lost(source.live, Origin::Http(id), "the connection broke");
-            }
-            Phase::Viewer(viewer) => self.viewer_left(viewer.live, viewer.viewer),
-            Phase::Waiting(waiting) => self.waiting_left(id, &waiting),
-            Phase::Asking(asking) => self.asking_ended(id, &asking),
-            Phase::Awaiting(ticket) => {
-                self.lists.take_errand(ticket);
-                self.drop_gathering(ticket);
-            }
-            Phase::Listing(listing) => {
-                if let Some(ticket) = listing.gathering {
-                    self.drop_gathering(ticket);
+    fn hear_fetch(&mut self, said: fetch::Said) {
+        match said {
+            fetch::Said::Call(pull) => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                if let Some(call) = self.fetch.call(pull, came_through) {
+                    let connection = self.clients.ask_origin(
+                        pull,
+                        (call.to, &call.request),
+                        call.until,
+                        &mut self.desk,
+                    );
+                    self.fetch.called(pull, connection, &mut self.desk);
                 }
             }
-            Phase::Telling(telling) => self.telling_ended(&telling),
-            Phase::Introduction
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => {}
+            fetch::Said::RoundOver(pull) => {
+                let is_held = |session: &SessionId| self.streams.held(session).is_some();
+                let over = self.fetch.end_round(pull, is_held, &mut self.desk);
+                if let Some((session, turned_away)) = over {
+                    if let Some(fault) = turned_away {
+                        self.clients.call_waiting(&session, Fate::TurnedAway(fault));
+                    }
+                    self.tend_pull(&session);
+                }
+            }
+            fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
+            fetch::Said::Unwanted { live, pull } => {
+                if let Some(source) = self.streams.fetched_from(live, pull) {
+                    self.end_live(live, End::Complete, "nobody watches it");
+                    self.clients.close(source, &mut self.desk);
+                }
+            }
         }
+    }
+
+    fn hear_grants(&mut self, said: grants::Said) {
+        match said {
+            grants::Said::Changed(session) => self.tuples_changed(&session),
+            grants::Said::Revoked {
+                session,
+                removed,
+                aborts,
+            } => {
+                self.rtp_in.forget_candidates(&removed);
+                self.tuples_changed(&session);
+                if aborts {
+                    self.end_session(&session);
+                }
+            }
+            grants::Said::Answered((id, reply), done) => {
+                if self.clients.has(id) {
+                    let answer = done.map(|(status, body)| Answer::Json(status, body));
+                    self.clients.give(id, answer, reply, &mut self.desk);
+                }
+            }
+        }
+    }
+
+    fn hear_lists(&mut self, said: lists::Said) {
+        match said {
+            lists::Said::Call { ticket, peer } => {
+                if let Some(call) = self.lists.call(ticket, peer, &self.desk) {
+                    let connection = self.clients.ask_peer(
+                        (call.to, &call.request),
+                        call.telling,
+                        &mut self.desk,
+                    );
+                    self.lists.called(ticket, peer, connection, &self.desk);
+                }
+            }
+            lists::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
+            lists::Said::Whole(whole) => {
+                let others = (whole.ticket, whole.missing.as_str());
+                self.clients.list(
+                    whole.client,
+                    whole.rows,
+                    others,
+                    whole.reply,
+                    &mut self.desk,
+                );
+            }
+        }
+    }
+
+    /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
+    pub(super) fn tend_pull(&mut self, session: &SessionId) {
+        let is_wanted =
+            || self.clients.waiting().is_awaited(session) || self.streams.is_watched(session);
+        self.fetch.tend(session, is_wanted, &mut self.desk);
+    }
+
+    fn hear_clients(&mut self, said: clients::Said) {
+        match said {
+            clients::Said::SourceGone { live, id } => {
+                self.source_lost(live, Origin::Http(id), "the connection broke");
+            }
+            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::WaiterGone(session) => self.tend_pull(&session),
+            clients::Said::AskingEnded { pull, id, fault } => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                self.fetch
+                    .asked(pull, (id, fault), came_through, &mut self.desk);
+            }
+            clients::Said::TellingEnded(of) => self.lists.telling_ended(of, &self.desk),
+            clients::Said::AskerGone(ticket) => self.lists.forget(ticket),
+        }
+    }
+}
+
+/// What a pull's request came through, beside this server: the relays that all have in common who
+/// wait for the session. None, where viewers of a stream are held, of whom that is not kept, and
+/// where nobody waits. So no viewer decides alone what an origin sees, nor one who has left; two
+/// servers that ask each other find that out when one asks while the other waits.
+fn came_through<'a>(
+    streams: &Streams,
+    clients: &'a Clients,
+    session: &SessionId,
+) -> Option<&'a str> {
+    match streams.held(session) {
+        Some(_) => None,
+        None => clients.waiting().came_through(session),
     }
 }

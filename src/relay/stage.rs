@@ -178,14 +178,12 @@ impl Stage {
 
     #[track_caller]
     pub fn assert_nothing_left(&mut self) {
-        assert_eq!(self.relay.fetch.pulls.len(), 0, "a pull is left");
+        assert_eq!(self.relay.fetch.len(), 0, "a pull is left");
         assert_eq!(self.calls, [], "somebody is called still");
         assert!(self.relay.streams.running.is_empty());
-        assert!(self.relay.clients.waiting.len() == 0);
-        assert_eq!(self.relay.clients.waiting.held_bytes(), 0);
-        assert_eq!(self.relay.fetch.pulls.held_bytes(), 0);
+        assert!(self.relay.clients.waiting().len() == 0);
+        assert_eq!(self.relay.clients.waiting().held_bytes(), 0);
         assert_eq!(self.relay.lists.held_bytes(), 0);
-        let origins = self.relay.clients.connections.iter();
-        assert_eq!(origins.filter(|(_, each)| !each.is_counted).count(), 0);
+        assert_eq!(self.relay.clients.uncounted(), 0);
     }
 }

@@ -14,10 +14,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{Claim, Standing, Way};
+use super::clients::HEAD_COST;
+use super::counts::Count;
 use super::desk::Desk;
-use super::grants::Grants;
 use super::live::Origin;
-use super::reading::HEAD_COST;
 use super::timers::{Armed, Owner};
 use super::{LiveId, Relay};
 use crate::format::Format;
@@ -41,32 +41,6 @@ pub enum UdpPort {
     Group(usize),
 }
 
-/// Datagrams that came in, and why some were dropped.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UdpFigures {
-    /// Taken from sources.
-    pub received: u64,
-    /// Sent to clients.
-    pub sent: u64,
-    /// From a host that no token names.
-    pub dropped_stranger: u64,
-    /// Neither RTP nor RTCP.
-    pub dropped_malformed: u64,
-    /// From a host that may not be a source (`--publish-from`).
-    pub dropped_outside: u64,
-    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
-    pub dropped_second_source: u64,
-    /// Of a source for which there is no room, whose session is blocked, or whose address has been
-    /// the source of another stream within the last second.
-    pub dropped_refused: u64,
-    /// Not in sequence with what its source sends.
-    pub dropped_out_of_sequence: u64,
-    /// Too much waited to be sent, or the kernel took no more.
-    pub dropped_unsent: u64,
-    /// What of sources' MPEG-TS did not come as it was sent.
-    pub disorder: Disorder,
-}
-
 /// Everything about RTP that belongs to no single stream.
 #[derive(Default)]
 pub(super) struct RtpIn {
@@ -74,7 +48,6 @@ pub(super) struct RtpIn {
     pub bound: Option<SocketAddr>,
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(IpAddr) -> bool>,
-    pub figures: UdpFigures,
     /// The streams whose source is what a token names: an address, or a group.
     pub sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
@@ -236,27 +209,6 @@ impl RtpIn {
     }
 }
 
-impl Grants {
-    /// Whether a token that names this address is for MPEG-TS without RTP; `None` if none names it.
-    fn may_be_bare(&self, named: SocketAddr) -> Option<bool> {
-        let sessions = self.tokens.as_ref()?.sessions_from(named);
-        let carriages = sessions.take(SESSIONS_TRIED_MAX).map(|(_, its)| its);
-        carriages
-            .map(|its| its == Carriage::Bare)
-            .reduce(|one, other| one || other)
-    }
-
-    /// Whether a tuple of the session names this address, for what comes from there.
-    fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
-        let tokens = self.tokens.iter();
-        let named = tokens
-            .flat_map(|tokens| tokens.udp_destinations(session))
-            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
-        let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
-        named.any(|named| canonical(named) == address)
-    }
-}
-
 impl Relay {
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
@@ -278,23 +230,23 @@ impl Relay {
         now: Moment,
     ) -> usize {
         self.desk.now = now;
-        self.clients.reading.begin(bytes.len());
+        self.clients.begin_go(bytes.len());
         match self.rtp_in.sender(from, port, &self.desk.settings.joins) {
             Some(sender) if port == UdpPort::Rtcp || rtp::is_control(bytes) => {
                 self.control(sender, bytes);
             }
             Some(sender) => self.sort_datagram(sender, bytes),
-            None => self.rtp_in.figures.dropped_stranger += 1,
+            None => self.desk.counts.add(Count::Stranger, 1),
         }
         self.settle();
-        self.clients.reading.cost()
+        self.clients.cost_of_go()
     }
 
     /// Finds out whose it is.
     fn sort_datagram(&mut self, sender: Sender, bytes: &[u8]) {
         let now = self.desk.now;
-        let Some(may_be_bare) = self.grants.may_be_bare(sender.named) else {
-            self.rtp_in.figures.dropped_stranger += 1;
+        let Some(may_be_bare) = self.may_be_bare(sender.named) else {
+            self.desk.counts.add(Count::Stranger, 1);
             return;
         };
         let running = self.rtp_in.sources.get(&sender.named).copied();
@@ -305,7 +257,7 @@ impl Relay {
             return match input.from == sender.from {
                 true => self.bare_datagram(id, bytes),
                 false if now.since(input.heard) < SILENT_AFTER => {
-                    self.rtp_in.figures.dropped_second_source += 1;
+                    self.desk.counts.add(Count::SecondSource, 1);
                 }
                 false => self.bare_candidate(sender, running, bytes),
             };
@@ -313,7 +265,7 @@ impl Relay {
         let Ok(packet) = Packet::parse(bytes) else {
             return match may_be_bare && Bare::begins_with(bytes) {
                 true => self.bare_candidate(sender, running, bytes),
-                false => self.rtp_in.figures.dropped_malformed += 1,
+                false => self.desk.counts.add(Count::Malformed, 1),
             };
         };
         match live.and_then(|(id, live)| Some((id, live.input.as_ref()?))) {
@@ -321,10 +273,19 @@ impl Relay {
                 self.media_datagram(id, &packet, bytes);
             }
             Some((_, input)) if now.since(input.heard) < SILENT_AFTER => {
-                self.rtp_in.figures.dropped_second_source += 1;
+                self.desk.counts.add(Count::SecondSource, 1);
             }
             Some(_) | None => self.candidate(sender, running, (&packet, bytes)),
         }
+    }
+
+    /// Whether a token that names this address is for MPEG-TS without RTP; `None` if none names it.
+    fn may_be_bare(&self, named: SocketAddr) -> Option<bool> {
+        let sessions = self.grants.tokens()?.sessions_from(named);
+        let carriages = sessions.take(SESSIONS_TRIED_MAX).map(|(_, its)| its);
+        carriages
+            .map(|its| its == Carriage::Bare)
+            .reduce(|one, other| one || other)
     }
 
     /// A packet of nobody's stream yet: the second in sequence begins one.
@@ -370,7 +331,7 @@ impl Relay {
         is_bare: bool,
     ) -> Option<SessionId> {
         if self.rtp_in.candidates.has_just_begun(sender, self.desk.now) {
-            self.rtp_in.figures.dropped_refused += 1;
+            self.desk.counts.add(Count::Refused, 1);
             return None;
         }
         let session = match running.and_then(|live| self.streams.lives.get(live)) {
@@ -378,12 +339,12 @@ impl Relay {
             None => self.free_session_of(sender, is_bare),
         };
         let Some(session) = session else {
-            self.rtp_in.figures.dropped_second_source += 1;
+            self.desk.counts.add(Count::SecondSource, 1);
             return None;
         };
         let claim = sender.claim(is_bare);
         if self.grants.gate(&self.desk).enter(&claim).is_err() {
-            self.rtp_in.figures.dropped_outside += 1;
+            self.desk.counts.add(Count::Outside, 1);
             return None;
         }
         // A source that is silent has lost its place to who comes from the same address.
@@ -396,7 +357,7 @@ impl Relay {
                 .gate(&self.desk)
                 .publish(&claim, &session, Framing::UntilClose, &standing);
         if verdict.is_err() {
-            self.rtp_in.figures.dropped_refused += 1;
+            self.desk.counts.add(Count::Refused, 1);
             return None;
         }
         Some(session)
@@ -404,7 +365,7 @@ impl Relay {
 
     /// The first session with this UDP client that has no source.
     fn free_session_of(&self, sender: Sender, is_bare: bool) -> Option<SessionId> {
-        let sessions = self.grants.tokens.as_ref()?.sessions_from(sender.named);
+        let sessions = self.grants.tokens()?.sessions_from(sender.named);
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
         let free = tried.find(|(session, carriage)| {
             (*carriage == Carriage::Bare) == is_bare && !self.streams.has_source(session)
@@ -464,7 +425,7 @@ impl Relay {
         session: SessionId,
         given_type: Option<String>,
     ) -> LiveId {
-        self.clients.reading.count(HEAD_COST);
+        self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
         let origin = Origin::Rtp(sender.named);
         let id = self.begin(session.clone(), given_type, origin, sender.from);
@@ -483,7 +444,7 @@ impl Relay {
         input.heard = now;
         let mut packets = Vec::with_capacity(bytes.len());
         input.bare.feed(bytes, &mut packets);
-        self.rtp_in.figures.received += 1;
+        self.desk.counts.add(Count::Datagrams, 1);
         if !packets.is_empty() {
             self.append(id, &packets);
         }
@@ -497,15 +458,15 @@ impl Relay {
         };
         let Some(input) = &mut live.input else { return };
         let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            self.rtp_in.figures.dropped_out_of_sequence += 1;
+            self.desk.counts.add(Count::OutOfSequence, 1);
             return;
         };
         input.heard = now;
-        self.rtp_in.figures.received += 1;
+        self.desk.counts.add(Count::Datagrams, 1);
         let transport = input.payload_type == PAYLOAD_TYPE_MPEG_TS;
         let transport = transport.then_some(packet.payload);
         let fits = live.outlet.forward(bytes, transport);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
+        self.desk.counts.add(Count::Unsent, u64::from(!fits));
         if input.payload_type == PAYLOAD_TYPE_MPEG_TS {
             let at_once = input.reorder.insert(number, packet.payload, now);
             if let Some(payload) = at_once {
@@ -536,8 +497,8 @@ impl Relay {
         };
         let disorder = input.reorder.disorder();
         let told = std::mem::replace(&mut input.disorder_told, disorder);
-        self.rtp_in.figures.disorder.late += disorder.late - told.late;
-        self.rtp_in.figures.disorder.lost += disorder.lost - told.lost;
+        self.desk.counts.add(Count::Late, disorder.late - told.late);
+        self.desk.counts.add(Count::Lost, disorder.lost - told.lost);
         if input.reorder.deadline().is_some() {
             self.streams.rearm_live(id, &mut self.desk);
         }
@@ -573,11 +534,11 @@ impl Relay {
             .find_map(|address| self.rtp_in.sources.get(address))
             .copied();
         let Some(id) = live else {
-            self.rtp_in.figures.dropped_stranger += 1;
+            self.desk.counts.add(Count::Stranger, 1);
             return;
         };
         let Ok(control) = rtp::Control::parse(bytes) else {
-            self.rtp_in.figures.dropped_malformed += 1;
+            self.desk.counts.add(Count::Malformed, 1);
             return;
         };
         let Some(live) = self.streams.lives.get_mut(id) else {
@@ -586,14 +547,14 @@ impl Relay {
         let is_its =
             |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == sender.from.ip();
         if !live.input.as_deref().is_some_and(is_its) {
-            self.rtp_in.figures.dropped_second_source += 1;
+            self.desk.counts.add(Count::SecondSource, 1);
             return;
         }
         let fits = live.outlet.forward(bytes, None);
-        self.rtp_in.figures.dropped_unsent += u64::from(!fits);
+        self.desk.counts.add(Count::Unsent, u64::from(!fits));
         self.streams.post(id);
         if control.says_bye {
-            self.clients.reading.count(HEAD_COST);
+            self.clients.count_cost(HEAD_COST);
             self.end_live(id, End::Complete, "its source said goodbye");
         }
     }
@@ -616,7 +577,7 @@ impl Relay {
 }
 
 /// IPv4-mapped counts as IPv4; neither zone nor flow label is a token's to name.
-fn canonical(address: &SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: &SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

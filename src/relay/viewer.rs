@@ -1,22 +1,82 @@
 //! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
 //! how the stream ended.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::connection::{Connection, Outgoing, Phase, ViewerPhase};
 use super::desk::Desk;
-use super::live::Cut;
+use super::live::{Cut, Live};
 use super::streams::Streams;
 use super::turns::Line;
-use super::{ConnectionId, Level, LiveId, Relay};
+use super::{ConnectionId, Level, LiveId};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, HeadReader, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, Reply, Status, Version};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
 /// others.
 const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// What somebody watches, and as which of its viewers.
+pub(super) type Place = (LiveId, ViewerId<ConnectionId>);
+
+/// A client that watches, and how far it is within what it was lent.
+pub(super) struct Viewing {
+    live: LiveId,
+    viewer: ViewerId<ConnectionId>,
+    reply: Reply,
+    /// The response's head, until the stream's media type is known.
+    owes_head: bool,
+    framing: Outgoing,
+}
+
+/// How a stream is framed for a viewer.
+enum Outgoing {
+    Chunked(ChunkWriter),
+    /// HTTP/1.0: the body ends with the connection.
+    UntilClose,
+}
+
+/// How a request to watch is answered.
+pub(super) enum Watched {
+    /// With the stream.
+    Viewing(Viewing),
+    /// It asked for the head alone.
+    Head(Vec<u8>, Reply),
+}
+
+impl Viewing {
+    /// What is watched, and by which of its viewers.
+    pub fn place(&self) -> Place {
+        (self.live, self.viewer)
+    }
+
+    /// So many bytes of what was lent have been written. Says how many of them were media.
+    pub fn sent(&mut self, bytes: usize) -> usize {
+        match &mut self.framing {
+            Outgoing::UntilClose => bytes,
+            Outgoing::Chunked(chunk) => chunk.sent(bytes),
+        }
+    }
+
+    /// What tells that the stream has ended so, and whether another request may follow.
+    pub fn last(self, end: End) -> (&'static [u8], bool) {
+        match (end, self.framing) {
+            (End::Complete, Outgoing::Chunked(_)) => (http::LAST_CHUNK, self.reply.keep_alive),
+            (End::Complete | End::Lost, _) => (b"", false),
+        }
+    }
+
+    /// The head of the answer, if it is owed and can be made.
+    fn take_head(&mut self, live: &Live) -> Option<Vec<u8>> {
+        let media_type = live.stream.media_type().filter(|_| self.owes_head)?;
+        self.owes_head = false;
+        let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
+        let via = live.via.as_deref();
+        Some(viewer_head(media_type, is_chunked, via, &self.reply))
+    }
+}
 
 impl Streams {
     /// The next viewer whose turn it is, of the streams in turn.
@@ -59,44 +119,162 @@ impl Streams {
         }
     }
 
+    /// A client is to watch a session, if that runs.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        session: &SessionId,
+        reply: Reply,
+        desk: &Desk,
+    ) -> Option<Watched> {
+        let live_id = *self.running.get(session)?;
+        let live = self.lives.get_mut(live_id)?;
+        let is_chunked = reply.version == Version::Http11 && !desk.settings.is_close_delimited;
+        let reply = Reply {
+            keep_alive: reply.keep_alive && is_chunked,
+            ..reply
+        };
+        if reply.head_only {
+            let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
+            let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
+            return Some(Watched::Head(head, reply));
+        }
+        let viewer = live.stream.join(id, desk.now);
+        // In the stream's turn, not in that of short answers: many may come at once.
+        self.flow(live_id);
+        Some(Watched::Viewing(Viewing {
+            live: live_id,
+            viewer,
+            reply,
+            owes_head: true,
+            framing: match is_chunked {
+                true => Outgoing::Chunked(ChunkWriter::default()),
+                false => Outgoing::UntilClose,
+            },
+        }))
+    }
+
+    /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
+    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more.
+    pub(super) fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
+        let Some(live) = self.lives.get_mut(viewing.live) else {
+            return (None, None);
+        };
+        let head = viewing.take_head(live);
+        if viewing.owes_head {
+            return (None, None);
+        }
+        let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
+        let owed = match &viewing.framing {
+            Outgoing::Chunked(chunk) => chunk.content_left(),
+            Outgoing::UntilClose => 0,
+        };
+        let supply = live.stream.supply(viewing.viewer, owed);
+        let end = match (supply, &mut viewing.framing) {
+            (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
+                    chunk.begin(bytes);
+                    if let Some(cursor) = live.stream.cursor(viewing.viewer) {
+                        self.frame.lay(viewing.live, &live.stream, cursor, chunk);
+                    }
+                }
+                None
+            }
+            (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
+                Some(end)
+            }
+            (Supply::Ended(end), Outgoing::UntilClose) => Some(end),
+            // An open chunk whose bytes will never come: it tells the viewer that the stream is
+            // broken.
+            (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
+                Some(End::Lost)
+            }
+            (
+                Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
+                Outgoing::Chunked(_) | Outgoing::UntilClose,
+            ) => None,
+        };
+        (head, end)
+    }
+
     /// Lends what the stream has for a viewer, framed.
-    pub(super) fn lend_to_viewer<'a>(
-        &'a self,
-        connection: &'a Connection,
-        gather: &mut Gather<'a>,
-    ) {
-        let Phase::Viewer(phase) = &connection.phase else {
+    pub(super) fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
+        let live = self.lives.get(viewing.live);
+        let Some(live) = live.filter(|_| !viewing.owes_head) else {
             return;
         };
-        let Some(live) = self.lives.get(phase.live) else {
-            return;
-        };
-        if phase.owes_head {
-            return;
-        }
-        match &phase.framing {
+        let chunk = match &viewing.framing {
+            Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose => {
-                live.stream.lend(phase.viewer, TURN_BYTES_MAX, gather, 0);
+                live.stream.lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
+                return;
             }
-            Outgoing::Chunked(chunk) => {
-                let cursor = live.stream.cursor(phase.viewer);
-                if let Some(whole) =
-                    cursor.and_then(|cursor| self.frame.whole(phase.live, cursor, chunk))
-                {
-                    let _ = gather.push(whole);
-                    return;
-                }
-                if !gather.push(chunk.line()) {
-                    return;
-                }
-                let content = chunk.content_left();
-                let lent = live.stream.lend(phase.viewer, content, gather, 1);
-                if lent == content {
-                    // The place was kept.
-                    let _ = gather.push(chunk.tail());
-                }
+        };
+        let cursor = live.stream.cursor(viewing.viewer);
+        if let Some(whole) = cursor.and_then(|cursor| self.frame.whole(viewing.live, cursor, chunk))
+        {
+            let _ = gather.push(whole);
+            return;
+        }
+        if !gather.push(chunk.line()) {
+            return;
+        }
+        let content = chunk.content_left();
+        let lent = live.stream.lend(viewing.viewer, content, gather, 1);
+        if lent == content {
+            // The place was kept.
+            let _ = gather.push(chunk.tail());
+        }
+    }
+
+    /// So many bytes of media have been written to a viewer.
+    pub(super) fn took(&mut self, (id, viewer): Place, bytes: usize) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.stream.advance(viewer, bytes);
+        }
+    }
+
+    /// A viewer's turn is over.
+    pub(super) fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.stream.settle(viewer, outcome);
+            if live.stream.has_ready() {
+                self.flow(id);
             }
         }
+    }
+
+    /// A viewer is cut for a reason that lies with it, and the operator learns of it.
+    pub(super) fn cut(&mut self, (id, viewer): Place, peer: SocketAddr, cut: Cut, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.cuts.count(cut);
+        let (bytes, time) = live.stream.behind(viewer, desk.now);
+        let digest = live.session.digest();
+        desk.counts.cut(cut.name());
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
+                cut.name(),
+                time.as_millis()
+            ),
+        );
+    }
+
+    /// A viewer is gone. Says which session it watched.
+    pub(super) fn leave(&mut self, (id, viewer): Place) -> Option<&SessionId> {
+        let live = self.lives.get_mut(id)?;
+        live.stream.leave(viewer);
+        Some(&live.session)
+    }
+
+    /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
+    pub(super) fn tend(&mut self, id: LiveId, desk: &mut Desk) {
+        self.tend_held(id, desk);
+        self.resume_if_served(id, desk);
+        self.forget_if_over(id, desk);
     }
 
     fn resume_if_served(&mut self, id: LiveId, desk: &mut Desk) {
@@ -107,246 +285,6 @@ impl Streams {
         {
             self.resume(id, desk);
         }
-    }
-}
-
-impl Relay {
-    /// The request is admitted: the stream goes out to its client, at once if it runs.
-    pub(super) fn watch(
-        &mut self,
-        id: ConnectionId,
-        session: SessionId,
-        via: Option<&str>,
-        reply: Reply,
-    ) {
-        let now = self.desk.now;
-        let Some(&live_id) = self.streams.running.get(&session) else {
-            self.wait_for(id, session.clone(), via, reply);
-            return self.pull(&session);
-        };
-        let Some(live) = self.streams.lives.get_mut(live_id) else {
-            return;
-        };
-        let is_chunked = reply.version == Version::Http11 && !self.desk.settings.is_close_delimited;
-        let reply = Reply {
-            keep_alive: reply.keep_alive && is_chunked,
-            ..reply
-        };
-        if reply.head_only {
-            let bytes = viewer_head(
-                live.stream.media_type().unwrap_or(UNKNOWN_TYPE),
-                is_chunked,
-                live.via.as_deref(),
-                &reply,
-            );
-            return self.clients.respond(
-                id,
-                Some(Status::Ok),
-                bytes,
-                reply.keep_alive,
-                &mut self.desk,
-            );
-        }
-        let viewer = live.stream.join(id, now);
-        let framing = if is_chunked {
-            Outgoing::Chunked(ChunkWriter::default())
-        } else {
-            Outgoing::UntilClose
-        };
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        connection.phase = Phase::Viewer(ViewerPhase {
-            live: live_id,
-            viewer,
-            reply,
-            owes_head: true,
-            framing,
-        });
-        // In the stream's turn, not in that of short answers: many may come at once.
-        self.streams.flow(live_id);
-        self.tend_pull(&session);
-    }
-
-    /// What goes out next to a client is made ready: a response head, a chunk's line, the end of a
-    /// stream, a piece of a listing.
-    pub(super) fn prepare_output(&mut self, id: ConnectionId) {
-        match self
-            .clients
-            .connections
-            .get(id)
-            .map(|connection| &connection.phase)
-        {
-            Some(Phase::Viewer(_)) => self.prepare_viewer(id),
-            Some(Phase::Listing(_)) => self.prepare_listing(id),
-            _ => {}
-        }
-    }
-
-    fn prepare_viewer(&mut self, id: ConnectionId) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let Phase::Viewer(phase) = &mut connection.phase else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get_mut(phase.live) else {
-            return;
-        };
-        if phase.owes_head {
-            let Some(media_type) = live.stream.media_type() else {
-                return;
-            };
-            connection.output.push(&viewer_head(
-                media_type,
-                matches!(phase.framing, Outgoing::Chunked(_)),
-                live.via.as_deref(),
-                &phase.reply,
-            ));
-            phase.owes_head = false;
-            if let Some(entry) = &mut connection.access {
-                entry.status = Some(Status::Ok);
-            }
-        }
-        let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
-        let owed = match &phase.framing {
-            Outgoing::Chunked(chunk) => chunk.content_left(),
-            Outgoing::UntilClose => 0,
-        };
-        match (live.stream.supply(phase.viewer, owed), &mut phase.framing) {
-            (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
-                    chunk.begin(bytes);
-                    if let Some(cursor) = live.stream.cursor(phase.viewer) {
-                        self.streams
-                            .frame
-                            .lay(phase.live, &live.stream, cursor, chunk);
-                    }
-                }
-            }
-            (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                self.end_viewer(id, end)
-            }
-            (Supply::Ended(end), Outgoing::UntilClose) => self.end_viewer(id, end),
-            // An open chunk whose bytes will never come: it tells the viewer that the stream is
-            // broken.
-            (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
-                self.end_viewer(id, End::Lost)
-            }
-            (
-                Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
-                Outgoing::Chunked(_) | Outgoing::UntilClose,
-            ) => {}
-        }
-    }
-
-    /// The viewer has everything; it learns how the stream ended.
-    fn end_viewer(&mut self, id: ConnectionId, end: End) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        let Phase::Viewer(ViewerPhase {
-            live,
-            viewer,
-            reply,
-            framing,
-            ..
-        }) = phase
-        else {
-            return;
-        };
-        let (last, keep_alive): (&[u8], bool) = match (end, framing) {
-            (End::Complete, Outgoing::Chunked(_)) => {
-                (http::LAST_CHUNK, reply.keep_alive && !self.desk.is_closing)
-            }
-            (End::Complete | End::Lost, _) => (b"", false),
-        };
-        self.viewer_left(live, viewer);
-        self.clients
-            .respond(id, None, last.to_vec(), keep_alive, &mut self.desk);
-    }
-
-    /// So many bytes of what a viewer was lent have been written.
-    pub(super) fn viewer_took(&mut self, id: ConnectionId, bytes: usize) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let Phase::Viewer(phase) = &mut connection.phase else {
-            return;
-        };
-        let Some(live) = self.streams.lives.get_mut(phase.live) else {
-            return;
-        };
-        let content = match &mut phase.framing {
-            Outgoing::UntilClose => bytes,
-            Outgoing::Chunked(chunk) => chunk.sent(bytes),
-        };
-        live.stream.advance(phase.viewer, content);
-        if let Some(entry) = &mut connection.access {
-            entry.bytes += content as u64;
-        }
-    }
-
-    /// A viewer's turn is over.
-    pub(super) fn settle_viewer(&mut self, id: ConnectionId, outcome: Outcome) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let Phase::Viewer(phase) = &mut connection.phase else {
-            return;
-        };
-        let (live_id, viewer) = (phase.live, phase.viewer);
-        let Some(live) = self.streams.lives.get_mut(live_id) else {
-            return;
-        };
-        live.stream.settle(viewer, outcome);
-        if live.stream.has_ready() {
-            self.streams.flow(live_id);
-        }
-    }
-
-    /// A viewer's connection is closed for a reason that lies with it.
-    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
-        let now = self.desk.now;
-        let Some(connection) = self.clients.connections.get(id) else {
-            return;
-        };
-        let peer = connection.peer;
-        let Phase::Viewer(phase) = &connection.phase else {
-            return;
-        };
-        let viewer = phase.viewer;
-        let Some(live) = self.streams.lives.get_mut(phase.live) else {
-            return;
-        };
-        live.cuts.count(cut);
-        let (bytes, time) = live.stream.behind(viewer, now);
-        let digest = live.session.digest();
-        *self.desk.counts.cuts.entry(cut.name()).or_insert(0) += 1;
-        self.desk.log(
-            Level::Info,
-            format_args!(
-                "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
-                cut.name(),
-                time.as_millis()
-            ),
-        );
-        self.clients.close(id, &mut self.desk);
-    }
-
-    /// A viewer is gone.
-    pub(super) fn viewer_left(&mut self, live_id: LiveId, viewer: ViewerId<ConnectionId>) {
-        if let Some(live) = self.streams.lives.get_mut(live_id) {
-            live.stream.leave(viewer);
-            if self.fetch.pulls.len() > 0 {
-                let session = live.session.clone();
-                self.tend_pull(&session);
-            }
-        }
-        self.streams.tend_held(live_id, &mut self.desk);
-        self.streams.resume_if_served(live_id, &mut self.desk);
-        self.streams.forget_if_over(live_id, &mut self.desk);
     }
 }
 

@@ -130,8 +130,10 @@ impl Server {
             self.send(now);
             self.act(now);
             self.close();
-            self.relay.threads_hold(self.held_bytes());
-            self.relay.turn_took(self.now().since(now));
+            let threads_bytes = self.held_bytes();
+            self.relay.counts().threads_hold(threads_bytes);
+            let took = self.now().since(now);
+            self.relay.counts().turn_took(took);
             if self
                 .ends_at
                 .is_some_and(|end| end <= now || self.relay.is_empty())

@@ -99,7 +99,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if let Some(tokens) = tokens {
         server.relay.restore(tokens, server.now());
     }
-    server.relay.set_files(Files {
+    server.relay.counts().set_files(Files {
         own: open_files(),
         max: files_max,
     });

@@ -338,7 +338,7 @@ impl World {
         self.write();
         self.send();
         self.act();
-        self.relay.turn_took(Duration::from_micros(50));
+        self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
     }

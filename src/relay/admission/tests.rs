@@ -295,7 +295,7 @@ fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
         addresses,
     };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
-    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.table().expect("a table");
     tokens.add(&session(name), http, rtp).expect("room");
 }
 
@@ -355,7 +355,7 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
 
 /// What changes at once, and is asked of who comes then.
 fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
-    let tokens = stage.relay.grants.tokens.as_mut().expect("a table");
+    let tokens = stage.relay.grants.table().expect("a table");
     match broken {
         Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
         Some(Rule::Direction) => {
@@ -367,9 +367,9 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             allow(stage, way, "a", Some(wrong));
         }
         Some(Rule::Block) => {
-            let until = stage.now + Duration::from_secs(60);
-            let blocks = &mut stage.relay.grants.blocks;
-            assert!(blocks.add(&session("a"), until, stage.now));
+            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
+            let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
+            blocked.expect("room");
         }
         Some(Rule::Source | Rule::Takeover) if way != Viewer => other_source(stage, "a"),
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),

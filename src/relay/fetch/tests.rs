@@ -493,7 +493,7 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let (origin, _, _) = edge.call();
     edge.client(put);
     assert!(edge.closed.contains(&origin));
-    assert_eq!(edge.relay.fetch.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.len(), 0);
     edge.assert_status(viewer, 200);
 
     let mut edge = Stage::new(&[ORIGIN]);
@@ -508,7 +508,7 @@ fn a_source_of_this_server_goes_before_what_is_not_fetched_yet() {
     let source = edge.client(put);
     assert_eq!(edge.text(source), "");
     assert!(edge.closed.contains(&running) && !edge.closed.contains(&source));
-    assert_eq!(edge.relay.fetch.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.len(), 0);
     let _ = origin;
 }
 
@@ -584,11 +584,7 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
     edge.viewer("a");
     let origin = edge.answer(OK);
     edge.lose(origin);
-    assert_eq!(
-        edge.relay.fetch.pulls.len(),
-        1,
-        "it would be asked for again"
-    );
+    assert_eq!(edge.relay.fetch.len(), 1, "it would be asked for again");
     let viewer = edge.viewer("a");
     for number in [1, 2] {
         let packet = [0x80, 33, 0, number, 0, 0, 0, 0, 0, 0, 0, 1, 0x47];
@@ -597,7 +593,7 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
         edge.settle();
     }
     edge.assert_status(viewer, 200);
-    assert_eq!(edge.relay.fetch.pulls.len(), 0);
+    assert_eq!(edge.relay.fetch.len(), 0);
 }
 
 #[test]

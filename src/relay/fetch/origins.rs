@@ -8,12 +8,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::errand::Ticket;
-use super::settings::OriginUrl;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, percent_encoded};
 use crate::moment::Moment;
 use crate::random::Random;
+use crate::relay::Ticket;
+use crate::relay::settings::OriginUrl;
 
 /// All origins, in the order in which they are asked.
 pub(super) struct Origins {
@@ -174,7 +174,7 @@ impl Origins {
 }
 
 /// The relays that stand in both of two lists, as they stand in the first.
-pub(super) fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
+pub fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
     let (one, other) = (one?, other?);
     if one == other {
         return Some(one);

@@ -16,6 +16,7 @@ impl Output {
     /// While so much waits no other request is read.
     pub const FULL_BYTES: usize = 16 * 1024;
 
+    /// These wait behind what waits.
     pub fn push(&mut self, bytes: &[u8]) {
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
@@ -35,14 +36,17 @@ impl Output {
         }
     }
 
+    /// What waits.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
+    /// Whether so much waits that no other request is read.
     pub fn is_full(&self) -> bool {
         self.rest().len() >= Output::FULL_BYTES
     }

@@ -20,23 +20,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::access::Entry;
-use super::api::Call;
-use super::clients::Clients;
-use super::desk::Desk;
-use super::listing::Listing;
 use super::output::Output;
-use super::peers::Telling;
-use super::pull::Fault;
-use super::reading::{HEAD_COST, HEADS_AT_ONCE_MAX, PIECE_COST};
-use super::settle::Said;
-use super::timers::{Armed, Owner};
-use super::waiting::Waiting;
-use super::{Action, LiveId, PullId, Relay, Ticket};
-use crate::http::{AnswerReader, Body, ChunkWriter, HeadReader, Reply};
+use super::{Clients, Phase};
+use crate::http::HeadReader;
 use crate::moment::Moment;
-use crate::stream::ViewerId;
-
-use super::ConnectionId;
+use crate::relay::admission::{Beyond, Caller};
+use crate::relay::desk::Desk;
+use crate::relay::timers::{Armed, Owner};
+use crate::relay::{Action, ConnectionId};
 
 /// A client.
 pub struct Connection {
@@ -78,96 +69,22 @@ pub struct Connection {
     pub(super) is_beyond_limit: Option<Beyond>,
 }
 
-/// Which limit a connection is beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beyond {
-    /// Connections in all.
-    All,
-    /// Connections from its host.
-    Host,
-}
-
-/// Where a client stands.
-pub(super) enum Phase {
-    /// It must begin with a PROXY protocol header.
-    Introduction,
-    /// Between requests, or within the head of one.
-    Head(HeadReader),
-    /// The payload of a call is read and ignored.
-    Payload(Payload),
-    /// It is a stream's source.
-    Source(Source),
-    /// A stream goes out to it.
-    Viewer(ViewerPhase),
-    /// It will be a viewer if its session begins soon.
-    Waiting(Waiting),
-    /// A long answer is written piece by piece.
-    Listing(Listing),
-    /// Its answer depends on names that are looked up, or on what peers tell.
-    Awaiting(Ticket),
-    /// It is an origin, which is asked for a stream.
-    Asking(Asking),
-    /// It is a peer, which is asked for its part of a list.
-    Telling(Telling),
-    /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
-    Recording,
-    /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
-    Lingering(Lingering),
-}
-
-/// A call whose payload has not all arrived.
-pub(super) struct Payload {
-    pub call: Box<Call>,
-    pub reply: Reply,
-    pub body: Body,
-    pub bytes: usize,
-}
-
-/// An origin whose answer has not come.
-pub(super) struct Asking {
-    pub pull: PullId,
-    pub reader: AnswerReader,
-    pub until: Moment,
-    /// What it is if the connection ends now.
-    pub fault: Fault,
-}
-
-/// A client, or an origin, whose body is a stream's media.
-pub(super) struct Source {
-    pub live: LiveId,
-    pub body: Body,
-    /// What has come of it.
-    pub bytes: u64,
-    /// How it is answered; an origin is not.
-    pub reply: Option<Reply>,
-    /// Bytes since the beginning of the window over which the slowest rate is judged.
-    pub window_bytes: u64,
-    pub window_began: Moment,
-}
-
-/// A client that watches.
-pub(super) struct ViewerPhase {
-    pub live: LiveId,
-    pub viewer: ViewerId<ConnectionId>,
-    pub reply: Reply,
-    /// The response's head, until the stream's media type is known.
-    pub owes_head: bool,
-    pub framing: Outgoing,
-}
-
-/// How a stream is framed for a viewer.
-pub(super) enum Outgoing {
-    Chunked(ChunkWriter),
-    /// HTTP/1.0: the body ends with the connection.
-    UntilClose,
-}
-
 /// The end of a connection.
 pub(super) struct Lingering {
+    /// So long,
     pub until: Moment,
+    /// and so much.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
     pub is_shut: bool,
+}
+
+impl Lingering {
+    /// So many bytes came still. Says whether that was enough of it.
+    pub fn drains(&mut self, bytes: usize) -> bool {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        self.bytes_left == 0 && self.is_shut
+    }
 }
 
 /// How long, and how many bytes, a client that was refused may go on sending.
@@ -210,12 +127,6 @@ impl Connection {
         }
     }
 
-    /// Whether there is something of its own to be written, or there will be as soon as the socket
-    /// takes it.
-    pub(super) fn has_output(&self) -> bool {
-        !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
-    }
-
     /// Whether all has been written that ever will be.
     pub(super) fn output_is_over(&self) -> bool {
         matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
@@ -225,7 +136,7 @@ impl Connection {
     pub(super) fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
             Phase::Telling(telling) => telling.held_bytes(),
-            Phase::Payload(payload) => payload.call.held_bytes(),
+            Phase::Payload(payload) => payload.held_bytes(),
             Phase::Waiting(waiting) => waiting.session.as_str().len(),
             Phase::Introduction
             | Phase::Head(_)
@@ -245,9 +156,19 @@ impl Connection {
         self.input.capacity() + self.output.held_bytes() + phase + access + forwarder
     }
 
+    /// Whose its requests are.
+    pub(super) fn caller(&self) -> Caller {
+        Caller {
+            peer: self.peer,
+            is_named: self.is_named,
+            is_proxied: self.is_proxied,
+            beyond: self.is_beyond_limit,
+        }
+    }
+
     /// Whether bytes of it are progress. Not within a request: its time counts from its first byte,
     /// however it drips.
-    fn moves_on_by_sending(&self) -> bool {
+    pub(super) fn moves_on_by_sending(&self) -> bool {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
             Phase::Source(_) => true,
@@ -266,27 +187,43 @@ impl Connection {
 }
 
 impl Clients {
-    pub(super) fn queue(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.is_queued
-        {
-            connection.is_queued = true;
-            match connection.phase {
-                Phase::Listing(_) => self.listing.push_back(id),
-                _ => self.queue.push_back(id),
-            }
+    /// This server connects to somebody, and says this first; unless there is no room for another
+    /// connection.
+    pub(super) fn call(
+        &mut self,
+        (to, request): (SocketAddr, &str),
+        phase: Phase,
+        desk: &mut Desk,
+    ) -> Option<ConnectionId> {
+        if !self.has_room(desk) {
+            return None;
+        }
+        let mut connection = Connection::outgoing(to, phase, desk.now);
+        connection.output.push(request.as_bytes());
+        let id = self.connections.insert(connection);
+        desk.actions.push_back(Action::Connect(id, to));
+        self.rearm(id, desk);
+        Some(id)
+    }
+
+    /// Another request may come.
+    pub(super) fn listen(&mut self, id: ConnectionId) {
+        self.enter(id, Phase::Head(HeadReader::default()));
+    }
+
+    pub(super) fn enter(&mut self, id: ConnectionId, phase: Phase) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = phase;
         }
     }
 
     /// Once the answer is out there may be another request, or the end.
     pub(super) fn after_output(&mut self, id: ConnectionId, desk: &mut Desk) {
         let now = desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
+        let connection = self.connections.get_mut(id);
+        let Some(connection) = connection.filter(|connection| connection.output.is_empty()) else {
             return;
         };
-        if !connection.output.is_empty() {
-            return;
-        }
         match &mut connection.phase {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
                 self.close(id, desk)
@@ -311,7 +248,7 @@ impl Clients {
                 desk.actions.push_back(Action::ShutdownWrite(id));
                 self.rearm(id, desk);
             }
-            Phase::Asking(asking) => asking.fault = Fault::Broken("it hung up without an answer"),
+            Phase::Asking(asking) => asking.is_sent(),
             Phase::Lingering(_)
             | Phase::Introduction
             | Phase::Telling(_)
@@ -328,17 +265,15 @@ impl Clients {
     /// Nothing is answered any more but what is in the output; what still arrives is drained for a
     /// while.
     pub(super) fn linger(&mut self, id: ConnectionId, desk: &mut Desk) {
-        let now = desk.now;
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        desk.freed(connection.input.capacity());
-        connection.input = Vec::new();
-        connection.phase = Phase::Lingering(Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut: false,
-        });
+        if let Some(connection) = self.connections.get_mut(id) {
+            desk.freed(connection.input.capacity());
+            connection.input = Vec::new();
+            connection.phase = Phase::Lingering(Lingering {
+                until: desk.now + LINGER_TIME,
+                bytes_left: LINGER_BYTES_MAX,
+                is_shut: false,
+            });
+        }
         desk.actions.push_back(Action::ReadOn(id));
         self.after_output(id, desk);
         self.rearm(id, desk);
@@ -346,7 +281,7 @@ impl Clients {
 
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
-    pub(super) fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
@@ -360,78 +295,9 @@ impl Clients {
         if let Some(entry) = &connection.access {
             self.end_access(entry, desk);
         }
-        self.said.push_back(Said::Gone(id, connection.phase));
-    }
-}
-
-impl Relay {
-    /// Reads on in what the client has sent ahead.
-    pub(super) fn read_input(&mut self, id: ConnectionId) {
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let is_head = matches!(connection.phase, Phase::Head(_));
-        let mut input = std::mem::take(&mut connection.input);
-        let rest_bytes = self.read_on(id, &input).len();
-        input.drain(..input.len() - rest_bytes);
-        if is_head && input.is_empty() {
-            self.desk.freed(input.capacity());
+        if let Phase::Waiting(waiting) = &connection.phase {
+            self.waiting.leave(&waiting.session, id);
         }
-        input.shrink_to(2 * rest_bytes);
-        if let Some(connection) = self.clients.connections.get_mut(id)
-            && !input.is_empty()
-        {
-            connection.input = input;
-        }
-    }
-
-    /// Moves a connection on by what it sent, and gives back what cannot be read yet, or not at one
-    /// go.
-    pub(super) fn read_on<'a>(&mut self, id: ConnectionId, mut input: &'a [u8]) -> &'a [u8] {
-        let now = self.desk.now;
-        let mut heads = 0;
-        loop {
-            let Some(connection) = self.clients.connections.get_mut(id) else {
-                return &[];
-            };
-            let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
-            if is_head && heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
-                self.clients.wait_ahead(id);
-                return input;
-            }
-            if connection.moves_on_by_sending() {
-                connection.progress = now;
-            }
-            let goes_on = match &mut connection.phase {
-                Phase::Introduction => self.read_introduction(id, &mut input),
-                Phase::Head(_) if connection.output.is_full() => false,
-                Phase::Head(_) => self.read_head(id, &mut input),
-                Phase::Payload(_) => self.read_payload(id, &mut input),
-                Phase::Source(_) => self.read_media(id, &mut input),
-                Phase::Asking(_) => self.read_answer(id, &mut input),
-                Phase::Telling(_) => self.read_telling(id, &mut input),
-                Phase::Viewer(_)
-                | Phase::Waiting(_)
-                | Phase::Listing(_)
-                | Phase::Awaiting(_)
-                | Phase::Recording => false,
-                Phase::Lingering(lingering) => {
-                    lingering.bytes_left = lingering.bytes_left.saturating_sub(input.len());
-                    if lingering.bytes_left == 0 && lingering.is_shut {
-                        self.clients.close(id, &mut self.desk);
-                    }
-                    return &[];
-                }
-            };
-            if !goes_on {
-                return input;
-            }
-            if is_head {
-                heads += 1;
-                self.clients.reading.count(HEAD_COST);
-            } else {
-                self.clients.reading.count(PIECE_COST);
-            }
-        }
+        self.said.extend(connection.phase.gone(id));
     }
 }

@@ -11,26 +11,29 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::clients::Clients;
-use super::connection::Phase;
-use super::pull::Fault;
-use super::{ConnectionId, Relay, origins};
+use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
-use crate::http::{HeadReader, Refusal, Reply};
+use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
+use crate::relay::fetch::Fault;
+use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet.
 pub(super) struct Waiting {
+    /// For what it waits,
     pub session: SessionId,
+    /// how it is answered,
     pub reply: Reply,
+    /// for how long,
     pub until: Moment,
+    /// and what is known of it.
     pub fate: Fate,
 }
 
 /// What is known of what becomes of a viewer who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub enum Fate {
     /// It stands in the room.
     Open,
     /// It has been called out of the room, and is asked about again in its turn.
@@ -49,7 +52,7 @@ struct Waiters {
 
 /// Who waits for each session.
 #[derive(Default)]
-pub(super) struct WaitingRoom {
+pub struct WaitingRoom {
     sessions: HashMap<SessionId, Waiters>,
 }
 
@@ -58,12 +61,12 @@ impl WaitingRoom {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
-            false => origins::common(waiters.via.take(), via),
+            false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert(id);
     }
 
-    fn leave(&mut self, session: &SessionId, id: ConnectionId) {
+    pub(super) fn leave(&mut self, session: &SessionId, id: ConnectionId) {
         if let Some(waiters) = self.sessions.get_mut(session) {
             waiters.ids.remove(&id);
             if waiters.ids.is_empty() {
@@ -111,24 +114,57 @@ impl WaitingRoom {
 }
 
 impl Clients {
-    /// A viewer waits no more.
-    fn take_waiting(&mut self, id: ConnectionId) -> Option<Waiting> {
-        let connection = self.connections.get_mut(id)?;
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        match phase {
-            Phase::Waiting(waiting) => {
-                self.waiting.leave(&waiting.session, id);
-                Some(waiting)
-            }
-            phase => {
-                connection.phase = phase;
-                None
-            }
+    /// The request, which came through `via`, is answered when the session begins, or when it has
+    /// not for too long.
+    pub fn wait_for(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        via: Option<&str>,
+        (reply, until): (Reply, Moment),
+    ) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            self.waiting.enter(&session, id, via);
+            connection.phase = Phase::Waiting(Waiting {
+                session,
+                reply,
+                until,
+                fate: Fate::Open,
+            });
         }
     }
 
+    /// A viewer waits no more.
+    pub(super) fn end_wait(&mut self, id: ConnectionId) -> Option<Event> {
+        let connection = self.connections.get_mut(id)?;
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        let Phase::Waiting(waiting) = phase else {
+            connection.phase = phase;
+            return None;
+        };
+        self.waiting.leave(&waiting.session, id);
+        Some(Event::Waited {
+            session: waiting.session,
+            reply: waiting.reply,
+            fault: match waiting.fate {
+                Fate::Open | Fate::Called => None,
+                Fate::TurnedAway(fault) => Some(fault),
+            },
+        })
+    }
+
+    /// All who wait for a session wait no more: who they are, and how each is answered.
+    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, Reply)> {
+        let ids = self.waiting.take(session).into_iter();
+        let waiting = ids.filter_map(|id| match self.end_wait(id)? {
+            Event::Waited { reply, .. } => Some((id, reply)),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
     /// All who wait for a session are called: each is told in its turn.
-    pub(super) fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
+    pub fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
         for id in self.waiting.take(session) {
             if let Some(connection) = self.connections.get_mut(id)
                 && let Phase::Waiting(waiting) = &mut connection.phase
@@ -140,99 +176,11 @@ impl Clients {
     }
 }
 
-impl Relay {
-    /// The request, which came through `via`, is answered when the session begins, or when it has
-    /// not for too long.
-    pub(super) fn wait_for(
-        &mut self,
-        id: ConnectionId,
-        session: SessionId,
-        via: Option<&str>,
-        reply: Reply,
-    ) {
-        let now = self.desk.now;
-        let until = now
-            + self
-                .desk
-                .settings
-                .limits
-                .wait_time
-                .max(self.fetch.pull_time(&self.desk));
-        let Some(connection) = self.clients.connections.get_mut(id) else {
-            return;
-        };
-        let via = via.filter(|_| !self.fetch.origins.is_empty());
-        self.clients.waiting.enter(&session, id, via);
-        connection.phase = Phase::Waiting(Waiting {
-            session,
-            reply,
-            until,
-            fate: Fate::Open,
-        });
-    }
-
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
-    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        if !self.clients.waiting.is_awaited(session) {
-            return;
-        }
-        if self.late_verdict(session).is_err() {
-            self.clients.call_waiting(session, Fate::Called);
-        }
-        for id in self.clients.waiting.take(session) {
-            if let Some(Waiting { reply, .. }) = self.clients.take_waiting(id) {
-                self.watch(id, session.clone(), None, reply);
-            }
-        }
-        self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        gate.watch(session, &self.standing(session))?;
-        match self.streams.running.contains_key(session) {
-            true => Ok(()),
-            false => Err(self.absence(session)),
-        }
-    }
-
-    /// A viewer has waited: for too long, or it has been called, and this is its turn.
-    pub(super) fn end_wait(&mut self, id: ConnectionId) {
-        let Some(Waiting {
-            session,
-            reply,
-            fate,
-            ..
-        }) = self.clients.take_waiting(id)
-        else {
-            return;
-        };
-        let verdict = match fate {
-            Fate::Open | Fate::Called => self.late_verdict(&session),
-            Fate::TurnedAway(fault) => Err(fault.refusal(self.grants.has_own_gate(&self.desk))),
-        };
-        match verdict {
-            Ok(()) => self.watch(id, session.clone(), None, reply),
-            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
-        }
-        self.tend_pull(&session);
-    }
-
-    /// A viewer who waited is gone.
-    pub(super) fn waiting_left(&mut self, id: ConnectionId, waiting: &Waiting) {
-        self.clients.waiting.leave(&waiting.session, id);
-        self.tend_pull(&waiting.session);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::AHEAD_COST_MAX;
-    use crate::relay::reading::END_COST;
     use crate::relay::stage::Stage;
+    use crate::relay::{AHEAD_COST_MAX, END_COST};
 
     const VIEWERS: usize = 90;
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -305,7 +253,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals.values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX

@@ -8,12 +8,12 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use super::api::Name;
-use super::clients::Clients;
-use super::desk::Desk;
-use super::{Action, ConnectionId};
+use super::Clients;
 use crate::gate::SessionId;
 use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};
+use crate::relay::api::Name;
+use crate::relay::desk::Desk;
+use crate::relay::{Action, ConnectionId};
 
 /// A request that is being answered.
 pub(super) struct Entry {
@@ -21,7 +21,9 @@ pub(super) struct Entry {
     request: Box<str>,
     /// where it came from, and by which program.
     client: Box<str>,
+    /// How it is answered,
     pub status: Option<Status>,
+    /// and with how many bytes.
     pub bytes: u64,
 }
 

@@ -14,24 +14,21 @@
 //! whose pull breaks ends for its viewers as with any source that is lost; who comes back finds the
 //! pull at work.
 //!
-//! Here are its states and the table of all pulls; [`super::fetch`] moves them on.
+//! Here are its states and the table of all pulls; [`super::Fetch`] moves them on.
 
 use std::collections::HashMap;
 
-use super::admission::no_token_of_origin;
-use super::api::RETRY_AFTER_SECONDS;
-use super::timers::Armed;
-use super::{ConnectionId, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
-use crate::http::{Refusal, Status};
 use crate::moment::Moment;
+use crate::relay::timers::Armed;
+use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 
 /// A session that is fetched.
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What an origin was told last that the request came through: see `Relay::came_through`.
+    /// What an origin was told last that the request came through: see [`super::Fetch::call`].
     pub(super) asked_via: Option<String>,
     /// An origin has said that it may not be watched, and none has sent it since.
     pub(super) is_forbidden: bool,
@@ -51,7 +48,13 @@ pub struct Pull {
 pub(super) enum Stage {
     /// The origin's name is looked up.
     Resolving { origin: usize, until: Moment },
-    /// One address of the origin is connected to, and asked.
+    /// One address of the origin is to be connected to, which is done when this input is settled.
+    Calling {
+        origin: usize,
+        address: usize,
+        until: Moment,
+    },
+    /// It is connected to, and asked.
     Asking {
         origin: usize,
         address: usize,
@@ -60,6 +63,8 @@ pub(super) enum Stage {
     },
     /// The stream comes.
     Running { live: LiveId, since: Moment },
+    /// No origin has it. Whether another round comes is known when this input is settled.
+    Failed,
     /// Another round comes.
     Pausing { until: Moment },
 }
@@ -67,7 +72,7 @@ pub(super) enum Stage {
 /// Why an origin does not have the stream for us; of several origins, the last in this order tells
 /// a viewer most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
+pub enum Fault {
     NotFound,
     /// It cannot be reached, or its answer cannot be used.
     Broken(&'static str),
@@ -119,30 +124,9 @@ impl Fault {
             Fault::NotFound | Fault::Broken(_) | Fault::TimedOut | Fault::Busy => false,
         }
     }
-
-    /// What a viewer is told. `has_own_gate`: this server has let it in already.
-    pub fn refusal(self, has_own_gate: bool) -> Refusal {
-        let detail = format!(
-            "the session is not running here, and no origin has it: {}",
-            self.detail()
-        );
-        match self {
-            Fault::NotFound => Refusal::new(Status::NotFound, "this session is not running now"),
-            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
-            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
-            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
-            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
-        }
-    }
 }
 
 impl Pulls {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// What they hold in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
         let pulls = self
@@ -191,17 +175,25 @@ impl Pulls {
     /// this pull's.
     pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
         assert_eq!(self.by_session.len(), self.entries.len());
+        assert!(
+            !self.entries.is_empty() || self.held_bytes() == 0,
+            "memory is kept for pulls that are gone"
+        );
         let mut running = 0;
         let mut armed = 0;
         for (id, pull) in self.entries.iter() {
             assert_eq!(self.of(&pull.session), Some(id), "a pull is not found");
             armed += usize::from(pull.armed.is_armed());
-            if let Stage::Running { live, .. } = pull.stage {
-                running += 1;
-                assert!(
-                    is_live(&pull.session, live, id),
-                    "a pull outlives its stream: {id:?}"
-                );
+            match pull.stage {
+                Stage::Running { live, .. } => {
+                    running += 1;
+                    assert!(
+                        is_live(&pull.session, live, id),
+                        "a pull outlives its stream: {id:?}"
+                    );
+                }
+                Stage::Calling { .. } | Stage::Failed => panic!("nobody moves it on: {id:?}"),
+                Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => {}
             }
             assert!(
                 pull.has_run || pull.unwatched_since.is_none(),
@@ -217,7 +209,8 @@ impl Stage {
     pub fn is_running(self) -> bool {
         match self {
             Stage::Running { .. } => true,
-            Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => false,
+            Stage::Resolving { .. } | Stage::Calling { .. } | Stage::Asking { .. } => false,
+            Stage::Failed | Stage::Pausing { .. } => false,
         }
     }
 }

@@ -5,27 +5,24 @@
 
 use serde::Serialize;
 
-use super::Ticket;
-use crate::http::Reply;
+use super::{Clients, Phase};
+use crate::http::{self, Reply, Version};
+use crate::relay::ConnectionId;
+use crate::relay::Ticket;
+use crate::relay::api::Rows;
+use crate::relay::desk::Desk;
 
 /// A JSON array that is being written.
-pub(super) struct Listing {
-    pub rows: Rows,
+pub struct Listing {
+    rows: Rows,
     /// The serial of the last row that was written; 0 before the first.
-    pub after: u64,
+    after: u64,
     /// What follows this server's rows: those that other relays told for this.
-    pub gathering: Option<Ticket>,
-    pub reply: Reply,
+    gathering: Option<Ticket>,
+    reply: Reply,
     has_rows: bool,
     /// This server's rows are all written.
     is_own_over: bool,
-}
-
-/// Which table is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
-    Tokens,
-    Streams,
 }
 
 /// A piece of this server's rows ends after so many bytes or rows, whichever is first.
@@ -33,6 +30,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 const PIECE_ROWS: usize = 128;
 
 impl Listing {
+    /// Nothing of it is written.
     pub fn new(rows: Rows, gathering: Option<Ticket>, reply: Reply) -> Listing {
         Listing {
             rows,
@@ -42,6 +40,21 @@ impl Listing {
             has_rows: false,
             is_own_over: false,
         }
+    }
+
+    /// Which table is listed.
+    pub fn rows(&self) -> Rows {
+        self.rows
+    }
+
+    /// The rows from behind this serial on are to be written.
+    pub fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// What follows this server's rows.
+    pub fn gathering(&self) -> Option<Ticket> {
+        self.gathering
     }
 
     /// The next piece of the array, which is not empty, with `rows` and their serials from behind
@@ -79,5 +92,42 @@ impl Listing {
             *comma = b'[';
         }
         (block, false)
+    }
+}
+
+impl Clients {
+    /// The next piece of a listing goes out; it may be the last.
+    pub fn push_piece(
+        &mut self,
+        id: ConnectionId,
+        (piece, is_last): (Vec<u8>, bool),
+        desk: &mut Desk,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Phase::Listing(listing) = &connection.phase else {
+            return;
+        };
+        let reply = listing.reply;
+        if let Some(entry) = &mut connection.access {
+            entry.bytes += piece.len() as u64;
+        }
+        let end: &[u8] = match reply.version {
+            Version::Http10 => {
+                connection.output.push(&piece);
+                b""
+            }
+            Version::Http11 => {
+                let line = format!("{:x}\r\n", piece.len());
+                connection.output.push(line.as_bytes());
+                connection.output.push(&piece);
+                connection.output.push(b"\r\n");
+                http::LAST_CHUNK
+            }
+        };
+        if is_last {
+            self.respond(id, None, end.to_vec(), reply.keep_alive, desk);
+        }
     }
 }

@@ -1,0 +1,126 @@
+//! Deadlines of connections: what has to be done about each, when, and what is said of it then.
+//!
+//! Each has one deadline at the most, derived from its phase and from what it did last; see
+//! [`crate::relay::timers`] for why putting it off costs nothing.
+
+use super::connection::Connection;
+use super::{Clients, Event, Phase};
+use crate::http::{Refusal, Status};
+use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::relay::fetch::Fault;
+use crate::relay::timers::Owner;
+use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
+
+/// Of a client whose socket has taken none of what is sent to it.
+const STALLED: &str = "took nothing for too long";
+
+impl Connection {
+    /// When something has to be done about this connection, if nothing happens before, and what is
+    /// said of it then.
+    fn deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
+        let stall_time = desk.settings.limits.viewer_stall_time;
+        // Those that this server calls have a time for all of it.
+        let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
+        let stalls = self.is_blocked && !self.output_is_over() && !is_call;
+        let stalled = stalls.then(|| (self.taken + stall_time, STALLED));
+        let both = [stalled, self.phase_deadline(desk)].into_iter().flatten();
+        both.min_by_key(|(deadline, _)| *deadline)
+    }
+
+    fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
+        let limits = &desk.settings.limits;
+        match &self.phase {
+            // The rest of it is not read before it takes the answers that it has asked for.
+            Phase::Head(_) if self.output.is_full() => None,
+            Phase::Head(reader) if reader.has_begun() => Some((
+                self.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Head(_) if self.output.is_empty() => {
+                Some((self.progress + limits.keep_alive_time, "no request came"))
+            }
+            Phase::Introduction | Phase::Payload(_) => Some((
+                self.progress + limits.head_time,
+                "its request took too long",
+            )),
+            Phase::Source(source) => Some(source.deadline(self.progress, desk)),
+            // Its last answer is on its way still.
+            Phase::Lingering(_) if !self.output_is_over() => None,
+            Phase::Lingering(lingering) => Some((lingering.until, "is done")),
+            Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
+            Phase::Awaiting(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
+            Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
+            Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
+        }
+    }
+}
+
+impl Clients {
+    /// What a client did may have moved its deadline.
+    pub fn rearm(&mut self, id: ConnectionId, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some((deadline, _)) = connection.deadline(desk)
+        {
+            desk.timers
+                .arm(&mut connection.armed, Owner::Connection(id), deadline);
+        }
+    }
+
+    /// A deadline may have come, if it was not put off. `is_paused` says whether a stream's source
+    /// is not read.
+    pub fn due(
+        &mut self,
+        id: ConnectionId,
+        is_paused: impl Fn(LiveId) -> bool,
+        desk: &mut Desk,
+    ) -> Option<Event> {
+        let connection = self.connections.get_mut(id)?;
+        connection.armed.fired();
+        match connection.deadline(desk) {
+            Some((deadline, reason)) if deadline <= desk.now => {
+                self.time_out(id, reason, is_paused, desk)
+            }
+            Some(_) => {
+                self.rearm(id, desk);
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn time_out(
+        &mut self,
+        id: ConnectionId,
+        reason: &'static str,
+        is_paused: impl Fn(LiveId) -> bool,
+        desk: &mut Desk,
+    ) -> Option<Event> {
+        match &self.connections.get(id)?.phase {
+            Phase::Viewer(_) => return Some(Event::Stalled),
+            Phase::Source(source) if reason == STALLED => {
+                let live = source.live;
+                self.close(id, desk);
+                return Some(Event::SourceLost { live, reason });
+            }
+            // What else there would be to say it would not take either.
+            _ if reason == STALLED => self.close(id, desk),
+            Phase::Head(reader) if !reader.has_begun() => self.close(id, desk),
+            Phase::Head(_) | Phase::Payload(_) => {
+                let refusal = Refusal::new(Status::RequestTimeout, reason);
+                self.refuse(id, &refusal, desk.unread_reply(), desk);
+            }
+            Phase::Source(_) => return self.source_due(id, reason, is_paused, desk),
+            Phase::Waiting(_) => return self.end_wait(id),
+            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
+            Phase::Awaiting(ticket) => return Some(Event::TimedOut(*ticket)),
+            Phase::Introduction
+            | Phase::Telling(_)
+            | Phase::Listing(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => self.close(id, desk),
+        }
+        None
+    }
+}

@@ -1,0 +1,382 @@
+//! The clients: their connections, whose turn it is to be read or written to, and how many each
+//! host has. What a client's end means to others, this part only says.
+//!
+//! It alone knows in which phase a connection is. What a client sends comes of it as [`Step`]s, and
+//! what else is to be done about it as [`Event`]s, for others to act on.
+
+mod access;
+mod asking;
+mod connection;
+mod deadlines;
+mod listing;
+mod output;
+mod peer;
+mod reading;
+mod request;
+mod source;
+mod waiting;
+mod writing;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::http::HeadReader;
+use crate::relay::viewer::Viewing;
+use asking::Asking;
+pub use connection::Connection;
+use connection::Lingering;
+use listing::Listing;
+pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
+pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
+use request::Payload;
+pub(super) use source::SILENT;
+use source::Source;
+pub(super) use waiting::Fate;
+use waiting::Waiting;
+pub(super) use writing::Due;
+
+use crate::gate::SessionId;
+use crate::held::hash_map_bytes;
+use crate::http::{Answer, Head, Reply};
+use crate::relay::Ticket;
+use crate::relay::admission::Caller;
+use crate::relay::api::Call;
+use crate::relay::desk::Desk;
+use crate::relay::fetch::Fault;
+use crate::relay::lists::{Share, Telling};
+use crate::relay::viewer::Place;
+use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::slots::Slots;
+use reading::Reading;
+use waiting::WaitingRoom;
+
+pub(super) struct Clients {
+    connections: Slots<Connection>,
+    /// How many connections each host has.
+    hosts: HashMap<IpAddr, usize>,
+    /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
+    unplaced: VecDeque<ConnectionId>,
+    reading: Reading,
+    /// Connections with something of their own to write.
+    queue: VecDeque<ConnectionId>,
+    /// Connections with a piece of a long answer to write, and how many others have been written to
+    /// since the last piece.
+    listing: VecDeque<ConnectionId>,
+    writes_since_piece: usize,
+    /// Small pieces of a source's body, put together. Empty but for its room.
+    pieces: Vec<u8>,
+    waiting: WaitingRoom,
+    said: VecDeque<Said>,
+}
+
+/// Where a client stands.
+enum Phase {
+    /// It must begin with a PROXY protocol header.
+    Introduction,
+    /// Between requests, or within the head of one.
+    Head(HeadReader),
+    /// The payload of a call is read and ignored.
+    Payload(Payload),
+    /// It is a stream's source.
+    Source(Source),
+    /// A stream goes out to it.
+    Viewer(Viewing),
+    /// It will be a viewer if its session begins soon.
+    Waiting(Waiting),
+    /// A long answer is written piece by piece.
+    Listing(Listing),
+    /// Its answer depends on names that are looked up, or on what peers tell.
+    Awaiting(Ticket),
+    /// It is an origin, which is asked for a stream.
+    Asking(Asking),
+    /// It is a peer, which is asked for its part of a list.
+    Telling(Telling),
+    /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
+    Recording,
+    /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
+    Lingering(Lingering),
+}
+
+impl Phase {
+    /// What its answer depends on, or the rest of it.
+    fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Phase::Awaiting(ticket) => Some(*ticket),
+            Phase::Listing(listing) => listing.gathering(),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => None,
+        }
+    }
+
+    /// Whom it concerns that this connection is over, in this phase of it.
+    fn gone(&self, id: ConnectionId) -> Option<Said> {
+        match self {
+            Phase::Source(source) => Some(Said::SourceGone {
+                live: source.live,
+                id,
+            }),
+            Phase::Viewer(viewing) => Some(Said::ViewerGone(viewing.place())),
+            Phase::Waiting(waiting) => Some(Said::WaiterGone(waiting.session.clone())),
+            Phase::Asking(asking) => Some(Said::AskingEnded {
+                pull: asking.pull,
+                id,
+                fault: asking.fault,
+            }),
+            Phase::Telling(telling) => Some(Said::TellingEnded(telling.share())),
+            Phase::Awaiting(_) | Phase::Listing(_) => self.ticket().map(Said::AskerGone),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => None,
+        }
+    }
+}
+
+/// What has come of a client, for others to act on at once.
+pub(super) enum Event {
+    /// A request, and how it is answered.
+    Asked {
+        head: Box<Head>,
+        caller: Caller,
+        reply: Reply,
+    },
+    /// A call with all of its payload.
+    Called { call: Call, reply: Reply },
+    /// All of a source's media has come.
+    Complete(Received),
+    /// A source's connection has ended, and with it its media, or so it seems.
+    Ended(Received),
+    /// A source is gone before its time.
+    SourceLost { live: LiveId, reason: &'static str },
+    /// An origin has the stream.
+    Found {
+        pull: PullId,
+        peer: SocketAddr,
+        answer: Answer,
+    },
+    /// A peer has told its rows, each with a comma before it.
+    Told(Share, VecDeque<Vec<u8>>),
+    /// A viewer has taken nothing for too long.
+    Stalled,
+    /// A viewer has waited: for too long, or until it was known what becomes of it.
+    Waited {
+        session: SessionId,
+        reply: Reply,
+        /// It is known why it is refused.
+        fault: Option<Fault>,
+    },
+    /// What an answer depends on has taken too long.
+    TimedOut(Ticket),
+}
+
+/// What has come of a source.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    /// Its stream.
+    pub live: LiveId,
+    /// How much came.
+    pub bytes: u64,
+    /// How it is answered; an origin is not.
+    pub reply: Option<Reply>,
+}
+
+/// What the clients say.
+pub(super) enum Said {
+    /// This stream's source is gone.
+    SourceGone { live: LiveId, id: ConnectionId },
+    /// A viewer is gone.
+    ViewerGone(Place),
+    /// One who waited for this session is gone.
+    WaiterGone(SessionId),
+    /// The connection is over on which an origin was asked for a stream.
+    AskingEnded {
+        pull: PullId,
+        id: ConnectionId,
+        fault: Fault,
+    },
+    /// The connection to a peer is over.
+    TellingEnded(Share),
+    /// Nobody waits any more for what has this ticket.
+    AskerGone(Ticket),
+}
+
+impl Clients {
+    /// Nobody yet.
+    pub fn new() -> Clients {
+        Clients {
+            connections: Slots::default(),
+            hosts: HashMap::new(),
+            unplaced: VecDeque::new(),
+            reading: Reading::default(),
+            queue: VecDeque::new(),
+            listing: VecDeque::new(),
+            writes_since_piece: 1,
+            pieces: Vec::new(),
+            waiting: WaitingRoom::default(),
+            said: VecDeque::new(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether this one is there still.
+    pub fn has(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some()
+    }
+
+    /// Whether another connection may be made.
+    pub fn has_room(&self, desk: &Desk) -> bool {
+        self.connections.len() < desk.settings.limits.connections_max
+    }
+
+    /// Who waits for a session to begin.
+    pub fn waiting(&self) -> &WaitingRoom {
+        &self.waiting
+    }
+
+    /// What they have said and nobody has heard.
+    pub fn said(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    /// The server shuts down: nobody new, and nothing more comes in. Says which streams have lost
+    /// their sources by that.
+    pub fn shut_down(&mut self, desk: &mut Desk) -> Vec<LiveId> {
+        let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        let ended = ids.into_iter().filter_map(|id| self.end(id, desk));
+        ended.collect()
+    }
+
+    fn end(&mut self, id: ConnectionId, desk: &mut Desk) -> Option<LiveId> {
+        let connection = self.connections.get(id)?;
+        match &connection.phase {
+            Phase::Source(source) => return Some(self.end_source(id, source.received(), desk)),
+            Phase::Head(_) if connection.output.is_empty() => self.close(id, desk),
+            Phase::Introduction
+            | Phase::Payload(_)
+            | Phase::Waiting(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_) => self.close(id, desk),
+            Phase::Head(_)
+            | Phase::Viewer(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => {}
+        }
+        None
+    }
+
+    /// Bytes that its allocations take: 2 KiB for each connection, and what each has to read and to
+    /// be told.
+    pub fn held_bytes(&self) -> usize {
+        let each = self.connections.iter().map(|(_, each)| each.held_bytes());
+        let queues = [&self.unplaced, &self.queue, &self.listing];
+        let queued: usize = queues.iter().map(|queue| queue.capacity()).sum();
+        self.connections.held_bytes()
+            + each.sum::<usize>()
+            + queued * size_of::<ConnectionId>()
+            + hash_map_bytes(&self.hosts)
+            + self.reading.held_bytes()
+            + self.waiting.held_bytes()
+            + self.pieces.capacity()
+            + self.said.capacity() * size_of::<Said>()
+    }
+}
+
+/// What others know of what the clients' phases name.
+pub(super) struct Known<'a> {
+    /// Whether there is this stream.
+    pub has_stream: &'a dyn Fn(LiveId) -> bool,
+    /// Whether this session runs.
+    pub runs: &'a dyn Fn(&SessionId) -> bool,
+    /// Whether this list of the whole is waited for or written.
+    pub has_gathering: &'a dyn Fn(Ticket) -> bool,
+}
+
+impl Known<'_> {
+    fn check(&self, id: ConnectionId, connection: &Connection) {
+        match &connection.phase {
+            Phase::Viewer(viewing) => {
+                let (live, _) = viewing.place();
+                assert!(
+                    (self.has_stream)(live),
+                    "a viewer outlives its stream: {id:?}"
+                )
+            }
+            Phase::Source(source) => assert!(
+                (self.has_stream)(source.live),
+                "a source outlives its stream: {id:?}"
+            ),
+            Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
+                assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
+            }
+            Phase::Waiting(waiting) => assert!(
+                !(self.runs)(&waiting.session),
+                "somebody waits for what runs: {id:?}"
+            ),
+            Phase::Telling(telling) => assert!(
+                (self.has_gathering)(telling.share().0),
+                "a peer tells nobody: {id:?}"
+            ),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Listing(_)
+            | Phase::Awaiting(_)
+            | Phase::Asking(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => {}
+        }
+    }
+}
+
+impl Clients {
+    /// What must hold; and how many deadlines are armed.
+    pub fn check(&self, known: &Known<'_>) -> usize {
+        let all = || self.connections.iter().map(|(_, connection)| connection);
+        assert_eq!(
+            self.hosts.values().sum::<usize>(),
+            all().filter(|connection| connection.is_counted).count(),
+            "connections by host are counted wrong"
+        );
+        let waits =
+            |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.fate == Fate::Open);
+        assert_eq!(
+            all().filter(|connection| waits(&connection.phase)).count(),
+            self.waiting.len(),
+            "somebody waits who is gone, or the other way round"
+        );
+        for (id, connection) in self.connections.iter() {
+            known.check(id, connection);
+        }
+        all()
+            .filter(|connection| connection.armed.is_armed())
+            .count()
+    }
+
+    /// Whether a client waits for what has this ticket, or for the rest of it.
+    pub fn awaits(&self, id: ConnectionId, ticket: Ticket) -> bool {
+        let connection = self.connections.get(id);
+        connection.is_some_and(|connection| connection.phase.ticket() == Some(ticket))
+    }
+
+    /// How many are no host's: those that this server calls, and those of whom it is not known.
+    #[cfg(test)]
+    pub fn uncounted(&self) -> usize {
+        let each = self.connections.iter();
+        each.filter(|(_, each)| !each.is_counted).count()
+    }
+}

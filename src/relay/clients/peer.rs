@@ -1,0 +1,188 @@
+//! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by,
+//! and how many connections each has.
+//!
+//! It is the address that connected, unless that is a proxy's which is known for one: such a
+//! connection begins with a PROXY protocol header, or each of its requests says in a field whose it
+//! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
+//! proxy's own.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::connection::Connection;
+use super::{Clients, Phase, Step};
+use crate::http::{Forwarded, HeadReader, Refusal, Status};
+use crate::proxy_header;
+use crate::relay::admission::{Beyond, Door};
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
+
+impl Clients {
+    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
+    /// more.
+    fn note_unplaced(&mut self, id: ConnectionId) {
+        let connections = &self.connections;
+        self.unplaced.retain(|id| connections.get(*id).is_some());
+        if self.unplaced.len() >= CONNECTIONS_BEYOND_MAX {
+            self.unplaced.pop_front();
+        }
+        self.unplaced.push_back(id);
+    }
+
+    pub(super) fn uncount(&mut self, host: IpAddr) {
+        if let Some(count) = self.hosts.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(&host);
+            }
+        }
+    }
+
+    /// A client has connected. `None`: there is no place even to refuse it in words.
+    pub fn accept(&mut self, peer: SocketAddr, desk: &mut Desk) -> Option<ConnectionId> {
+        let peer = canonical(peer);
+        let door = desk.settings.door(peer.ip());
+        let is_anyones = door != Door::Own;
+        let host = (!is_anyones).then_some(peer.ip());
+        let may_take_place = is_anyones || desk.settings.is_operators(peer.ip());
+        let has_place = desk.settings.has_place(self.connections.len(), host);
+        if desk.is_closing || !(has_place || (may_take_place && self.make_place(desk))) {
+            return None;
+        }
+        let is_beyond = !self.has_room(desk);
+        let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), desk.now);
+        connection.is_named = !is_anyones;
+        match door {
+            Door::Own => {}
+            Door::Header => connection.phase = Phase::Introduction,
+            Door::Field => connection.forwarder = Some(Box::new(peer)),
+        }
+        desk.counts.add(Count::Connections, 1);
+        let id = self.connections.insert(connection);
+        if is_anyones && is_beyond {
+            self.note_unplaced(id);
+        }
+        self.count(id, desk);
+        self.rearm(id, desk);
+        Some(id)
+    }
+
+    /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
+    /// known to be of the API's hosts. Else strangers, who come by the same proxy as the operator,
+    /// would keep the operator out. Says whether there was one.
+    fn make_place(&mut self, desk: &mut Desk) -> bool {
+        while let Some(id) = self.unplaced.pop_front() {
+            let is_strangers = |connection: &Connection| {
+                let host = connection.peer.ip();
+                !(connection.is_named && desk.settings.is_operators(host))
+            };
+            if self.connections.get(id).is_some_and(is_strangers) {
+                self.close(id, desk);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads a PROXY protocol header.
+    pub(super) fn read_introduction(
+        &mut self,
+        id: ConnectionId,
+        input: &mut &[u8],
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        match proxy_header::read(input) {
+            Ok(None) => Step::Stop,
+            Ok(Some(header)) => {
+                *input = &input[header.bytes..];
+                match self.name(id, header.client, desk) {
+                    true => Step::On,
+                    false => {
+                        self.close(id, desk);
+                        Step::Stop
+                    }
+                }
+            }
+            Err(detail) => {
+                let refusal = Refusal::framing(Status::BadRequest, detail);
+                self.refuse_unread(id, &refusal, desk)
+            }
+        }
+    }
+
+    /// A proxy has said whose the connection is. Says whether there is a place for it.
+    fn name(&mut self, id: ConnectionId, client: Option<SocketAddr>, desk: &Desk) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        connection.phase = Phase::Head(HeadReader::default());
+        connection.progress = desk.now;
+        let Some(client) = client else {
+            return true;
+        };
+        let peer = canonical(client);
+        // A proxy that another one introduces is nobody, as one that speaks for itself.
+        let is_nobody = desk.settings.is_proxy(peer.ip());
+        connection.peer = peer;
+        connection.is_proxied = true;
+        connection.forwarder = desk
+            .settings
+            .is_forwarder(peer.ip())
+            .then(|| Box::new(peer));
+        connection.is_named = !is_nobody;
+        if is_nobody {
+            return true;
+        }
+        self.count(id, desk);
+        let others = self.connections.len().saturating_sub(1);
+        desk.settings.has_place(others, Some(peer.ip()))
+    }
+
+    /// A request has come: if it is by way of a proxy that says so in a field, it is somebody
+    /// else's than the one before, perhaps.
+    pub(super) fn introduce(
+        &mut self,
+        id: ConnectionId,
+        forwarded: &Forwarded,
+        desk: &Desk,
+    ) -> Result<(), Refusal> {
+        let connection = self.connections.get_mut(id);
+        let Some((connection, forwarder)) = connection.and_then(|connection| {
+            let forwarder = *connection.forwarder.as_deref()?;
+            Some((connection, forwarder))
+        }) else {
+            return Ok(());
+        };
+        let client = forwarded.client(|address| desk.settings.is_proxy(address));
+        let named = client.as_ref().ok().copied().flatten();
+        let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
+        connection.is_proxied |= named.is_some();
+        connection.is_named = named.is_some();
+        if std::mem::replace(&mut connection.is_counted, false) {
+            self.uncount(before.ip());
+        }
+        self.count(id, desk);
+        client.map(drop)
+    }
+
+    /// Counts a connection for the host whose it is, once that is known.
+    fn count(&mut self, id: ConnectionId, desk: &Desk) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let host = connection.is_named.then_some(connection.peer.ip());
+        let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
+        let beyond = desk.settings.beyond(of_host.unwrap_or(0));
+        if connection.is_beyond_limit != Some(Beyond::All) {
+            connection.is_beyond_limit = beyond.filter(|_| host.is_some());
+        }
+        if let Some(host) = host {
+            connection.is_counted = true;
+            *self.hosts.entry(host).or_insert(0) += 1;
+        }
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,366 @@
+//! A request: its head is read, and the payload of a call; its answer goes out.
+
+use super::listing::Listing;
+use super::{Clients, Event, Phase, Step};
+use crate::http::{
+    self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
+};
+use crate::relay::Ticket;
+use crate::relay::api::{Answer, Call, Name, Rows};
+use crate::relay::desk::Desk;
+use crate::relay::settings::Fields;
+use crate::relay::{ConnectionId, Settings, icecast};
+
+/// A payload that means nothing is read up to here; beyond it the call is refused.
+const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+/// RFC 9745: since when the paths without `/api` are deprecated. They always were, here:
+/// 2026-01-01.
+const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
+
+/// To a client that waits for it before it sends a body.
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A call whose payload has not all arrived.
+pub(super) struct Payload {
+    call: Box<Call>,
+    reply: Reply,
+    body: Body,
+    bytes: usize,
+}
+
+impl Payload {
+    /// Reads on in it. Says whether it is whole; `None`: there is no more for now.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Refusal> {
+        match self.body.read(input)? {
+            Part::More => Ok(None),
+            Part::End => Ok(Some(true)),
+            Part::Content(content) => {
+                self.bytes += content.len();
+                match self.bytes > PAYLOAD_BYTES_MAX {
+                    true => Err(payload_too_large()),
+                    false => Ok(Some(false)),
+                }
+            }
+        }
+    }
+
+    /// Bytes that are allocated for it.
+    pub fn held_bytes(&self) -> usize {
+        self.call.held_bytes()
+    }
+}
+
+impl Clients {
+    /// A head has been read, or not yet, or it cannot be.
+    pub(super) fn take_head(
+        &mut self,
+        id: ConnectionId,
+        head: Result<Option<(Head, usize)>, Refusal>,
+        input: &mut &[u8],
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        match head {
+            Ok(None) => Step::Stop,
+            Ok(Some((head, bytes))) => {
+                *input = &input[bytes..];
+                self.listen(id);
+                let introduced = self.introduce(id, &head.forwarded, desk);
+                self.note_request(id, &head, desk);
+                self.ask(id, head, introduced, desk)
+            }
+            Err(refusal) => self.refuse_unread(id, &refusal, desk),
+        }
+    }
+
+    /// What is asked for is asked for in somebody's name, if that is known.
+    fn ask(
+        &mut self,
+        id: ConnectionId,
+        head: Head,
+        introduced: Result<(), Refusal>,
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        let Some(connection) = self.connections.get(id) else {
+            return Step::Stop;
+        };
+        let caller = connection.caller();
+        let reply = Reply {
+            version: head.version,
+            keep_alive: head.keep_alive && !desk.is_closing && caller.beyond.is_none(),
+            head_only: head.method == Method::Head,
+            date: desk.date(),
+            fields: fields_for(&head, &desk.settings),
+        };
+        match introduced {
+            Ok(()) => Step::Came(Event::Asked {
+                head: Box::new(head),
+                caller,
+                reply,
+            }),
+            Err(refusal) => {
+                self.refuse_request(id, &head, &refusal, reply, desk);
+                Step::On
+            }
+        }
+    }
+
+    /// What a client sends cannot be read as a request.
+    pub(super) fn refuse_unread(
+        &mut self,
+        id: ConnectionId,
+        refusal: &Refusal,
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        self.note_unread_request(id, desk);
+        self.refuse(id, refusal, desk.unread_reply(), desk);
+        Step::On
+    }
+
+    /// The payload of a call means nothing, and must not be taken for a request.
+    pub fn await_payload(
+        &mut self,
+        id: ConnectionId,
+        call: Call,
+        head: &Head,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        if let Framing::Length(length) = head.framing
+            && length > PAYLOAD_BYTES_MAX as u64
+        {
+            return self.refuse(id, &payload_too_large(), reply.closing(), desk);
+        }
+        let payload = Payload {
+            call: Box::new(call),
+            reply,
+            body: Body::new(head.framing),
+            bytes: 0,
+        };
+        let first = match head.expects_continue {
+            true => CONTINUE,
+            false => b"",
+        };
+        self.begin(id, Phase::Payload(payload), first);
+    }
+
+    /// More of a call's payload has come, or it cannot be read.
+    pub(super) fn take_payload(
+        &mut self,
+        id: ConnectionId,
+        is_whole: Result<Option<bool>, Refusal>,
+        desk: &mut Desk,
+    ) -> Step<'static> {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Step::Stop;
+        };
+        let phase = match is_whole {
+            Ok(None) => return Step::Stop,
+            Ok(Some(false)) => return Step::On,
+            Ok(Some(true)) | Err(_) => {
+                std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
+            }
+        };
+        match (phase, is_whole) {
+            (Phase::Payload(Payload { call, reply, .. }), Ok(_)) => {
+                return Step::Came(Event::Called { call: *call, reply });
+            }
+            (Phase::Payload(Payload { reply, .. }), Err(refusal)) => {
+                self.refuse(id, &refusal, reply.closing(), desk);
+            }
+            (phase, _) => connection.phase = phase,
+        }
+        Step::On
+    }
+
+    /// What goes out first of an answer that is not whole, and what becomes of the connection.
+    pub(super) fn begin(&mut self, id: ConnectionId, phase: Phase, first: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.output.push(first);
+            connection.phase = phase;
+        }
+        self.queue(id);
+    }
+
+    /// Queues a whole response, or the rest of one whose head, with the status, is out already.
+    pub fn respond(
+        &mut self,
+        id: ConnectionId,
+        status: Option<Status>,
+        bytes: Vec<u8>,
+        keep_alive: bool,
+        desk: &mut Desk,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let answer_bytes = bytes.len();
+        self.reading.count(answer_bytes);
+        connection.output.push_whole(bytes);
+        connection.phase = Phase::Head(HeadReader::default());
+        if let Some(mut entry) = connection.access.take() {
+            if status.is_some() {
+                entry.status = status;
+                entry.bytes = answer_bytes as u64;
+            }
+            self.end_access(&entry, desk);
+        }
+        if !keep_alive {
+            self.linger(id, desk);
+        }
+        self.queue(id);
+    }
+
+    /// What came of a call reaches its client.
+    pub fn give(
+        &mut self,
+        id: ConnectionId,
+        result: Result<Answer, Refusal>,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
+        let (status, bytes) = match result {
+            Err(refusal) => return self.refuse(id, &refusal, reply, desk),
+            Ok(Answer::List(rows)) => return self.list(id, rows, (None, ""), reply, desk),
+            Ok(Answer::Json(status, body)) => {
+                let json = "application/json";
+                (
+                    status,
+                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
+                )
+            }
+            Ok(Answer::Page(page)) => {
+                let fields = [
+                    NO_STORE,
+                    ("Content-Security-Policy", &page.policy),
+                    ("Referrer-Policy", "no-referrer"),
+                ];
+                let html = "text/html; charset=utf-8";
+                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Text(content_type, text)) => {
+                let text = [text.as_bytes()];
+                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
+                (Status::Ok, bytes)
+            }
+            Ok(Answer::Options(allow)) => {
+                let fields = [("Allow", allow)];
+                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
+                (Status::NoContent, bytes)
+            }
+        };
+        let keep_alive = reply.keep_alive;
+        self.respond(id, Some(status), bytes, keep_alive, desk);
+    }
+
+    /// A list, with what other relays have told of it and the names of those that did not.
+    pub fn list(
+        &mut self,
+        id: ConnectionId,
+        rows: Rows,
+        (gathering, missing): (Option<Ticket>, &str),
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        let reply = Reply {
+            keep_alive: reply.keep_alive && reply.version == Version::Http11,
+            ..reply
+        };
+        let head = http::ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", "application/json")
+            .field("X-Content-Type-Options", "nosniff")
+            .field("Cache-Control", "no-store");
+        let head = match missing {
+            "" => head,
+            missing => head.field("Tollgate-Missing", missing),
+        };
+        let head = match reply.version {
+            Version::Http11 => head.field("Transfer-Encoding", "chunked"),
+            Version::Http10 => head,
+        };
+        if reply.head_only {
+            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, desk);
+        }
+        let head = head.finish();
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(entry) = &mut connection.access
+        {
+            entry.status = Some(Status::Ok);
+            entry.bytes = head.len() as u64;
+        }
+        self.begin(
+            id,
+            Phase::Listing(Listing::new(rows, gathering, reply)),
+            &head,
+        );
+    }
+
+    /// An error reaches the client; the connection can be used on only where `reply` says so.
+    pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
+        desk.counts.refused(refusal.status);
+        let keep_alive = reply.keep_alive && !refusal.ends_connection;
+        let bytes = http::refused(
+            refusal,
+            &Reply {
+                keep_alive,
+                ..reply
+            },
+        );
+        self.respond(id, Some(refusal.status), bytes, keep_alive, desk);
+    }
+
+    /// The same for a request: what follows its head is not read.
+    pub fn refuse_request(
+        &mut self,
+        id: ConnectionId,
+        head: &Head,
+        refusal: &Refusal,
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        let has_payload = !matches!(icecast::framing(head), Framing::None | Framing::Length(0));
+        let reply = Reply {
+            keep_alive: reply.keep_alive && !has_payload,
+            ..reply
+        };
+        self.refuse(id, refusal, reply, desk);
+    }
+
+    /// Its answer depends on what has this ticket.
+    pub fn await_ticket(&mut self, id: ConnectionId, ticket: Ticket, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.phase = Phase::Awaiting(ticket);
+            connection.progress = desk.now;
+        }
+        self.rearm(id, desk);
+    }
+
+    /// Its change is on its way to the disk.
+    pub fn await_disk(&mut self, id: ConnectionId) {
+        self.enter(id, Phase::Recording);
+    }
+}
+
+/// What every answer to a request carries because of its path.
+fn fields_for(head: &Head, settings: &Settings) -> Fields {
+    let segments = head.target.segments.as_slice();
+    // One of the paths from before there was `/api`.
+    if matches!(segments, [name] if Name::parse(name).is_some()) {
+        return &[DEPRECATION];
+    }
+    let is_stream = segments.first().is_some_and(|first| first == b"stream");
+    let watches = matches!(head.method, Method::Get | Method::Head);
+    match head.origin.as_deref() {
+        Some(origin) if is_stream && watches => settings.cors(origin),
+        _ => &[],
+    }
+}
+
+fn payload_too_large() -> Refusal {
+    let detail = format!(
+        "a call's payload means nothing, and no more than {PAYLOAD_BYTES_MAX} bytes of it are read"
+    );
+    Refusal::framing(Status::ContentTooLarge, detail)
+}

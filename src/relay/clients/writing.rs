@@ -1,0 +1,229 @@
+//! Who is written to, and what: a connection's own answers, and behind them what a stream has for
+//! it, or the next piece of a list.
+
+use std::net::SocketAddr;
+
+use super::connection::Connection;
+use super::listing::Listing;
+use super::{Clients, Phase};
+use crate::gather::Gather;
+use crate::http::{HeadReader, Status};
+use crate::relay::ConnectionId;
+use crate::relay::desk::Desk;
+use crate::relay::viewer::{Place, Viewing};
+use crate::stream::{End, Outcome};
+
+/// A long answer's next piece, which takes as long as several writes, is due after so many.
+const WRITES_PER_PIECE: usize = 32;
+
+/// Of whom more is to be made ready before a client is written to.
+pub enum Due<'a> {
+    /// Of its stream.
+    Viewing(&'a mut Viewing),
+    /// Of a table.
+    Listing(&'a mut Listing),
+}
+
+impl Clients {
+    /// It has something of its own to write.
+    pub(super) fn queue(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_queued
+        {
+            connection.is_queued = true;
+            match connection.phase {
+                Phase::Listing(_) => self.listing.push_back(id),
+                _ => self.queue.push_back(id),
+            }
+        }
+    }
+
+    /// Whether anybody is queued.
+    pub fn has_writes(&self) -> bool {
+        !self.queue.is_empty() || !self.listing.is_empty()
+    }
+
+    /// The next who has something of its own to write, or if nobody has, of whom `others` know.
+    pub fn next_write(
+        &mut self,
+        others: impl FnOnce() -> Option<ConnectionId>,
+    ) -> Option<ConnectionId> {
+        if self.writes_since_piece >= WRITES_PER_PIECE
+            && let Some(id) = self.next_listing()
+        {
+            return Some(id);
+        }
+        if let Some(id) = self.next_queued().or_else(others) {
+            self.writes_since_piece = self.writes_since_piece.saturating_add(1);
+            return Some(id);
+        }
+        // After a piece the turn is over if there is nothing else, for who else has something may
+        // be known in the next one.
+        if self.writes_since_piece == 0 {
+            self.writes_since_piece = 1;
+            return None;
+        }
+        self.next_listing()
+    }
+
+    fn next_queued(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.queue.pop_front() {
+            if self.leaves_queue(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn next_listing(&mut self) -> Option<ConnectionId> {
+        while let Some(id) = self.listing.pop_front() {
+            if self.leaves_queue(id) {
+                self.writes_since_piece = 0;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Whether a connection that stood in a queue is to be written to.
+    fn leaves_queue(&mut self, id: ConnectionId) -> bool {
+        self.connections.get_mut(id).is_some_and(|connection| {
+            connection.is_queued = false;
+            !connection.is_blocked
+        })
+    }
+
+    /// The client's socket takes bytes again.
+    pub fn unblocked(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && connection.is_blocked
+        {
+            connection.is_blocked = false;
+            self.queue(id);
+        }
+    }
+
+    /// What must be made ready before a client is written to.
+    pub fn due_output(&mut self, id: ConnectionId) -> Option<Due<'_>> {
+        let connection = self.connections.get_mut(id)?;
+        let is_empty = connection.output.is_empty();
+        match &mut connection.phase {
+            Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
+            Phase::Listing(listing) => is_empty.then_some(Due::Listing(listing)),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Waiting(_)
+            | Phase::Awaiting(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => None,
+        }
+    }
+
+    /// The head of a viewer's answer.
+    pub fn push_head(&mut self, id: ConnectionId, head: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.output.push(head);
+            if let Some(entry) = &mut connection.access {
+                entry.status = Some(Status::Ok);
+            }
+        }
+    }
+
+    /// Lends what is to be written of a client's own; says what its stream's part follows, if there
+    /// is one.
+    pub fn lend<'a>(&'a self, id: ConnectionId, gather: &mut Gather<'a>) -> Option<&'a Viewing> {
+        let connection = self.connections.get(id)?;
+        let has_room = gather.push(connection.output.rest());
+        if let Phase::Viewer(viewing) = &connection.phase
+            && has_room
+        {
+            Some(viewing)
+        } else {
+            None
+        }
+    }
+
+    /// So many bytes have been written to a client. Says how many of them were a stream's media.
+    pub fn sent(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        desk: &mut Desk,
+    ) -> Option<(Place, usize)> {
+        let connection = self.connections.get_mut(id)?;
+        connection.taken = desk.now;
+        let of_output = connection.output.advance(bytes);
+        let Phase::Viewer(viewing) = &mut connection.phase else {
+            self.after_output(id, desk);
+            return None;
+        };
+        let of_stream = bytes - of_output;
+        if of_stream == 0 {
+            return None;
+        }
+        let content = viewing.sent(of_stream);
+        if let Some(entry) = &mut connection.access {
+            entry.bytes += content as u64;
+        }
+        Some((viewing.place(), content))
+    }
+
+    /// A client's turn is over: its socket takes more, or does not. Says whose turn of which stream
+    /// is over by that.
+    pub fn served(&mut self, id: ConnectionId, outcome: Outcome, desk: &mut Desk) -> Option<Place> {
+        let connection = self.connections.get_mut(id)?;
+        let place = connection.watches();
+        if outcome == Outcome::Blocked && !connection.is_blocked {
+            connection.is_blocked = true;
+            connection.taken = desk.now;
+            self.rearm(id, desk);
+        } else if outcome == Outcome::Open && connection.has_output() {
+            self.queue(id);
+        }
+        place
+    }
+
+    /// A stream goes out to this client from now on.
+    pub fn watch(&mut self, id: ConnectionId, viewing: Viewing) {
+        self.enter(id, Phase::Viewer(viewing));
+    }
+
+    /// What a client watches, and who it is.
+    pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
+        let connection = self.connections.get(id)?;
+        Some((connection.watches()?, connection.peer))
+    }
+
+    /// A viewer has everything; it learns how the stream ended. Says which stream that was.
+    pub fn end_viewer(&mut self, id: ConnectionId, end: End, desk: &mut Desk) -> Option<Place> {
+        let connection = self.connections.get_mut(id)?;
+        let place = connection.watches()?;
+        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
+        if let Phase::Viewer(viewing) = phase {
+            let (last, keep_alive) = viewing.last(end);
+            let keep_alive = keep_alive && !desk.is_closing;
+            self.respond(id, None, last.to_vec(), keep_alive, desk);
+        }
+        Some(place)
+    }
+}
+
+impl Connection {
+    fn watches(&self) -> Option<Place> {
+        if let Phase::Viewer(viewing) = &self.phase {
+            Some(viewing.place())
+        } else {
+            None
+        }
+    }
+
+    /// Whether there is something of its own to be written, or there will be as soon as the socket
+    /// takes it.
+    fn has_output(&self) -> bool {
+        !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
+    }
+}

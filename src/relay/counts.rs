@@ -1,0 +1,170 @@
+//! What is counted, of all streams together, for whoever asks for the figures.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::http::Status;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Count {
+    /// Accepted.
+    Connections,
+    /// That began.
+    Streams,
+    /// Media of streams that are over, from their sources,
+    BytesReceived,
+    /// to viewers,
+    BytesSent,
+    /// and to UDP clients.
+    UdpBytesSent,
+    /// Times that a viewer of one of these fell out of the buffer.
+    Skips,
+    /// Writes to the token file.
+    TokenWrites,
+    TokenWritesFailed,
+    /// Datagrams taken from sources.
+    Datagrams,
+    /// Sent to clients.
+    DatagramsSent,
+    /// Dropped, from a host that no token names.
+    Stranger,
+    /// Neither RTP nor RTCP.
+    Malformed,
+    /// From a host that may not be a source (`--publish-from`).
+    Outside,
+    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
+    SecondSource,
+    /// Of a source for which there is no room, whose session is blocked, or whose address has been
+    /// the source of another stream within the last second.
+    Refused,
+    /// Not in sequence with what its source sends.
+    OutOfSequence,
+    /// Too much waited to be sent, or the kernel took no more.
+    Unsent,
+    /// Packets of a source's MPEG-TS that came too late, or twice.
+    Late,
+    /// Those that were not waited for any longer.
+    Lost,
+}
+
+/// What has been counted since the start.
+#[derive(Debug, Default)]
+pub struct Counts {
+    numbers: [u64; Count::Lost as usize + 1],
+    /// Requests, by status.
+    refusals: BTreeMap<Status, u64>,
+    /// Viewers that were cut, by why.
+    cuts: BTreeMap<&'static str, u64>,
+    /// What waits for the shell's threads, in bytes.
+    threads_bytes: usize,
+    files: Files,
+    turns: Turns,
+}
+
+/// File descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files {
+    /// Those that are not clients'.
+    pub own: u64,
+    /// As many as there may be.
+    pub max: u64,
+}
+
+/// How long the turns of the loop took.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Turns of at most [`BOUNDS`] each, and longer ones.
+    buckets: [u64; BOUNDS.len() + 1],
+    microseconds: u64,
+}
+
+/// Upper bounds of the buckets, in microseconds.
+const BOUNDS: [u64; 9] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000];
+
+/// What the shell counts, who alone sees it.
+impl Counts {
+    /// A turn of the loop took so long, from the end of its wait on.
+    pub fn turn_took(&mut self, time: Duration) {
+        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.partition_point(|bound| *bound < microseconds);
+        self.turns.buckets[bucket] += 1;
+        self.turns.microseconds = self.turns.microseconds.saturating_add(microseconds);
+    }
+
+    /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the
+    /// logs.
+    pub fn threads_hold(&mut self, bytes: usize) {
+        self.threads_bytes = bytes;
+    }
+
+    /// How many file descriptors there are: the shell opens them.
+    pub fn set_files(&mut self, files: Files) {
+        self.files = files;
+    }
+}
+
+impl Counts {
+    /// So many more.
+    pub(super) fn add(&mut self, what: Count, number: u64) {
+        self.numbers[what as usize] += number;
+    }
+
+    /// So many.
+    pub(super) fn of(&self, what: Count) -> u64 {
+        self.numbers[what as usize]
+    }
+
+    /// A request was refused.
+    pub(super) fn refused(&mut self, status: Status) {
+        *self.refusals.entry(status).or_insert(0) += 1;
+    }
+
+    /// A viewer was cut for this reason.
+    pub(super) fn cut(&mut self, reason: &'static str) {
+        *self.cuts.entry(reason).or_insert(0) += 1;
+    }
+
+    /// Requests that were refused, by status.
+    pub(super) fn refusals(&self) -> &BTreeMap<Status, u64> {
+        &self.refusals
+    }
+
+    /// Viewers that were cut, by why.
+    pub(super) fn cuts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.cuts
+    }
+
+    /// Bytes that wait for the shell's threads.
+    pub(super) fn threads_bytes(&self) -> usize {
+        self.threads_bytes
+    }
+
+    /// What is known of file descriptors.
+    pub(super) fn files(&self) -> Files {
+        self.files
+    }
+
+    /// How long the turns of the loop took.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+}
+
+impl Turns {
+    /// How many took at most how many microseconds, those of the rows before among them. `None`:
+    /// however long.
+    pub fn rows(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        let mut count = 0;
+        let bounds = BOUNDS.into_iter().map(Some).chain([None]);
+        bounds.zip(self.buckets).map(move |(bound, turns)| {
+            count += turns;
+            (bound, count)
+        })
+    }
+
+    /// What they took together.
+    pub fn microseconds(&self) -> u64 {
+        self.microseconds
+    }
+}

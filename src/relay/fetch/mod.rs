@@ -1,0 +1,559 @@
+//! Fetching: what moves a pull on. A viewer comes, an origin is looked up, connected to, asked and
+//! heard, its stream runs, breaks, or is not wanted any more. ([`pull`] has the states.)
+//!
+//! Owns the origins and the pulls. It connects to nobody: that an origin is to be called, or a
+//! connection hung up, it says, and it is told what came of that.
+//!
+//! Bounds: a pull that does not run takes the place of a stream, there are at most
+//! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
+//! one pull. So strangers cost an origin a request each at most.
+
+mod origins;
+mod pull;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::desk::Desk;
+use super::timers::{Armed, Owner};
+use super::{Action, ConnectionId, Job, Level, LiveId, PullId, Ticket};
+use crate::gate::SessionId;
+use crate::http::Refusal;
+use crate::moment::Moment;
+use crate::stream::End;
+pub(super) use origins::common;
+use origins::{Origins, Whereabouts};
+pub(super) use pull::{Fault, Pull};
+use pull::{Pulls, Stage};
+
+/// While so many pulls are without their stream, no other is begun.
+const WITHOUT_STREAM_MAX: usize = 256;
+/// Pauses grow from the first of these to the second.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// The origins, and what is fetched from them.
+pub(super) struct Fetch {
+    origins: Origins,
+    pulls: Pulls,
+    said: VecDeque<Said>,
+}
+
+/// What is said of the pulls.
+pub(super) enum Said {
+    /// Its origin is to be called: see [`Fetch::call`].
+    Call(PullId),
+    /// No origin has its stream: see [`Fetch::end_round`].
+    RoundOver(PullId),
+    /// Nobody wants to hear any more what comes from there.
+    HangUp(ConnectionId),
+    /// Nobody wants this stream any more, if it is this pull's still.
+    Unwanted { live: LiveId, pull: PullId },
+}
+
+/// An origin that is to be called.
+pub(super) struct Call {
+    /// Where it is.
+    pub to: SocketAddr,
+    /// What it is asked.
+    pub request: String,
+    /// So long it may take.
+    pub until: Moment,
+}
+
+impl Fetch {
+    /// Nothing is fetched yet.
+    pub fn new(desk: &mut Desk) -> Fetch {
+        Fetch {
+            origins: Origins::new(&desk.settings.origins, &mut desk.random),
+            pulls: Pulls::default(),
+            said: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let said = self.said.capacity() * size_of::<Said>();
+        self.origins.held_bytes() + self.pulls.held_bytes() + said
+    }
+
+    /// What has been said and nobody has heard.
+    pub fn said(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    // ---- What is asked about it
+
+    /// Whether there are origins at all.
+    pub fn has_origins(&self) -> bool {
+        !self.origins.is_empty()
+    }
+
+    /// How many sessions are fetched, or being fetched.
+    pub fn len(&self) -> usize {
+        self.pulls.entries.len()
+    }
+
+    /// How many of them have no stream, now or yet: each has the place of one.
+    pub fn without_stream(&self) -> usize {
+        self.pulls.without_stream()
+    }
+
+    /// Whether another session may be fetched.
+    pub fn has_room(&self) -> bool {
+        self.pulls.without_stream() < WITHOUT_STREAM_MAX
+    }
+
+    /// Rounds that brought nothing, since the start.
+    pub fn failures(&self) -> u64 {
+        self.pulls.failures
+    }
+
+    /// How long a viewer waits for a stream to be fetched.
+    pub fn time(&self, desk: &Desk) -> Duration {
+        let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
+        desk.settings.limits.origin_time.saturating_mul(origins)
+    }
+
+    /// Whether this session is fetched, or being fetched.
+    pub fn has(&self, session: &SessionId) -> bool {
+        self.pulls.of(session).is_some()
+    }
+
+    /// Whether the origin that was asked last said that the session may not be watched.
+    pub fn is_forbidden(&self, session: &SessionId) -> bool {
+        self.pull_of(session).is_some_and(|pull| pull.is_forbidden)
+    }
+
+    /// Why a session does not run that was waited for until now.
+    pub fn absence(&self, session: &SessionId) -> Fault {
+        self.pull_of(session).map_or(Fault::NotFound, |pull| {
+            pull.fault.unwrap_or(Fault::TimedOut)
+        })
+    }
+
+    /// Whether a request that came through `via` may be passed on to an origin.
+    pub fn check_via(&self, via: Option<&str>) -> Result<(), Refusal> {
+        self.origins.check_via(via)
+    }
+
+    fn pull_of(&self, session: &SessionId) -> Option<&Pull> {
+        self.pulls.entries.get(self.pulls.of(session)?)
+    }
+
+    /// What must hold between two inputs. `is_live` says whether this stream is the running one of
+    /// this session, and this pull's. Says how many deadlines are armed.
+    pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
+        assert!(self.said.is_empty(), "nobody has heard what is to be done");
+        self.pulls.check(is_live)
+    }
+
+    // ---- An origin is asked
+
+    /// A viewer waits for a session: it is fetched, unless it is being fetched.
+    pub fn want(&mut self, session: &SessionId, desk: &mut Desk) {
+        if self.origins.is_empty() || self.has(session) {
+            return;
+        }
+        let id = self.pulls.insert(Pull {
+            session: session.clone(),
+            asked_via: None,
+            is_forbidden: false,
+            stage: Stage::Pausing { until: desk.now },
+            has_run: false,
+            failures: 0,
+            fault: None,
+            unwatched_since: None,
+            armed: Armed::default(),
+        });
+        self.ask_origin(id, 0, desk);
+    }
+
+    /// The next origin of a round; with none left the round is over.
+    fn ask_origin(&mut self, id: PullId, origin: usize, desk: &mut Desk) {
+        let until = desk.now + desk.settings.limits.origin_time;
+        match self.origins.whereabouts(origin, desk.now) {
+            None => {
+                self.pulls.enter(id, Stage::Failed);
+                return self.said.push_back(Said::RoundOver(id));
+            }
+            Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, desk),
+            Some(Whereabouts::Sought) => {}
+            Some(Whereabouts::Unknown(name, port)) => {
+                let ticket = desk.draw_ticket();
+                self.origins.seek(origin, ticket);
+                let job = Job::Resolve(vec![(name, port)]);
+                desk.actions.push_back(Action::Help(ticket, job));
+            }
+        }
+        self.pulls.enter(id, Stage::Resolving { origin, until });
+        self.rearm(id, desk);
+    }
+
+    fn ask_address(
+        &mut self,
+        id: PullId,
+        (origin, address): (usize, usize),
+        until: Moment,
+        desk: &mut Desk,
+    ) {
+        if self.origins.address(origin, address).is_some() {
+            let stage = Stage::Calling {
+                origin,
+                address,
+                until,
+            };
+            self.pulls.enter(id, stage);
+            return self.said.push_back(Said::Call(id));
+        }
+        if address == 0 {
+            self.note_fault(id, Fault::Broken("its name does not resolve"));
+        }
+        self.ask_origin(id, origin + 1, desk);
+    }
+
+    /// Whom a pull is to call, and what it asks. `came_through` says through which relays all came
+    /// who wait for a session.
+    pub fn call<'a>(
+        &mut self,
+        id: PullId,
+        came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
+    ) -> Option<Call> {
+        let pull = self.pulls.entries.get_mut(id)?;
+        let Stage::Calling {
+            origin,
+            address,
+            until,
+        } = pull.stage
+        else {
+            return None;
+        };
+        let via = came_through(&pull.session);
+        pull.asked_via = via.map(str::to_owned);
+        Some(Call {
+            to: self.origins.address(origin, address)?,
+            request: self.origins.request(origin, &pull.session, via)?,
+            until,
+        })
+    }
+
+    /// The origin that a pull is to call is called over this connection; or there is no room for
+    /// one.
+    pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, desk: &mut Desk) {
+        let stage = self.pulls.entries.get(id).map(|pull| pull.stage);
+        match (stage, connection) {
+            (
+                Some(Stage::Calling {
+                    origin,
+                    address,
+                    until,
+                }),
+                Some(connection),
+            ) => {
+                let stage = Stage::Asking {
+                    origin,
+                    address,
+                    until,
+                    connection,
+                };
+                self.pulls.enter(id, stage);
+                self.rearm(id, desk);
+            }
+            (Some(Stage::Calling { origin, .. }), None) => {
+                self.note_fault(id, Fault::Busy);
+                self.ask_origin(id, origin + 1, desk);
+            }
+            (Some(_) | None, _) => {}
+        }
+    }
+
+    /// A look-up is over, or could not be made. Says whether it was for an origin.
+    pub fn resolved(
+        &mut self,
+        ticket: Ticket,
+        results: &[Result<Vec<SocketAddr>, String>],
+        desk: &mut Desk,
+    ) -> bool {
+        let addresses = results.iter().flatten().flatten().copied().collect();
+        let Some(found) = self.origins.found(ticket, addresses, desk.now) else {
+            return false;
+        };
+        let pulls = self.pulls.entries.iter();
+        let waiting = pulls.filter_map(|(id, pull)| match pull.stage {
+            Stage::Resolving { origin, until } if origin == found => Some((id, until)),
+            _ => None,
+        });
+        for (id, until) in waiting.collect::<Vec<_>>() {
+            self.ask_address(id, (found, 0), until, desk);
+        }
+        true
+    }
+
+    /// An origin has a pull's stream, which came through `via`: whose it is, if it may be taken.
+    pub fn offered(&self, id: PullId, via: Option<&str>) -> Result<SessionId, Fault> {
+        if self.origins.check_via(via).is_err() {
+            return Err(Fault::Loop);
+        }
+        let pull = self.pulls.entries.get(id).ok_or(Fault::NotFound)?;
+        Ok(pull.session.clone())
+    }
+
+    /// A pull's stream runs from now on. `Via` of what goes out of it.
+    pub fn brought(&mut self, id: PullId, live: LiveId, via: Option<&str>, now: Moment) -> String {
+        if let Some(pull) = self.pulls.entries.get_mut(id) {
+            pull.has_run = true;
+            pull.is_forbidden = false;
+            pull.fault = None;
+        }
+        self.runs(id, live, now);
+        self.origins.via(via)
+    }
+
+    /// A pull's stream is this one from now on.
+    pub fn runs(&mut self, id: PullId, live: LiveId, now: Moment) {
+        self.pulls.enter(id, Stage::Running { live, since: now });
+    }
+
+    /// The connection over which an origin was asked is gone, without a stream.
+    pub fn asked<'a>(
+        &mut self,
+        id: PullId,
+        (over, fault): (ConnectionId, Fault),
+        came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
+        desk: &mut Desk,
+    ) {
+        let Some(pull) = self.pulls.entries.get(id) else {
+            return;
+        };
+        let Stage::Asking {
+            origin,
+            address,
+            until,
+            connection,
+        } = pull.stage
+        else {
+            return;
+        };
+        if connection != over {
+            return;
+        }
+        // A loop is one of those who wait, and not the pull's, if others have come since who came
+        // another way.
+        if fault == Fault::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
+            return self.ask_address(id, (origin, address), until, desk);
+        }
+        self.note_fault(id, fault);
+        match fault {
+            // It may be at its next address.
+            Fault::Broken(_) => self.ask_address(id, (origin, address + 1), until, desk),
+            // The others would say the same.
+            Fault::Forbidden => {
+                self.pulls.enter(id, Stage::Failed);
+                self.said.push_back(Said::RoundOver(id));
+            }
+            Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
+                self.ask_origin(id, origin + 1, desk)
+            }
+        }
+    }
+
+    fn note_fault(&mut self, id: PullId, fault: Fault) {
+        if let Some(pull) = self.pulls.entries.get_mut(id) {
+            pull.is_forbidden |= fault == Fault::Forbidden;
+            pull.fault = pull.fault.max(Some(fault));
+        }
+    }
+
+    // ---- It does not come, or breaks, or is not wanted any more
+
+    /// No origin has the stream: another round comes, or none. `is_held` says whether viewers of a
+    /// session are held. Returns whose it is, and why those who wait for it are turned away, if
+    /// they are.
+    pub fn end_round(
+        &mut self,
+        id: PullId,
+        is_held: impl FnOnce(&SessionId) -> bool,
+        desk: &mut Desk,
+    ) -> Option<(SessionId, Option<Fault>)> {
+        let pull = self.pulls.entries.get(id)?;
+        if pull.stage != Stage::Failed {
+            return None;
+        }
+        let session = pull.session.clone();
+        let fault = pull.fault.unwrap_or(Fault::NotFound);
+        let waits_on = !desk.settings.limits.wait_time.is_zero();
+        // Where viewers are held, somebody may yet set right what is final to others.
+        let is_final = fault.is_final() && !is_held(&session);
+        let comes_again = (pull.has_run || waits_on) && !is_final && !desk.is_closing;
+        self.pulls.failures += 1;
+        if fault > Fault::NotFound {
+            desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=pull-fails session={} detail=\"{}\"",
+                    session.digest(),
+                    fault.detail()
+                ),
+            );
+        }
+        if comes_again {
+            self.pause(id, desk);
+        } else {
+            self.remove(id, desk);
+        }
+        // Who waits for an origin that is ill waits on; what an origin says is said at once.
+        let turns_away = !comes_again || (fault == Fault::NotFound && !waits_on);
+        Some((session, turns_away.then_some(fault)))
+    }
+
+    fn pause(&mut self, id: PullId, desk: &mut Desk) {
+        let now = desk.now;
+        if let Some(pull) = self.pulls.entries.get_mut(id) {
+            let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
+            pull.failures = pull.failures.saturating_add(1);
+            // Between half of it and all, so that edges which lost their origin together do not
+            // come back together.
+            let part = (desk.random.draw() % 512) as u32;
+            let until = now + pause / 2 + pause * part / 1024;
+            self.pulls.enter(id, Stage::Pausing { until });
+            self.rearm(id, desk);
+        }
+    }
+
+    /// A stream that was fetched is over. Returns the session that is fetched anew.
+    pub fn stream_over(
+        &mut self,
+        id: PullId,
+        end: End,
+        has_viewers: bool,
+        desk: &mut Desk,
+    ) -> Option<SessionId> {
+        let pull = self.pulls.entries.get_mut(id)?;
+        let Stage::Running { since, .. } = pull.stage else {
+            return None;
+        };
+        if end == End::Complete || !has_viewers || desk.is_closing {
+            self.remove(id, desk);
+            return None;
+        }
+        if desk.now.since(since) >= PAUSE_MAX {
+            pull.failures = 0;
+        }
+        let session = pull.session.clone();
+        self.pause(id, desk);
+        Some(session)
+    }
+
+    /// The session is not to be fetched any more. Whoever waits waits on.
+    pub fn drop(&mut self, session: &SessionId, desk: &mut Desk) {
+        if let Some(pull) = self.pulls.of(session) {
+            match self.remove(pull, desk) {
+                Some(Stage::Asking { connection, .. }) => {
+                    self.said.push_back(Said::HangUp(connection))
+                }
+                Some(Stage::Running { live, .. }) => {
+                    self.said.push_back(Said::Unwanted { live, pull })
+                }
+                Some(
+                    Stage::Resolving { .. }
+                    | Stage::Calling { .. }
+                    | Stage::Failed
+                    | Stage::Pausing { .. },
+                )
+                | None => {}
+            }
+        }
+    }
+
+    /// The server shuts down: nothing is fetched any more that does not run yet.
+    pub fn shut_down(&mut self, desk: &mut Desk) {
+        let pulls = self.pulls.entries.iter();
+        let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
+        let sessions: Vec<SessionId> = without_stream
+            .map(|(_, pull)| pull.session.clone())
+            .collect();
+        for session in sessions {
+            self.drop(&session, desk);
+        }
+    }
+
+    /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
+    pub fn tend(&mut self, session: &SessionId, is_wanted: impl FnOnce() -> bool, desk: &mut Desk) {
+        if let Some(id) = self.pulls.of(session)
+            && let Some(pull) = self.pulls.entries.get_mut(id)
+        {
+            if is_wanted() {
+                pull.unwatched_since = None;
+            } else if pull.has_run {
+                pull.unwatched_since.get_or_insert(desk.now);
+                self.rearm(id, desk);
+            } else {
+                self.drop(session, desk);
+            }
+        }
+    }
+
+    /// A pull's deadline has come.
+    pub fn due(&mut self, id: PullId, desk: &mut Desk) {
+        let now = desk.now;
+        let Some(pull) = self.pulls.entries.get_mut(id) else {
+            return;
+        };
+        pull.armed.fired();
+        if pull.idle_deadline(desk).is_some_and(|due| due <= now) {
+            let session = pull.session.clone();
+            return self.drop(&session, desk);
+        }
+        match pull.stage {
+            Stage::Resolving { origin, until } if until <= now => {
+                self.note_fault(id, Fault::TimedOut);
+                self.ask_origin(id, origin + 1, desk);
+            }
+            Stage::Pausing { until } if until <= now => {
+                pull.fault = None;
+                self.ask_origin(id, 0, desk);
+            }
+            Stage::Resolving { .. }
+            | Stage::Pausing { .. }
+            | Stage::Calling { .. }
+            | Stage::Failed
+            | Stage::Asking { .. }
+            | Stage::Running { .. } => {}
+        }
+        self.rearm(id, desk);
+    }
+
+    fn remove(&mut self, id: PullId, desk: &mut Desk) -> Option<Stage> {
+        let mut pull = self.pulls.remove(id)?;
+        desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
+        Some(pull.stage)
+    }
+
+    fn rearm(&mut self, id: PullId, desk: &mut Desk) {
+        if let Some(pull) = self.pulls.entries.get_mut(id)
+            && let Some(deadline) = pull.deadline(desk)
+        {
+            desk.timers.arm(&mut pull.armed, Owner::Pull(id), deadline);
+        }
+    }
+}
+
+impl Pull {
+    fn deadline(&self, desk: &Desk) -> Option<Moment> {
+        let of_stage = match self.stage {
+            Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
+            // Its connection has the deadline, or it is moved on when this input is settled.
+            Stage::Asking { .. } | Stage::Running { .. } => None,
+            Stage::Calling { .. } | Stage::Failed => None,
+        };
+        of_stage.into_iter().chain(self.idle_deadline(desk)).min()
+    }
+
+    fn idle_deadline(&self, desk: &Desk) -> Option<Moment> {
+        Some(self.unwatched_since? + desk.settings.limits.origin_idle_time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

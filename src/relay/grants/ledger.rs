@@ -1,0 +1,207 @@
+//! Changes of the token table on their way to the disk. With a token file a change is made when it
+//! is on disk, and then answered.
+//!
+//! So nobody is admitted on a token that a crash could take back, and a revoked one counts until
+//! its revocation cannot be lost. What is asked for while a write is under way is written together
+//! next, as long as no two changes are of one session: each is judged by the table that it will
+//! change.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::{Caller, Change, Decided, Done, Fault, Grants, Said};
+use crate::gate::{SessionId, journal};
+use crate::http::{Refusal, Status, quoted};
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::{Action, Job, Level, RETRY_AFTER_SECONDS, Ticket};
+
+/// A change and who waits for it.
+struct Asked {
+    caller: Caller,
+    change: Change,
+}
+
+/// Changes on their way to the disk.
+#[derive(Default)]
+pub(super) struct Ledger {
+    queue: VecDeque<Asked>,
+    /// What is being written, and the ticket of it.
+    writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
+}
+
+/// Changes that may wait for the disk, in number and in bytes.
+const QUEUE_MAX: usize = 1024;
+const QUEUE_BYTES_MAX: usize = 1024 * 1024;
+/// A write takes no more changes when it has so many tuples.
+const BATCH_TUPLES_MAX: usize = 4096;
+
+impl Ledger {
+    /// Whether another change may wait.
+    fn has_room(&self) -> bool {
+        self.queue.len() < QUEUE_MAX && self.held_bytes() < QUEUE_BYTES_MAX
+    }
+
+    /// Bytes that it takes: what waits, and what is being written.
+    pub fn held_bytes(&self) -> usize {
+        let writing = self.writing.iter().flat_map(|(_, batch)| batch);
+        let asked = self.queue.iter().chain(writing.map(|(asked, _)| asked));
+        let records: usize = asked.map(|asked| asked.change.record.held_bytes()).sum();
+        let batch = self
+            .writing
+            .as_ref()
+            .map_or(0, |(_, batch)| batch.capacity());
+        // What is decided holds as much again as what is asked.
+        2 * records + (self.queue.capacity() + batch) * size_of::<(Asked, Decided)>()
+    }
+
+    /// The next change, unless it has to wait: for a write, or for one of the same session that is
+    /// to be written now.
+    fn next(&mut self, batch: &HashSet<SessionId>, reserved: usize) -> Option<Asked> {
+        let session = self.queue.front()?.change.record.session();
+        let must_wait =
+            self.writing.is_some() || reserved >= BATCH_TUPLES_MAX || batch.contains(session);
+        if must_wait {
+            return None;
+        }
+        self.queue.pop_front()
+    }
+}
+
+impl Grants {
+    /// A change is to be written: its caller waits for that.
+    pub(super) fn record(
+        &mut self,
+        caller: Caller,
+        change: Change,
+        fault: Fault<'_>,
+        desk: &mut Desk,
+    ) -> Result<(), Refusal> {
+        match &mut self.ledger {
+            Some(ledger) if ledger.has_room() => {
+                ledger.queue.push_back(Asked { caller, change });
+                self.write_changes(fault, desk);
+                Ok(())
+            }
+            Some(_) | None => Err(Refusal::busy(
+                Status::ServiceUnavailable,
+                "too many changes wait for the disk",
+                RETRY_AFTER_SECONDS,
+            )),
+        }
+    }
+
+    /// Has what waits written, unless a write is under way.
+    fn write_changes(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+        let mut batch: Vec<(Asked, Decided)> = Vec::new();
+        let mut sessions = HashSet::new();
+        let mut reserved = 0;
+        while let Some(asked) = self
+            .ledger
+            .as_mut()
+            .and_then(|ledger| ledger.next(&sessions, reserved))
+        {
+            match self.decide(&asked.change, reserved, fault, desk) {
+                // Nothing changes, so nothing has to be written.
+                Ok(Decided::Addition(addition)) if addition.is_empty() => {
+                    let done = self.carry_out(asked.change, Decided::Addition(addition));
+                    self.answer(asked.caller, done);
+                }
+                Ok(decided) => {
+                    if let Decided::Addition(addition) = &decided {
+                        reserved += addition.tuples();
+                    }
+                    sessions.insert(asked.change.record.session().clone());
+                    batch.push((asked, decided));
+                }
+                Err(refusal) => self.answer(asked.caller, Err(refusal)),
+            }
+        }
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) {
+            let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
+            let line = journal::encode(&records.collect::<Vec<_>>());
+            let ticket = desk.draw_ticket();
+            ledger.writing = Some((ticket, batch));
+            desk.actions
+                .push_back(Action::Help(ticket, Job::Append(line)));
+        }
+    }
+
+    /// What was to be written is on disk, or cannot be.
+    pub fn appended(
+        &mut self,
+        ticket: Ticket,
+        result: &Result<(), String>,
+        fault: Fault<'_>,
+        desk: &mut Desk,
+    ) {
+        let batch = self.take_written(ticket);
+        if batch.is_empty() {
+            return;
+        }
+        match result {
+            Ok(()) => desk.counts.add(Count::TokenWrites, 1),
+            Err(error) => {
+                desk.counts.add(Count::TokenWritesFailed, 1);
+                desk.log(
+                    Level::Error,
+                    format_args!(
+                        "event=token-file-not-written detail=\"{}; no token is given or revoked\"",
+                        quoted(error, 128)
+                    ),
+                );
+            }
+        }
+        for (asked, decided) in batch {
+            let done = match result {
+                Ok(()) => self.carry_out(asked.change, decided),
+                Err(error) => Err(Refusal::new(
+                    Status::InsufficientStorage,
+                    format!("the token file cannot be written ({error}); nothing was changed"),
+                )),
+            };
+            self.answer(asked.caller, done);
+        }
+        self.write_changes(fault, desk);
+    }
+
+    /// The token file should have become shorter, and has not.
+    pub fn not_compacted(&self, error: &str, desk: &mut Desk) {
+        desk.log(
+            Level::Warn,
+            format_args!(
+                "event=token-file-not-compacted detail=\"{}; it goes on growing\"",
+                quoted(error, 128)
+            ),
+        );
+    }
+
+    /// The disk has too much to do. Says whether that was a write.
+    pub fn not_appended(&mut self, ticket: Ticket, fault: Fault<'_>, desk: &mut Desk) -> bool {
+        let batch = self.take_written(ticket);
+        let is_write = !batch.is_empty();
+        for (asked, _) in batch {
+            let refusal = Refusal::busy(
+                Status::ServiceUnavailable,
+                "too much waits for the disk",
+                RETRY_AFTER_SECONDS,
+            );
+            self.answer(asked.caller, Err(refusal));
+        }
+        if is_write {
+            self.write_changes(fault, desk);
+        }
+        is_write
+    }
+
+    /// What is written under this ticket; nothing, if that is another's.
+    fn take_written(&mut self, ticket: Ticket) -> Vec<(Asked, Decided)> {
+        let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
+        let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
+        written.map_or_else(Vec::new, |(_, batch)| batch)
+    }
+
+    /// Its client may be gone; what it asked for has been done all the same.
+    fn answer(&mut self, caller: Caller, done: Result<Done, Refusal>) {
+        self.said.push_back(Said::Answered(caller, done));
+    }
+}

@@ -1,0 +1,340 @@
+//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to the
+//! disk. Without a token file a change is made at once; with one it is made when it is on disk
+//! ([`ledger`]).
+//!
+//! Whom a change concerns is said, and so is the answer to one that had to wait.
+
+mod ledger;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::admission::{Gate, framework_is_off};
+use super::api::AddToken;
+use super::desk::Desk;
+use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
+use crate::gate::{
+    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
+};
+use crate::http::{Refusal, Reply, Status};
+use ledger::Ledger;
+
+/// The tokens, the blocks, and the changes.
+pub(super) struct Grants {
+    /// `None`: the token framework is off.
+    tokens: Option<Tokens>,
+    blocks: Blocks,
+    /// `None`: there is no token file.
+    ledger: Option<Ledger>,
+    said: VecDeque<Said>,
+}
+
+/// What is said of the table.
+pub(super) enum Said {
+    /// The session has other tuples.
+    Changed(SessionId),
+    /// The session has lost all of its tuples.
+    Revoked {
+        session: SessionId,
+        removed: Vec<Rc<gate::Tuple>>,
+        /// Its stream is to end, too.
+        aborts: bool,
+    },
+    /// This call has waited for the disk: its answer.
+    Answered(Caller, Result<Done, Refusal>),
+}
+
+/// A change that a call asks for.
+#[derive(Debug)]
+pub(super) struct Change {
+    record: Record,
+    /// A revocation ends the session's stream too.
+    aborts: bool,
+}
+
+/// Who asked, and how it is answered.
+pub(super) type Caller = (ConnectionId, Reply);
+/// What is told of a change that was made: the status, and a body in JSON.
+pub(super) type Done = (Status, Vec<u8>);
+/// Why a UDP client cannot be there, if it cannot.
+pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static str>;
+
+/// A change that can be made.
+enum Decided {
+    Addition(Addition),
+    Revocation,
+}
+
+#[derive(Serialize)]
+struct Added<'a> {
+    sessionid: &'a SessionId,
+    tokens: Vec<&'a gate::Tuple>,
+}
+
+#[derive(Serialize)]
+struct Revoked<'a> {
+    sessionid: &'a SessionId,
+    revoked: usize,
+}
+
+impl Change {
+    /// What is to be added, with the addresses of its clients.
+    pub fn addition(add: AddToken, rtp: Vec<RtpTuple>) -> Change {
+        let AddToken { session, http, .. } = add;
+        Change {
+            record: Record::Add { session, http, rtp },
+            aborts: false,
+        }
+    }
+
+    /// All tuples of a session; with `aborts` its stream ends in the same turn.
+    pub fn revocation(session: SessionId, aborts: bool) -> Change {
+        Change {
+            record: Record::Revoke { session },
+            aborts,
+        }
+    }
+}
+
+impl Grants {
+    /// The rows of list-tokens from behind this serial on, each with its own.
+    pub fn rows(&self, after: u64) -> impl Iterator<Item = (u64, &gate::Tuple)> {
+        let tuples = self
+            .tokens
+            .iter()
+            .flat_map(move |tokens| tokens.after(after));
+        tuples.map(|tuple| (tuple.serial(), tuple))
+    }
+
+    /// Nothing is granted yet.
+    pub fn new(settings: &Settings) -> Grants {
+        let is_gated = !settings.token_servers.is_empty();
+        Grants {
+            tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
+            blocks: Blocks::default(),
+            ledger: None,
+            said: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
+        let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
+        let said = self.said.capacity() * size_of::<Said>();
+        tokens + self.blocks.held_bytes() + ledger + said
+    }
+
+    /// What has been said and nobody has heard.
+    pub fn said(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    // ---- What is asked about it
+
+    /// Whom to ask who may do what.
+    pub fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
+        Gate::new(
+            &desk.settings,
+            self.tokens.as_ref(),
+            &self.blocks,
+            desk.is_closing,
+            desk.now,
+        )
+    }
+
+    /// The table, to be looked at. `None`: the token framework is off.
+    pub fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
+    }
+
+    /// The addresses of a session's UDP clients that have no fault; as long as they are the same,
+    /// they are lent and not copied.
+    pub fn destinations(
+        &mut self,
+        session: &SessionId,
+        fault: Fault<'_>,
+    ) -> Option<Rc<[Destination]>> {
+        let reaches = |address, carriage| fault(address, carriage).is_none();
+        Some(self.tokens.as_mut()?.destinations(session, reaches))
+    }
+
+    /// Whether a tuple of the session names this address, for what comes from there: MPEG-TS alone,
+    /// or RTP.
+    pub fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
+        let tokens = self.tokens.iter();
+        let named = tokens
+            .flat_map(|tokens| tokens.udp_destinations(session))
+            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
+        let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
+        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+    }
+
+    // ---- What is changed
+
+    /// Nobody is admitted to the session for so long.
+    pub fn block(
+        &mut self,
+        session: &SessionId,
+        time: Duration,
+        desk: &Desk,
+    ) -> Result<(), Refusal> {
+        if self.blocks.add(session, desk.now + time, desk.now) {
+            return Ok(());
+        }
+        let detail = format!(
+            "block: {BLOCKS_MAX} sessions are blocked, as many as may be, and nothing was done; without block the stream ends"
+        );
+        Err(Refusal::busy(
+            Status::ServiceUnavailable,
+            detail,
+            RETRY_AFTER_SECONDS,
+        ))
+    }
+
+    /// Makes a change now, and returns its answer; or has it written first. Then its caller waits.
+    pub fn change(
+        &mut self,
+        caller: Caller,
+        change: Change,
+        fault: Fault<'_>,
+        desk: &mut Desk,
+    ) -> Result<Option<Done>, Refusal> {
+        self.gate(desk).change()?;
+        if self.ledger.is_some() {
+            self.record(caller, change, fault, desk)?;
+            return Ok(None);
+        }
+        let decided = self.decide(&change, 0, fault, desk)?;
+        self.carry_out(change, decided).map(Some)
+    }
+
+    /// The table of a token file, at the start. From now on changes are written. Options may be
+    /// stricter than they were: addresses that no client could be given now do not count, though
+    /// the client stays listed, and its file as it is.
+    pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, desk: &mut Desk) {
+        let gate = self.gate(desk);
+        let may_stay =
+            |address, carriage| gate.may_receive(&address) && fault(address, carriage).is_none();
+        let silenced = tokens.retain_addresses(may_stay);
+        self.tokens = Some(tokens);
+        self.ledger = Some(Ledger::default());
+        if silenced > 0 {
+            desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=token-file-clients-silenced count={silenced} detail=\"UDP clients that --rtp-to or --rtp does not admit now\""
+                ),
+            );
+        }
+    }
+
+    fn decide(
+        &self,
+        change: &Change,
+        reserved: usize,
+        fault: Fault<'_>,
+        desk: &Desk,
+    ) -> Result<Decided, Refusal> {
+        let Some(tokens) = &self.tokens else {
+            return Err(framework_is_off());
+        };
+        match &change.record {
+            Record::Add { session, http, rtp } => {
+                check_destinations(rtp, fault, &self.gate(desk))?;
+                let addition = tokens.plan(session, *http, rtp.clone(), reserved);
+                addition.map(Decided::Addition).map_err(|full| {
+                    let status = Status::ServiceUnavailable;
+                    Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
+                })
+            }
+            Record::Revoke { session } if tokens.of(session).next().is_none() => Err(Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no tokens",
+            )),
+            Record::Revoke { .. } => Ok(Decided::Revocation),
+        }
+    }
+
+    fn carry_out(&mut self, change: Change, decided: Decided) -> Result<Done, Refusal> {
+        let session = change.record.session();
+        let Some(tokens) = &mut self.tokens else {
+            return Err(framework_is_off());
+        };
+        match decided {
+            Decided::Addition(addition) => {
+                let new = tokens.carry_out(addition);
+                let body = Added {
+                    sessionid: session,
+                    tokens: tokens.of(session).collect(),
+                };
+                let status = if new > 0 { Status::Created } else { Status::Ok };
+                let done = (status, json(&body));
+                self.said.push_back(Said::Changed(session.clone()));
+                Ok(done)
+            }
+            Decided::Revocation => {
+                let removed = tokens.revoke(session);
+                let body = json(&Revoked {
+                    sessionid: session,
+                    revoked: removed.len(),
+                });
+                self.said.push_back(Said::Revoked {
+                    session: session.clone(),
+                    removed,
+                    aborts: change.aborts,
+                });
+                Ok((Status::Ok, body))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Grants {
+    /// The table, for tests that change it without anybody's hearing of it.
+    pub fn table(&mut self) -> Option<&mut Tokens> {
+        self.tokens.as_mut()
+    }
+}
+
+fn json(body: &impl Serialize) -> Vec<u8> {
+    // The bodies are structs of strings and numbers, which have no way to fail.
+    serde_json::to_vec(body).unwrap_or_default()
+}
+
+/// Whoever holds the API must not be able to turn the relay on a stranger.
+fn check_destinations(
+    clients: &[RtpTuple],
+    fault: Fault<'_>,
+    gate: &Gate<'_>,
+) -> Result<(), Refusal> {
+    for tuple in clients {
+        // The first address that can be reached is sent to; what is wrong with a name is what is
+        // wrong with all of its addresses.
+        let addresses = tuple.addresses.iter();
+        let faults = addresses.map(|address| fault(*address, tuple.carriage));
+        if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
+            let detail = format!("udp-clients: '{}': {fault}", tuple.client);
+            return Err(Refusal::new(Status::BadRequest, detail));
+        }
+    }
+    let is_outside = |tuple: &&RtpTuple| {
+        let mut addresses = tuple.addresses.iter();
+        !addresses.all(|address| gate.may_receive(address))
+    };
+    match clients.iter().find(is_outside) {
+        None => Ok(()),
+        Some(tuple) => {
+            let detail = format!(
+                "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
+                tuple.client
+            );
+            Err(Refusal::new(Status::Forbidden, detail))
+        }
+    }
+}

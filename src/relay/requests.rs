@@ -1,0 +1,539 @@
+//! What a client's request comes to: whom it concerns, and what that says to it. Here it goes from
+//! part to part; what each of them does stands there.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::admission::{Caller, Claim, Standing, Way};
+use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::clients::{Due, Event, Fate, LOOK_COST, Received, SILENT};
+use super::fetch::Fault;
+use super::grants::Change;
+use super::lists::{LookUp, without_names};
+use super::live::{Cut, Live, Origin};
+use super::metrics::{self, Seen};
+use super::page::Page;
+use super::route::{Asked, Wish};
+use super::viewer::{Place, Watched};
+use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
+use crate::gate::{self, SessionId};
+use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::moment::Moment;
+use crate::stream::End;
+
+/// What an abort has done.
+#[derive(Serialize)]
+struct Aborted<'a> {
+    sessionid: &'a SessionId,
+    viewers: usize,
+}
+
+impl Relay {
+    /// Acts on what has come of a client.
+    pub(super) fn act(&mut self, id: ConnectionId, event: Event) {
+        match event {
+            Event::Asked {
+                head,
+                caller,
+                reply,
+            } => self.request(id, &head, caller, reply),
+            Event::Called { call, reply } => self.call(id, call, reply),
+            Event::Complete(received) => self.complete(id, received),
+            // Such an end is what a break looks like, too: with `--hold` it is taken for one.
+            Event::Ended(received) => {
+                let reason = "its connection ended";
+                match self.streams.hold(received.live, reason, &mut self.desk) {
+                    true => self.clients.close(id, &mut self.desk),
+                    false => self.complete(id, received),
+                }
+            }
+            Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
+            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
+            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Waited {
+                session,
+                reply,
+                fault,
+            } => {
+                let verdict = match fault {
+                    None => self.late_verdict(&session),
+                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
+                };
+                match verdict {
+                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+                }
+                self.tend_pull(&session);
+            }
+            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
+        }
+    }
+
+    fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
+        let framing = icecast::framing(head);
+        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        let asked = Asked {
+            caller,
+            head,
+            framing,
+            gate: self.grants.gate(&self.desk),
+            settings: &self.desk.settings,
+            standing: &|session| self.standing(session),
+            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+        };
+        match asked.wish() {
+            Err(refusal) => {
+                self.clients
+                    .refuse_request(id, head, &refusal, reply, &mut self.desk);
+            }
+            Ok(Wish::Publish {
+                session,
+                content_type,
+                framing,
+            }) => self.publish(
+                (id, caller.peer),
+                session,
+                content_type,
+                (head, framing),
+                reply,
+            ),
+            Ok(Wish::Watch { session }) if !has_payload => {
+                self.watch(id, session, head.via.as_deref(), reply)
+            }
+            Ok(Wish::Watch { .. }) => {
+                let refusal = Refusal::framing(
+                    Status::BadRequest,
+                    "a GET with a body; the body has no meaning here and must go",
+                );
+                self.clients
+                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
+            }
+            Ok(Wish::Call(call)) if has_payload => {
+                self.clients
+                    .await_payload(id, call, head, reply, &mut self.desk)
+            }
+            Ok(Wish::Call(call)) => self.call(id, call, reply),
+        }
+    }
+
+    // ---- Sources
+
+    /// The request is admitted: its stream runs from now on.
+    fn publish(
+        &mut self,
+        (id, peer): (ConnectionId, SocketAddr),
+        session: SessionId,
+        content_type: Option<String>,
+        body: (&Head, Framing),
+        reply: Reply,
+    ) {
+        if self.streams.has_source(&session)
+            && let Some((live, source)) = self.streams.running_source(&session)
+        {
+            self.source_lost(live, source, "another source took over");
+            if let Origin::Http(connection) = source {
+                self.clients.close(connection, &mut self.desk);
+            }
+        }
+        self.take_from_origins(&session);
+        let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
+        self.clients.publish(id, live, body, reply, &self.desk);
+        self.admit_waiting(&session);
+    }
+
+    /// A session has a source, and its UDP clients.
+    pub(super) fn begin(
+        &mut self,
+        session: SessionId,
+        content_type: Option<String>,
+        source: Origin,
+        address: SocketAddr,
+    ) -> LiveId {
+        let id = self
+            .streams
+            .begin_live(session, content_type, source, address, &mut self.desk);
+        self.refresh_clients(id);
+        id
+    }
+
+    /// Media has arrived from a stream's source.
+    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
+        if let Some((anew, bytes)) = self.streams.append(id, bytes, &mut self.desk) {
+            self.follow(anew, &bytes);
+        }
+    }
+
+    /// A source's stream has begun anew, with these bytes: whoever knows it by its stream learns of
+    /// the other.
+    pub(super) fn follow(&mut self, id: LiveId, bytes: &[u8]) {
+        let Some((source, pull)) = self.streams.source_of(id) else {
+            return;
+        };
+        match source {
+            Origin::Http(connection) => self.clients.turn_source(connection, id),
+            Origin::Rtp(address) => {
+                self.rtp_in.sources.insert(address, id);
+            }
+            Origin::Awaited { .. } | Origin::Gone => {}
+        }
+        if let Some(pull) = pull {
+            self.fetch.runs(pull, id, self.desk.now);
+        }
+        self.refresh_clients(id);
+        self.streams.rearm_live(id, &mut self.desk);
+        self.append(id, bytes);
+    }
+
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
+    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
+        if !self.streams.has_as_source(id, source) {
+            return;
+        }
+        self.finish_reorder(id);
+        if self.streams.has_as_source(id, source) {
+            self.streams.lose_source(id, reason, &mut self.desk);
+        }
+    }
+
+    /// A stream's source is gone for good.
+    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
+        self.finish_reorder(id);
+        self.streams.end_stream(id, end, reason, &mut self.desk);
+    }
+
+    /// All of a source's media has come: its stream ends, and it is told so.
+    fn complete(&mut self, id: ConnectionId, received: Received) {
+        if let Some(session) = self.streams.session(received.live) {
+            self.end_live(received.live, End::Complete, "its source is complete");
+            self.clients.thank(id, &session, received, &mut self.desk);
+        }
+    }
+
+    // ---- Viewers
+
+    /// The request is admitted: the stream goes out to its client, at once if it runs.
+    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
+        match self.streams.watch(id, &session, reply, &self.desk) {
+            Some(Watched::Viewing(viewing)) => {
+                self.clients.watch(id, viewing);
+                self.tend_pull(&session);
+            }
+            Some(Watched::Head(head, reply)) => {
+                let keep_alive = reply.keep_alive;
+                self.clients
+                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
+            }
+            None => {
+                let wait_time = self.desk.settings.limits.wait_time;
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
+                self.clients
+                    .wait_for(id, session.clone(), via, (reply, until));
+                self.fetch.want(&session, &mut self.desk);
+                self.tend_pull(&session);
+            }
+        }
+    }
+
+    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
+    /// once for all of them.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
+        if !self.clients.waiting().is_awaited(session) {
+            return;
+        }
+        if self.late_verdict(session).is_err() {
+            self.clients.call_waiting(session, Fate::Called);
+        }
+        for (id, reply) in self.clients.end_waiting(session) {
+            self.watch(id, session.clone(), None, reply);
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited.
+    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        let standing = self.standing(session);
+        gate.watch(session, &standing)?;
+        match standing.runs {
+            true => Ok(()),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
+        }
+    }
+
+    /// A viewer's connection is closed for a reason that lies with it.
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
+        if let Some((place, peer)) = self.clients.viewer(id) {
+            self.streams.cut(place, peer, cut, &mut self.desk);
+            self.clients.close(id, &mut self.desk);
+        }
+    }
+
+    /// A viewer is gone.
+    pub(super) fn viewer_left(&mut self, place: Place) {
+        let session = self.streams.leave(place);
+        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
+            self.tend_pull(&session);
+        }
+        self.streams.tend(place.0, &mut self.desk);
+    }
+
+    /// What goes out next to a client is made ready.
+    pub(super) fn prepare(&mut self, id: ConnectionId) {
+        match self.clients.due_output(id) {
+            Some(Due::Viewing(viewing)) => {
+                let (head, end) = self.streams.prepare(viewing);
+                if let Some(head) = head {
+                    self.clients.push_head(id, &head);
+                }
+                if let Some(end) = end
+                    && let Some(place) = self.clients.end_viewer(id, end, &mut self.desk)
+                {
+                    self.viewer_left(place);
+                }
+            }
+            Some(Due::Listing(listing)) => {
+                let (after, gathering) = (listing.after(), listing.gathering());
+                let block = || self.lists.next_block(gathering?);
+                let piece = match listing.rows() {
+                    Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                };
+                self.clients.push_piece(id, piece, &mut self.desk);
+            }
+            None => {}
+        }
+    }
+
+    /// A stream's deadline has come.
+    pub(super) fn live_due(&mut self, id: LiveId) {
+        match self.streams.due(id, &mut self.desk) {
+            Some(streams::Due::SourceSilent(source)) => self.source_lost(id, source, SILENT),
+            Some(streams::Due::SourceMissing) => {
+                self.end_live(id, End::Lost, "its source did not come back");
+            }
+            Some(streams::Due::Reordered) => {
+                self.drain_reorder(id);
+                self.streams.rearm_live(id, &mut self.desk);
+            }
+            None => {}
+        }
+    }
+
+    // ---- Calls
+
+    /// Does what a call asks for, and answers it, unless it has to wait.
+    pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
+        let json = "application/json";
+        let answer = match call {
+            Call::AddToken(add) => match without_names(&add) {
+                Some(clients) => {
+                    return self.change(id, Change::addition(add, clients), reply);
+                }
+                None => {
+                    let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
+                    return self.clients.await_ticket(id, ticket, &mut self.desk);
+                }
+            },
+            Call::RevokeToken { session, aborts } => {
+                return self.change(id, Change::revocation(session, aborts), reply);
+            }
+            Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
+                Err(refusal) => Err(refusal),
+            },
+            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Metrics => {
+                let looks = self.clients.len() + self.streams.lives.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
+            }
+            Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
+            Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Options { allow } => Ok(Answer::Options(allow)),
+        };
+        self.clients.give(id, answer, reply, &mut self.desk);
+    }
+
+    /// Changes the table, now, or when the change is on disk. What that means to others is settled
+    /// before anything else is read: whoever asks next finds it so.
+    fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        let changed = self
+            .grants
+            .change((id, reply), change, &fault, &mut self.desk);
+        match changed {
+            Ok(None) => self.clients.await_disk(id),
+            Ok(Some((status, body))) => {
+                let answer = Ok(Answer::Json(status, body));
+                self.clients.give(id, answer, reply, &mut self.desk);
+            }
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    fn abort_stream(
+        &mut self,
+        session: &SessionId,
+        block: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        if let Some(block) = block {
+            self.grants.block(session, block, &self.desk)?;
+        }
+        let ended = self.end_session(session);
+        if block.is_some() {
+            self.block_session(session);
+        }
+        // A block is something to be done where nothing runs, too.
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
+            Refusal::new(
+                Status::NotFound,
+                "sessionid: this session has no running stream",
+            )
+        })?;
+        let body = Aborted {
+            sessionid: session,
+            viewers,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        Ok(Answer::Json(Status::Ok, body))
+    }
+
+    /// An errand is done.
+    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        self.desk.now = now;
+        match done {
+            Done::Resolved(results) => {
+                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
+                    self.looked_up(ticket, LookUp::Done(results));
+                }
+            }
+            Done::Appended(result) => {
+                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+                self.grants
+                    .appended(ticket, &result, &fault, &mut self.desk);
+            }
+            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    /// Too much is to be done already.
+    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
+        self.desk.now = now;
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
+            || self.fetch.resolved(ticket, &[], &mut self.desk);
+        if !is_anothers {
+            self.looked_up(ticket, LookUp::Refused);
+        }
+        self.settle();
+    }
+
+    /// The names of a call have been looked up, or will not be.
+    pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
+        if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
+            && self.clients.has(id)
+        {
+            match result {
+                Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
+                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            }
+        }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            counts: &self.desk.counts,
+            streams: self.streams.sums(&self.desk),
+            udp_clients: self.streams.udp_clients(),
+            connections: self.clients.len(),
+            waiting: self.clients.waiting().len(),
+            pulls: self.fetch.len(),
+            pull_failures: self.fetch.failures(),
+            deadlines: self.desk.timers.len(),
+            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+            held: self.held_bytes(),
+        }
+    }
+
+    /// The table of a token file, at the start, when the RTP socket is known.
+    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
+        self.desk.now = now;
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        self.grants.restore(tokens, &fault, &mut self.desk);
+    }
+
+    /// The bounds of the table.
+    pub fn token_limits(&self) -> gate::Limits {
+        self.desk.settings.limits.tokens
+    }
+
+    /// An origin has the stream of a pull: it runs from now on.
+    pub(super) fn take_from_origin(
+        &mut self,
+        (id, peer): (ConnectionId, SocketAddr),
+        pull: PullId,
+        answer: http::Answer,
+    ) {
+        let via = answer.via.as_deref();
+        let session = match self.fetch.offered(pull, via) {
+            Ok(session) => session,
+            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.desk),
+        };
+        let claim = Claim::without_request(Way::Pull, peer);
+        let standing = self.standing(&session);
+        let gate = self.grants.gate(&self.desk);
+        if !gate.may_publish(&claim, &session, &standing) {
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
+        }
+        let live = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
+        let now = self.desk.now;
+        let via = self.fetch.brought(pull, live, via, now);
+        self.streams.is_fetched(live, pull, via);
+        self.clients.receive(id, live, answer.framing, &self.desk);
+        self.admit_waiting(&session);
+        self.tend_pull(&session);
+    }
+
+    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
+    /// in by an origin's word alone, and is held still, has no leave to watch it.
+    pub(super) fn take_from_origins(&mut self, session: &SessionId) {
+        self.fetch.drop(session, &mut self.desk);
+        if let Some(id) = self.streams.held_of_origin(session)
+            && !self.grants.gate(&self.desk).may_stay(session)
+        {
+            self.end_live(id, End::Lost, "its viewers may not watch its next source");
+        }
+    }
+
+    /// What runs of a session.
+    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+        let live = self
+            .streams
+            .running
+            .get(session)
+            .and_then(|id| self.streams.lives.get(*id));
+        // Those that are being fetched have their places, this one among them.
+        let streams = self.streams.running.len() + self.fetch.without_stream();
+        let is_fetched = self.fetch.has(session);
+        Standing {
+            runs: live.is_some(),
+            has_source: self.streams.has_source(session),
+            is_fetched,
+            is_forbidden: self.fetch.is_forbidden(session),
+            has_room: is_fetched
+                || live.is_some()
+                || streams < self.desk.settings.limits.streams_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            http_fault: live.and_then(Live::http_fault),
+        }
+    }
+}
