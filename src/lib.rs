@@ -29,24 +29,25 @@
 //! - `relay::Relay::read` asks piece by piece what comes of it:
 //! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and
 //!   unframes it;
-//! - `relay::live::Streams::append` is given the media,
-//! - `relay::live::Streams::take_media` joins sources that follow each other,
-//! - `relay::live::Streams::pass_on` gives it to all who want it:
+//! - `relay::streams::live::Streams::append` is given the media,
+//! - `relay::streams::live::Streams::take_media` joins sources that follow each other,
+//! - `relay::streams::live::Streams::pass_on` gives it to all who want it:
 //! - `stream::Stream::append` copies it, the only copy there is,
 //! - `stream::buffer::Buffer::fill` into a block.
 //!
 //! It waits in the buffer until a viewer can be written to.
 //!
 //! - `relay::Relay::output` is asked for what a client is to get,
-//! - `relay::viewer::Streams::lend` frames
+//! - `relay::streams::viewer::Streams::lend` frames
 //! - `stream::Stream::lend` what lies from the viewer's cursor on, where it lies.
 //!
 //! # The life of a datagram
 //!
-//! - `relay::udp::Relay::datagram` is handed what the shell has received,
-//! - `relay::udp::Relay::sort_datagram` finds whose it is, by its address,
-//! - `relay::udp::Relay::media_datagram` has it forwarded as it came
-//! - `relay::outlet::Outlet::forward` to the stream's UDP clients,
+//! - `relay::Relay::datagram` is handed what the shell has received,
+//! - `relay::requests::Relay::take_datagram` asks
+//! - `relay::udp::RtpIn::sort` whose it is, by its address;
+//! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
+//! - `relay::streams::outlet::Outlet::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
 //! - `relay::requests::Relay::append` and its media goes the way of a byte.
 //!
@@ -61,7 +62,7 @@
 //! That is heard when this input is settled.
 //!
 //! - `relay::settle::Relay::hear_grants` tells
-//! - `relay::udp::Relay::tuples_changed` the streams that run.
+//! - `relay::settle::Relay::tuples_changed` the streams that run.
 //!
 //! It stands in the table until somebody comes.
 //!

@@ -16,22 +16,16 @@
 
 mod admission;
 mod api;
-mod check;
 mod clients;
 mod counts;
 mod desk;
-mod draining;
 mod errand;
 mod fetch;
-mod frame;
 mod grants;
 mod held;
-mod hold;
 mod icecast;
 mod lists;
-mod live;
 mod metrics;
-mod outlet;
 mod page;
 mod report;
 mod requests;
@@ -42,32 +36,30 @@ mod settle;
 mod stage;
 mod streams;
 mod timers;
-mod turns;
 mod udp;
-mod viewer;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::gate;
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-use clients::{Appetite, Clients, Connection, Step};
+use clients::{Appetite, Clients, Connection, Known, Step};
+use counts::Count;
 pub use counts::{Counts, Files};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 use held::HeldBytes;
-use lists::Lists;
-pub use live::Live;
-use live::SHUT_DOWN;
-pub use outlet::Datagrams;
+use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
-use streams::Streams;
+pub use streams::{Datagrams, Live};
+use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
 use udp::RtpIn;
 pub use udp::UdpPort;
@@ -137,6 +129,31 @@ impl Relay {
             lists: Lists::default(),
             desk,
         }
+    }
+
+    // ---- What the shell has found at the start
+
+    /// The table of a token file, at the start, when the RTP socket is known.
+    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
+        self.desk.now = now;
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        self.grants.restore(tokens, &fault, &mut self.desk);
+    }
+
+    /// The bounds of the table.
+    pub fn token_limits(&self) -> gate::Limits {
+        self.desk.settings.limits.tokens
+    }
+
+    /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
+    pub fn set_rtp(&mut self, bound: SocketAddr) {
+        self.rtp_in.set_bound(bound);
+    }
+
+    /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
+    /// socket's port only: what went to one of these would come back as a source's.
+    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+        self.rtp_in.set_own_addresses(is_own);
     }
 
     // ---- What happened
@@ -246,7 +263,12 @@ impl Relay {
                         self.act(id, event);
                     }
                 }
-                Owner::Live(id) => self.live_due(id),
+                Owner::Live(id) => {
+                    if self.streams.due(id, &mut self.desk) {
+                        self.go_on_in_order(id);
+                        self.streams.rearm(id, &mut self.desk);
+                    }
+                }
                 Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
@@ -260,11 +282,59 @@ impl Relay {
         self.desk.now = now;
         self.desk.is_closing = true;
         self.fetch.shut_down(&mut self.desk);
-        self.end_without_connection();
+        self.streams.shut_down(&mut self.desk);
         for live in self.clients.shut_down(&mut self.desk) {
-            self.end_live(live, End::Complete, SHUT_DOWN);
+            self.streams
+                .end(live, End::Complete, SHUT_DOWN, &mut self.desk);
         }
         self.settle();
+    }
+
+    /// An errand is done.
+    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
+        self.desk.now = now;
+        match done {
+            Done::Resolved(results) => {
+                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
+                    self.looked_up(ticket, LookUp::Done(results));
+                }
+            }
+            Done::Appended(result) => {
+                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+                self.grants
+                    .appended(ticket, &result, &fault, &mut self.desk);
+            }
+            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
+        }
+        self.settle();
+    }
+
+    /// Too much is to be done already.
+    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
+        self.desk.now = now;
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
+            || self.fetch.resolved(ticket, &[], &mut self.desk);
+        if !is_anothers {
+            self.looked_up(ticket, LookUp::Refused);
+        }
+        self.settle();
+    }
+
+    /// A datagram has arrived. Says what taking it has cost.
+    pub fn datagram(
+        &mut self,
+        from: SocketAddr,
+        port: UdpPort,
+        bytes: &[u8],
+        now: Moment,
+    ) -> usize {
+        self.desk.now = now;
+        self.clients.begin_go(bytes.len());
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        self.take_datagram(from, port, bytes);
+        self.settle();
+        self.clients.cost_of_go()
     }
 
     // ---- What is to be done
@@ -305,6 +375,24 @@ impl Relay {
         }
     }
 
+    /// The next datagrams to be sent, to one client.
+    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
+        self.desk.now = now;
+        let next = self.streams.next_client(&mut self.desk);
+        self.settle();
+        let (id, to) = next?;
+        let datagrams = self.streams.datagrams(id, to)?;
+        let sent = datagrams.count() as u64;
+        self.desk.counts.add(Count::DatagramsSent, sent);
+        Some(datagrams)
+    }
+
+    /// So many of the datagrams that were lent last were not taken by the kernel.
+    pub fn datagrams_dropped(&mut self, count: usize) {
+        self.desk.counts.add(Count::Unsent, count as u64);
+        self.streams.not_taken(count as u64);
+    }
+
     /// The next thing to do besides writing.
     pub fn next_action(&mut self) -> Option<Action> {
         self.desk.actions.pop_front()
@@ -317,9 +405,7 @@ impl Relay {
 
     /// Whether there is anything to write at once.
     pub fn has_writes(&self) -> bool {
-        self.clients.has_writes()
-            || !self.streams.turns.is_empty()
-            || !self.streams.posting.is_empty()
+        self.clients.has_writes() || self.streams.has_writes()
     }
 
     /// What is counted, to which the shell adds what it alone sees.
@@ -345,5 +431,28 @@ impl Relay {
             ("desk", self.desk.held_bytes()),
             ("threads", self.desk.counts.threads_bytes()),
         ]
+    }
+
+    /// What must hold between any two calls. Tests and simulations ask after every step.
+    pub fn check(&self) {
+        let of_clients = self.clients.check(&Known {
+            has_stream: &|live| self.streams.has(live),
+            runs: &|session| self.streams.runs(session),
+            has_gathering: &|ticket| self.lists.has_gathering(ticket),
+        });
+        self.lists
+            .check(|id, ticket| self.clients.awaits(id, ticket));
+        self.grants.check();
+        let is_pulls = |session: &_, live, pull| self.streams.is_pulls(session, live, pull);
+        let armed = of_clients
+            + self.streams.check(&self.desk)
+            + self.fetch.check(is_pulls)
+            + self.rtp_in.check(|live| self.streams.has(live))
+            + usize::from(self.desk.return_armed.is_armed());
+        assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
+        let most = self.desk.settings.held_bytes_max();
+        for (held, most) in self.held_bytes().iter().zip(most) {
+            assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
+        }
     }
 }

@@ -8,19 +8,21 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, LOOK_COST, Received, SILENT};
+use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::counts::Count;
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
-use super::live::{Cut, Live, Origin};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
-use super::viewer::{Place, Watched};
-use super::{ConnectionId, Done, LiveId, PullId, Relay, Ticket, icecast, streams};
+use super::streams::{Cut, Origin, Place, Watched};
+use super::udp::{Came, Newcomer, Sender, UdpPort};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
+use crate::format::Format;
 use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
-use crate::moment::Moment;
+use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
 /// What an abort has done.
@@ -49,7 +51,10 @@ impl Relay {
                     false => self.complete(id, received),
                 }
             }
-            Event::SourceLost { live, reason } => self.source_lost(live, Origin::Http(id), reason),
+            Event::SourceLost { live, reason } => {
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk)
+            }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Stalled => self.cut_viewer(id, Cut::Stalled),
@@ -130,14 +135,7 @@ impl Relay {
         body: (&Head, Framing),
         reply: Reply,
     ) {
-        if self.streams.has_source(&session)
-            && let Some((live, source)) = self.streams.running_source(&session)
-        {
-            self.source_lost(live, source, "another source took over");
-            if let Origin::Http(connection) = source {
-                self.clients.close(connection, &mut self.desk);
-            }
-        }
+        self.streams.end_for_takeover(&session, &mut self.desk);
         self.take_from_origins(&session);
         let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
         self.clients.publish(id, live, body, reply, &self.desk);
@@ -174,41 +172,23 @@ impl Relay {
         };
         match source {
             Origin::Http(connection) => self.clients.turn_source(connection, id),
-            Origin::Rtp(address) => {
-                self.rtp_in.sources.insert(address, id);
-            }
+            Origin::Rtp(address) => self.rtp_in.is_source(address, id),
             Origin::Awaited { .. } | Origin::Gone => {}
         }
         if let Some(pull) = pull {
             self.fetch.runs(pull, id, self.desk.now);
         }
         self.refresh_clients(id);
-        self.streams.rearm_live(id, &mut self.desk);
+        self.streams.rearm(id, &mut self.desk);
         self.append(id, bytes);
-    }
-
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream
-    /// waits for another, or ends.
-    pub(super) fn source_lost(&mut self, id: LiveId, source: Origin, reason: &'static str) {
-        if !self.streams.has_as_source(id, source) {
-            return;
-        }
-        self.finish_reorder(id);
-        if self.streams.has_as_source(id, source) {
-            self.streams.lose_source(id, reason, &mut self.desk);
-        }
-    }
-
-    /// A stream's source is gone for good.
-    pub(super) fn end_live(&mut self, id: LiveId, end: End, reason: &'static str) {
-        self.finish_reorder(id);
-        self.streams.end_stream(id, end, reason, &mut self.desk);
     }
 
     /// All of a source's media has come: its stream ends, and it is told so.
     fn complete(&mut self, id: ConnectionId, received: Received) {
         if let Some(session) = self.streams.session(received.live) {
-            self.end_live(received.live, End::Complete, "its source is complete");
+            let reason = "its source is complete";
+            self.streams
+                .end(received.live, End::Complete, reason, &mut self.desk);
             self.clients.thank(id, &session, received, &mut self.desk);
         }
     }
@@ -309,18 +289,10 @@ impl Relay {
         }
     }
 
-    /// A stream's deadline has come.
-    pub(super) fn live_due(&mut self, id: LiveId) {
-        match self.streams.due(id, &mut self.desk) {
-            Some(streams::Due::SourceSilent(source)) => self.source_lost(id, source, SILENT),
-            Some(streams::Due::SourceMissing) => {
-                self.end_live(id, End::Lost, "its source did not come back");
-            }
-            Some(streams::Due::Reordered) => {
-                self.drain_reorder(id);
-                self.streams.rearm_live(id, &mut self.desk);
-            }
-            None => {}
+    /// What of a stream's packets is in order now goes on.
+    pub(super) fn go_on_in_order(&mut self, id: LiveId) {
+        while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
+            self.append(id, &media);
         }
     }
 
@@ -350,7 +322,7 @@ impl Relay {
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
             Call::Metrics => {
-                let looks = self.clients.len() + self.streams.lives.len();
+                let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
             }
@@ -389,7 +361,9 @@ impl Relay {
         }
         let ended = self.end_session(session);
         if block.is_some() {
-            self.block_session(session);
+            // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
+            self.fetch.drop(session, &mut self.desk);
+            self.admit_waiting(session);
         }
         // A block is something to be done where nothing runs, too.
         let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
@@ -404,37 +378,6 @@ impl Relay {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         Ok(Answer::Json(Status::Ok, body))
-    }
-
-    /// An errand is done.
-    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
-        self.desk.now = now;
-        match done {
-            Done::Resolved(results) => {
-                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
-                    self.looked_up(ticket, LookUp::Done(results));
-                }
-            }
-            Done::Appended(result) => {
-                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-                self.grants
-                    .appended(ticket, &result, &fault, &mut self.desk);
-            }
-            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
-        }
-        self.settle();
-    }
-
-    /// Too much is to be done already.
-    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        self.desk.now = now;
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
-            || self.fetch.resolved(ticket, &[], &mut self.desk);
-        if !is_anothers {
-            self.looked_up(ticket, LookUp::Refused);
-        }
-        self.settle();
     }
 
     /// The names of a call have been looked up, or will not be.
@@ -462,18 +405,6 @@ impl Relay {
             tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
             held: self.held_bytes(),
         }
-    }
-
-    /// The table of a token file, at the start, when the RTP socket is known.
-    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
-        self.desk.now = now;
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-        self.grants.restore(tokens, &fault, &mut self.desk);
-    }
-
-    /// The bounds of the table.
-    pub fn token_limits(&self) -> gate::Limits {
-        self.desk.settings.limits.tokens
     }
 
     /// An origin has the stream of a pull: it runs from now on.
@@ -510,30 +441,149 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.desk).may_stay(session)
         {
-            self.end_live(id, End::Lost, "its viewers may not watch its next source");
+            self.streams.end(
+                id,
+                End::Lost,
+                "its viewers may not watch its next source",
+                &mut self.desk,
+            );
         }
     }
 
     /// What runs of a session.
     pub(super) fn standing(&self, session: &SessionId) -> Standing {
-        let live = self
-            .streams
-            .running
-            .get(session)
-            .and_then(|id| self.streams.lives.get(*id));
         // Those that are being fetched have their places, this one among them.
-        let streams = self.streams.running.len() + self.fetch.without_stream();
-        let is_fetched = self.fetch.has(session);
+        let streams = self.streams.running() + self.fetch.without_stream();
+        let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
         Standing {
-            runs: live.is_some(),
+            runs,
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
-            has_room: is_fetched
-                || live.is_some()
-                || streams < self.desk.settings.limits.streams_max,
+            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
-            http_fault: live.and_then(Live::http_fault),
+            http_fault: self.streams.http_fault(session),
         }
+    }
+
+    /// Ends a session's stream at once, and what drains of those before. Says how many viewers they
+    /// had; `None`: there was nothing to end.
+    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
+        if self.streams.runs(session) {
+            self.fetch.drop(session, &mut self.desk);
+        }
+        self.streams.abort(session, &mut self.desk)
+    }
+
+    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    pub(super) fn refresh_clients(&mut self, id: LiveId) {
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        if self.rtp_in.is_bound()
+            && let Some(session) = self.streams.session(id)
+            && let Some(clients) = self.grants.destinations(&session, &fault)
+        {
+            self.streams.set_clients(id, clients, &mut self.desk);
+        }
+    }
+
+    // ---- Datagrams
+
+    /// Takes a datagram, whosever it is.
+    pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
+        let known = |id| self.streams.known(id);
+        let tokens = self.grants.tokens();
+        let desk = &mut self.desk;
+        match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
+            Came::Media(id, packet) => {
+                if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
+                    self.append(id, media);
+                }
+                self.go_on_in_order(id);
+            }
+            Came::Bare(id) => {
+                if let Some(media) = self.streams.take_bare(id, bytes, desk) {
+                    self.append(id, &media);
+                }
+            }
+            Came::Control(id, control) => {
+                let said = (from.ip(), bytes);
+                if self.streams.take_control(id, &control, said, desk) && control.says_bye {
+                    self.clients.count_cost(HEAD_COST);
+                    self.streams
+                        .end(id, End::Complete, "its source said goodbye", desk);
+                }
+            }
+            Came::Newcomer(newcomer) => match self.session_for(&newcomer) {
+                Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
+                Err(dropped) => self.desk.counts.add(dropped, 1),
+            },
+            Came::Nothing => {}
+        }
+    }
+
+    /// The session whose source somebody may become, which is that of a stream already whose source
+    /// is silent; or as what its datagrams are dropped.
+    fn session_for(&self, newcomer: &Newcomer<'_>) -> Result<SessionId, Count> {
+        let Newcomer { sender, silent, .. } = *newcomer;
+        let is_bare = newcomer.packet.is_none();
+        let has_source = |session: &SessionId| self.streams.has_source(session);
+        let session = silent.and_then(|live| self.streams.session(live));
+        let free = || {
+            let free = self.grants.session_from(sender.named, is_bare, has_source);
+            free.cloned()
+        };
+        let session = session.or_else(free).ok_or(Count::SecondSource)?;
+        let claim = sender.claim(is_bare);
+        let gate = self.grants.gate(&self.desk);
+        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: silent.is_none() && has_source(&session),
+            ..self.standing(&session)
+        };
+        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
+    }
+
+    /// A datagram of nobody's stream yet: it may begin one.
+    fn hear_newcomer(
+        &mut self,
+        newcomer: &Newcomer<'_>,
+        session: SessionId,
+        port: UdpPort,
+        bytes: &[u8],
+    ) {
+        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.desk) else {
+            return;
+        };
+        let Sender { named, from } = newcomer.sender;
+        let source = Origin::Rtp(named);
+        if let Some(old) = newcomer.silent {
+            let reason = "its source has started anew";
+            self.streams
+                .source_lost(old, source, reason, &mut self.desk);
+        }
+        self.clients.count_cost(HEAD_COST);
+        self.take_from_origins(&session);
+        let packet = newcomer.packet.as_ref();
+        let is_transport = |packet: &Packet<'_>| packet.payload_type == PAYLOAD_TYPE_MPEG_TS;
+        let media_type = Format::MpegTs.media_type().to_owned();
+        let given = packet.is_none_or(is_transport).then_some(media_type);
+        let id = self.begin(session.clone(), given, source, from);
+        match packet {
+            Some(packet) => self.streams.begin_rtp(id, from, packet, &mut self.desk),
+            None => {
+                self.streams.begin_bare(id, from, &mut self.desk);
+                self.refresh_clients(id);
+            }
+        }
+        self.rtp_in.is_source(named, id);
+        self.admit_waiting(&session);
+        // It may not have been kept.
+        if !first.is_empty() {
+            self.take_datagram(from, port, &first);
+        }
+        self.take_datagram(from, port, bytes);
     }
 }

@@ -4,8 +4,7 @@
 
 use super::api::Answer;
 use super::clients::{Clients, Fate};
-use super::live::Origin;
-use super::streams::Streams;
+use super::streams::{Origin, Streams};
 use super::{Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::stream::End;
@@ -83,7 +82,8 @@ impl Relay {
             fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
             fetch::Said::Unwanted { live, pull } => {
                 if let Some(source) = self.streams.fetched_from(live, pull) {
-                    self.end_live(live, End::Complete, "nobody watches it");
+                    self.streams
+                        .end(live, End::Complete, "nobody watches it", &mut self.desk);
                     self.clients.close(source, &mut self.desk);
                 }
             }
@@ -139,6 +139,19 @@ impl Relay {
         }
     }
 
+    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
+    fn tuples_changed(&mut self, session: &SessionId) {
+        for id in self.streams.with_clients(session) {
+            self.refresh_clients(id);
+        }
+        if let Some((id, source, is_bare)) = self.streams.rtp_source_of(session)
+            && !self.grants.is_client(session, source, is_bare)
+        {
+            self.streams
+                .end(id, End::Lost, "its token was revoked", &mut self.desk);
+        }
+    }
+
     /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
@@ -149,7 +162,9 @@ impl Relay {
     fn hear_clients(&mut self, said: clients::Said) {
         match said {
             clients::Said::SourceGone { live, id } => {
-                self.source_lost(live, Origin::Http(id), "the connection broke");
+                let reason = "the connection broke";
+                self.streams
+                    .source_lost(live, Origin::Http(id), reason, &mut self.desk);
             }
             clients::Said::ViewerGone(place) => self.viewer_left(place),
             clients::Said::WaiterGone(session) => self.tend_pull(&session),

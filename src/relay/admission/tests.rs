@@ -304,10 +304,7 @@ fn other_source(stage: &mut Stage, name: &str) {
         "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\nx"
     );
     connect(stage, OTHER, &put).expect("a place");
-    assert!(
-        stage.relay.streams.running.contains_key(&session(name)),
-        "it runs"
-    );
+    assert!(stage.relay.streams.runs(&session(name)), "it runs");
 }
 
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
@@ -429,9 +426,11 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let id = stage.relay.streams.running.get(&session("a"));
-    let live = id.and_then(|id| stage.relay.streams.lives.get(*id));
-    live.is_some_and(|live| live.source_address.to_string() == peer)
+    let mut rows = stage.relay.streams.rows(0, stage.now);
+    rows.any(|(_, row)| {
+        let row = serde_json::to_value(&row).expect("a row");
+        row["sessionid"] == "a" && row["source"]["address"] == peer
+    })
 }
 
 fn attempt(way: Way, broken: Option<Rule>) -> Outcome {

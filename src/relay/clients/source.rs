@@ -9,6 +9,7 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::streams::SILENT;
 use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
@@ -32,8 +33,6 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
-/// Why a source is let go of which nothing comes.
-pub const SILENT: &str = "its source was silent for too long";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {

@@ -10,7 +10,7 @@ use crate::gather::Gather;
 use crate::http::{HeadReader, Status};
 use crate::relay::ConnectionId;
 use crate::relay::desk::Desk;
-use crate::relay::viewer::{Place, Viewing};
+use crate::relay::streams::{Place, Viewing};
 use crate::stream::{End, Outcome};
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.

@@ -524,7 +524,7 @@ fn pulls_take_the_places_of_streams() {
     edge.answer("HTTP/1.1 404 Not Found\r\n\r\n");
     edge.assert_status(first, 404);
     edge.client(put);
-    assert_eq!(edge.relay.streams.running.len(), 1);
+    assert_eq!(edge.relay.streams.running(), 1);
 }
 
 #[test]

@@ -63,6 +63,9 @@ pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
 pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static str>;
 
+/// A host:port may be named by every session there is; of so many a free one is sought.
+pub(super) const SESSIONS_TRIED_MAX: usize = 64;
+
 /// A change that can be made.
 enum Decided {
     Addition(Addition),
@@ -172,6 +175,27 @@ impl Grants {
             .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
         let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+    }
+
+    /// The first session with this UDP client, for RTP or for MPEG-TS alone, that has no source.
+    pub fn session_from(
+        &self,
+        client: SocketAddr,
+        is_bare: bool,
+        has_source: impl Fn(&SessionId) -> bool,
+    ) -> Option<&SessionId> {
+        let sessions = self.tokens()?.sessions_from(client);
+        let mut tried = sessions.take(SESSIONS_TRIED_MAX);
+        let free = tried.find(|(session, carriage)| {
+            (*carriage == Carriage::Bare) == is_bare && !has_source(session)
+        });
+        free.map(|(session, _)| session)
+    }
+
+    /// What must hold between two inputs.
+    pub fn check(&self) {
+        assert!(self.said.is_empty(), "nobody has heard what has changed");
+        self.tokens.iter().for_each(Tokens::check);
     }
 
     // ---- What is changed

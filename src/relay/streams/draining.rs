@@ -11,12 +11,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::desk::Desk;
-use super::streams::Said;
-use super::streams::Streams;
-use super::{ConnectionId, Level, LiveId};
+use super::{Said, Streams};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, LiveId};
 
 /// Streams that drain, by the serials that they have as streams.
 #[derive(Default)]

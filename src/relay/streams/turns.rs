@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::LiveId;
+use crate::relay::LiveId;
 
 /// A line in which streams stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,18 +14,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::counts::Count;
-use super::desk::Desk;
 use super::draining::rest_time;
-use super::live::Origin;
-use super::streams::Streams;
-use super::{Level, LiveId, Relay};
+use super::{Origin, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
 use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::relay::{Level, LiveId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
-pub(super) use post::ClientFigures;
+pub(in crate::relay) use post::ClientFigures;
 use post::{LETTER_BYTES_MAX, Post};
 
 /// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the
@@ -65,6 +63,13 @@ pub(super) struct Transport {
 
 /// How long packets wait for their datagram to be filled.
 const FILL_TIME: Duration = Duration::from_millis(100);
+
+impl Datagrams<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.datagram_bytes)
+    }
+}
 
 impl Outlet {
     /// Whether nothing is on its way.
@@ -220,7 +225,7 @@ impl Transport {
 
 impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source.
-    fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
+    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -245,7 +250,7 @@ impl Streams {
             self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
             live.outlet.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
-            self.rearm_live(id, desk);
+            self.rearm(id, desk);
         }
     }
 
@@ -287,7 +292,7 @@ impl Streams {
             self.resume(id, desk);
         }
         self.post(id);
-        self.rearm_live(id, desk);
+        self.rearm(id, desk);
         self.forget_if_over(id, desk);
     }
 
@@ -312,7 +317,18 @@ impl Streams {
         }
     }
 
-    fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
+    /// The letter that a stream sends to one of its clients.
+    pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
+        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.post.letter()?;
+        Some(Datagrams {
+            to,
+            bytes,
+            datagram_bytes,
+        })
+    }
+
+    /// A stream with a letter for a client.
+    pub fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
         while let Some(&id) = self.posting.front() {
             if let Some(client) = self
                 .lives
@@ -334,7 +350,7 @@ impl Streams {
     }
 
     /// So many of the datagrams that were sent last were not taken.
-    pub(super) fn not_taken(&mut self, count: u64) {
+    pub fn not_taken(&mut self, count: u64) {
         let last = self.posted.take();
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
             live.outlet.post.not_taken(count);
@@ -355,42 +371,5 @@ impl Streams {
                 ),
             );
         }
-    }
-}
-
-impl Relay {
-    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-        if self.rtp_in.bound.is_some()
-            && let Some(live) = self.streams.lives.get(id)
-            && let Some(clients) = self.grants.destinations(&live.session, &fault)
-        {
-            self.streams.set_clients(id, clients, &mut self.desk);
-        }
-    }
-
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
-        self.desk.now = now;
-        let next = self.streams.next_client(&mut self.desk);
-        self.settle();
-        let (id, to) = next?;
-        let (bytes, datagram_bytes) = self.streams.lives.get(id)?.outlet.post.letter()?;
-        self.desk.counts.add(
-            Count::DatagramsSent,
-            bytes.len().div_ceil(datagram_bytes) as u64,
-        );
-        Some(Datagrams {
-            to,
-            bytes,
-            datagram_bytes,
-        })
-    }
-
-    /// So many of the datagrams that were lent last were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.desk.counts.add(Count::Unsent, count as u64);
-        self.streams.not_taken(count as u64);
     }
 }

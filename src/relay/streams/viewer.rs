@@ -4,14 +4,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::desk::Desk;
-use super::live::{Cut, Live};
-use super::streams::Streams;
 use super::turns::Line;
-use super::{ConnectionId, Level, LiveId};
+use super::{Cut, Live, Streams};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, Reply, Status, Version};
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, LiveId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
@@ -19,10 +18,10 @@ use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
 /// What somebody watches, and as which of its viewers.
-pub(super) type Place = (LiveId, ViewerId<ConnectionId>);
+pub type Place = (LiveId, ViewerId<ConnectionId>);
 
 /// A client that watches, and how far it is within what it was lent.
-pub(super) struct Viewing {
+pub struct Viewing {
     live: LiveId,
     viewer: ViewerId<ConnectionId>,
     reply: Reply,
@@ -39,7 +38,7 @@ enum Outgoing {
 }
 
 /// How a request to watch is answered.
-pub(super) enum Watched {
+pub enum Watched {
     /// With the stream.
     Viewing(Viewing),
     /// It asked for the head alone.
@@ -80,7 +79,7 @@ impl Viewing {
 
 impl Streams {
     /// The next viewer whose turn it is, of the streams in turn.
-    pub(super) fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
+    pub fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
         while let Some(id) = self.turns.whose() {
             let Some(live) = self.lives.get_mut(id) else {
                 self.turns.end_turn();
@@ -120,7 +119,7 @@ impl Streams {
     }
 
     /// A client is to watch a session, if that runs.
-    pub(super) fn watch(
+    pub fn watch(
         &mut self,
         id: ConnectionId,
         session: &SessionId,
@@ -156,7 +155,7 @@ impl Streams {
 
     /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
     /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more.
-    pub(super) fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
+    pub fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
         let Some(live) = self.lives.get_mut(viewing.live) else {
             return (None, None);
         };
@@ -198,7 +197,7 @@ impl Streams {
     }
 
     /// Lends what the stream has for a viewer, framed.
-    pub(super) fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
+    pub fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
         let live = self.lives.get(viewing.live);
         let Some(live) = live.filter(|_| !viewing.owes_head) else {
             return;
@@ -228,14 +227,14 @@ impl Streams {
     }
 
     /// So many bytes of media have been written to a viewer.
-    pub(super) fn took(&mut self, (id, viewer): Place, bytes: usize) {
+    pub fn took(&mut self, (id, viewer): Place, bytes: usize) {
         if let Some(live) = self.lives.get_mut(id) {
             live.stream.advance(viewer, bytes);
         }
     }
 
     /// A viewer's turn is over.
-    pub(super) fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
+    pub fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
         if let Some(live) = self.lives.get_mut(id) {
             live.stream.settle(viewer, outcome);
             if live.stream.has_ready() {
@@ -245,7 +244,7 @@ impl Streams {
     }
 
     /// A viewer is cut for a reason that lies with it, and the operator learns of it.
-    pub(super) fn cut(&mut self, (id, viewer): Place, peer: SocketAddr, cut: Cut, desk: &mut Desk) {
+    pub fn cut(&mut self, (id, viewer): Place, peer: SocketAddr, cut: Cut, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -264,14 +263,14 @@ impl Streams {
     }
 
     /// A viewer is gone. Says which session it watched.
-    pub(super) fn leave(&mut self, (id, viewer): Place) -> Option<&SessionId> {
+    pub fn leave(&mut self, (id, viewer): Place) -> Option<&SessionId> {
         let live = self.lives.get_mut(id)?;
         live.stream.leave(viewer);
         Some(&live.session)
     }
 
     /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
-    pub(super) fn tend(&mut self, id: LiveId, desk: &mut Desk) {
+    pub fn tend(&mut self, id: LiveId, desk: &mut Desk) {
         self.tend_held(id, desk);
         self.resume_if_served(id, desk);
         self.forget_if_over(id, desk);

@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::counts::Count;
-use super::desk::Desk;
+use super::Said;
+use super::Streams;
+use super::bare::BareInput;
 use super::outlet::{ClientFigures, Outlet};
-use super::streams::Said;
-use super::streams::Streams;
-use super::timers::{Armed, Owner};
+use super::rtp::RtpInput;
 use super::turns::Line;
-use super::udp::{BareInput, RtpInput};
-use super::{Action, ConnectionId, Level, LiveId, PullId, Relay, SOURCE_READ_BYTES_MAX};
+use super::{Cut, Origin};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -21,6 +19,10 @@ use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::http;
 use crate::moment::Moment;
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::timers::{Armed, Owner};
+use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
 use crate::stream::{End, Figures, Notice, Stream, Told};
 
@@ -58,37 +60,6 @@ pub struct Live {
     pub(super) armed: Armed,
 }
 
-/// Where a stream's media comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The body of this client's request, or of this origin's answer.
-    Http(ConnectionId),
-    /// The datagrams of this address.
-    Rtp(SocketAddr),
-    /// Nowhere for now: another source may come until then.
-    Awaited { until: Moment },
-    /// Nowhere any more.
-    Gone,
-}
-
-/// Why a viewer is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
-    /// It took nothing for too long.
-    Stalled,
-    /// It fell out of the buffer within a unit that could not be kept for it.
-    LostUnit,
-}
-
-impl Cut {
-    pub fn name(self) -> &'static str {
-        match self {
-            Cut::Stalled => "stalled",
-            Cut::LostUnit => "lost_unit",
-        }
-    }
-}
-
 /// How many viewers were cut, by why.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Cuts {
@@ -107,7 +78,7 @@ impl Cuts {
 
 /// A row of list-streams.
 #[derive(Serialize)]
-pub(super) struct Row<'a> {
+pub struct Row<'a> {
     sessionid: &'a SessionId,
     /// None: it is gone, and the stream drains.
     source: Option<RowSource>,
@@ -186,13 +157,13 @@ impl Live {
 
     /// When the newest datagram of its source came, if it has such a source.
     pub(super) fn heard(&self) -> Option<Moment> {
-        let of_rtp = self.input.as_ref().map(|input| input.heard);
-        of_rtp.or(self.bare.as_ref().map(|input| input.heard))
+        let of_rtp = self.input.as_ref().map(|input| input.heard());
+        of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
     }
 
     /// Why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
-        let payload_type = self.input.as_ref()?.payload_type;
+        let payload_type = self.input.as_ref()?.payload_type();
         (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
             format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
         })
@@ -208,13 +179,13 @@ impl Live {
             },
             address: self.source_address.to_string(),
             packets: input
-                .filter(|input| input.payload_type == PAYLOAD_TYPE_MPEG_TS)
-                .map(|input| input.reorder.disorder()),
+                .filter(|input| input.is_transport())
+                .map(|input| input.disorder()),
         }
     }
 
     /// What list-streams says of it.
-    pub(super) fn row(&self, now: Moment) -> Row<'_> {
+    pub fn row(&self, now: Moment) -> Row<'_> {
         let Figures {
             bytes_received,
             bytes_sent,
@@ -251,12 +222,12 @@ impl Live {
 }
 
 /// Why a stream ends whose source is sound.
-pub(super) const SHUT_DOWN: &str = "the server shuts down";
+pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
 impl Streams {
     /// The session has a source: its stream begins, or goes on if it waits for one.
-    pub(super) fn begin_live(
+    pub fn begin_live(
         &mut self,
         session: SessionId,
         content_type: Option<String>,
@@ -311,7 +282,7 @@ impl Streams {
     /// Media has arrived from a stream's source. It may be unlike what came before: then another
     /// stream has begun, for which these bytes are the first.
     #[must_use]
-    pub(super) fn append(
+    pub fn append(
         &mut self,
         id: LiveId,
         bytes: &[u8],
@@ -382,7 +353,7 @@ impl Streams {
     }
 
     /// Whether that is where its media comes from.
-    pub(super) fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
+    pub fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
         self.lives.get(id).is_some_and(|live| live.source == source)
     }
 
@@ -487,7 +458,7 @@ impl Streams {
     }
 
     /// How many bytes of a source are wanted.
-    pub(super) fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
+    pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
         let is_held_back = self.is_held_back(id, desk);
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
@@ -503,50 +474,69 @@ impl Streams {
 }
 
 impl Streams {
-    /// A stream's source is gone before its time: the stream waits for another, or ends.
-    pub(super) fn lose_source(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) {
-        if !self.hold(id, reason, desk) {
+    /// A stream's source is gone before its time, unless it is not its source any more: the stream
+    /// waits for another, or ends.
+    pub fn source_lost(
+        &mut self,
+        id: LiveId,
+        source: Origin,
+        reason: &'static str,
+        desk: &mut Desk,
+    ) {
+        if self.has_as_source(id, source) {
+            self.finish_reorder(id, desk);
+        }
+        // What came early may have been the end of it.
+        if self.has_as_source(id, source) && !self.hold(id, reason, desk) {
             self.end_stream(id, End::Lost, reason, desk);
         }
     }
-}
 
-impl Relay {
+    /// A stream's source is gone for good.
+    pub fn end(&mut self, id: LiveId, end: End, reason: &'static str, desk: &mut Desk) {
+        self.finish_reorder(id, desk);
+        self.end_stream(id, end, reason, desk);
+    }
+
+    /// Another source takes the place of a session's, if that has one.
+    pub fn end_for_takeover(&mut self, session: &SessionId, desk: &mut Desk) {
+        if self.has_source(session)
+            && let Some((id, source)) = self.running_source(session)
+        {
+            self.source_lost(id, source, "another source took over", desk);
+            self.dismiss(source);
+        }
+    }
+
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
-    pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
-        let running = self.streams.running.get(session).copied();
-        if let Some(id) = running {
-            let source = self.streams.lives.get(id).map(|live| live.source);
-            self.end_live(id, End::Lost, ABORTED);
-            if let Some(Origin::Http(connection)) = source {
-                self.clients.close(connection, &mut self.desk);
-            }
-            self.fetch.drop(session, &mut self.desk);
+    pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
+        if let Some((id, source)) = self.running_source(session) {
+            self.end(id, End::Lost, ABORTED, desk);
+            self.dismiss(source);
         }
-        let draining: Vec<LiveId> = self.streams.draining.of(session).collect();
-        if running.is_none() && draining.is_empty() {
+        let draining: Vec<LiveId> = self.draining.of(session).collect();
+        if draining.is_empty() {
             return None;
         }
         let viewers = draining
             .into_iter()
-            .map(|id| self.streams.cut_off(id, ABORTED, &mut self.desk));
+            .map(|id| self.cut_off(id, ABORTED, desk));
         Some(viewers.sum())
     }
 
-    /// Nobody is admitted to the session any more, whether it ran or not; who waits for it is told
-    /// so.
-    pub(super) fn block_session(&mut self, session: &SessionId) {
-        self.fetch.drop(session, &mut self.desk);
-        self.admit_waiting(session);
-    }
-
     /// The server shuts down: streams end whose source is no connection that could be ended.
-    pub(super) fn end_without_connection(&mut self) {
-        let lives = self.streams.lives.iter();
+    pub fn shut_down(&mut self, desk: &mut Desk) {
+        let lives = self.lives.iter();
         let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.end_live(id, End::Complete, SHUT_DOWN);
+            self.end(id, End::Complete, SHUT_DOWN, desk);
+        }
+    }
+
+    fn dismiss(&mut self, source: Origin) {
+        if let Origin::Http(connection) = source {
+            self.say(Said::CutOff(connection));
         }
     }
 }

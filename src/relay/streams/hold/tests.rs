@@ -15,7 +15,7 @@ const STEPS: usize = 120;
 const UNKNOWN_BYTES_MAX: usize = 3 * PACKET_BYTES;
 
 /// A real transport stream, in which no two packets are the same but for tables and stuffing.
-const FILE: &[u8] = include_bytes!("../../../tests/media/h264.ts");
+const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.ts");
 
 struct World {
     stage: Stage,

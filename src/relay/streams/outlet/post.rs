@@ -41,7 +41,7 @@ pub(super) struct Post {
 
 /// What a client has got.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(in super::super) struct ClientFigures {
+pub(in crate::relay) struct ClientFigures {
     /// Datagrams that the kernel took.
     pub sent: u64,
     /// Those that it did not take, or that there was no room for.

@@ -12,13 +12,11 @@
 
 use std::net::SocketAddr;
 
-use super::desk::Desk;
-use super::live::Origin;
-use super::streams::Said;
-use super::streams::Streams;
-use super::{Level, LiveId};
+use super::{Live, Origin, Said, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
+use crate::relay::desk::Desk;
+use crate::relay::{Level, LiveId};
 use crate::stream::{End, Told};
 
 impl Streams {
@@ -32,19 +30,19 @@ impl Streams {
     }
 
     /// Whether the session has a source, and not only viewers who wait for one.
-    pub(super) fn has_source(&self, session: &SessionId) -> bool {
+    pub fn has_source(&self, session: &SessionId) -> bool {
         self.running.contains_key(session) && self.held(session).is_none()
     }
 
     /// The session's stream, if that waits for a source.
-    pub(super) fn held(&self, session: &SessionId) -> Option<LiveId> {
+    pub fn held(&self, session: &SessionId) -> Option<LiveId> {
         let id = *self.running.get(session)?;
         let live = self.lives.get(id)?;
         live.is_held().then_some(id)
     }
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
-    pub(super) fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
+    pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
         let now = desk.now;
         let until = now + desk.settings.limits.hold_time;
         let Some(live) = self.lives.get_mut(id) else {
@@ -81,7 +79,7 @@ impl Streams {
                 has_viewers: true,
             });
         }
-        self.rearm_live(id, desk);
+        self.rearm(id, desk);
         true
     }
 
@@ -129,7 +127,7 @@ impl Streams {
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_over = |live: &super::Live| live.is_held() && live.stream.viewer_count() == 0;
+        let is_over = |live: &Live| live.is_held() && live.stream.viewer_count() == 0;
         if self.lives.get(id).is_some_and(is_over) {
             self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }

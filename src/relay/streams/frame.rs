@@ -6,8 +6,8 @@
 //! for each viewer, and what it holds is only ever the same bytes again: a viewer who has been sent
 //! a part of it goes on from the stream's buffer.
 
-use super::{ConnectionId, LiveId};
 use crate::http::ChunkWriter;
+use crate::relay::{ConnectionId, LiveId};
 use crate::stream::Stream;
 
 /// The last chunk that was laid together.

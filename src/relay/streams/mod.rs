@@ -1,43 +1,91 @@
 //! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
 //! go out, and the bound on all buffers.
 
+mod bare;
+mod check;
+mod draining;
+mod frame;
+mod hold;
+mod live;
+mod outlet;
+mod rtp;
+mod turns;
+mod viewer;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::counts::Count;
 use super::desk::Desk;
-use super::draining::Draining;
-use super::frame::Frame;
-use super::live::{Cut, Live, Origin, Row};
+use draining::Draining;
+use frame::Frame;
+pub use live::Live;
+use live::Row;
+pub(super) use live::SHUT_DOWN;
+pub(super) use outlet::ClientFigures;
+pub use outlet::Datagrams;
+pub(super) use viewer::{Place, Viewing, Watched};
+
 use super::metrics::Sums;
-use super::outlet::ClientFigures;
 use super::timers::Owner;
-use super::turns::Turns;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
+use turns::Turns;
 
+/// The streams, and the lines in which they stand.
 pub(super) struct Streams {
-    pub lives: Slots<Live>,
-    pub running: HashMap<SessionId, LiveId>,
-    pub draining: Draining,
+    lives: Slots<Live>,
+    running: HashMap<SessionId, LiveId>,
+    draining: Draining,
     /// All of them in the order in which they began.
-    pub order: BTreeMap<u64, LiveId>,
-    pub live_serial_next: u64,
-    pub pool: Pool,
+    order: BTreeMap<u64, LiveId>,
+    live_serial_next: u64,
+    pool: Pool,
     /// Streams with something for their viewers.
-    pub turns: Turns,
-    pub frame: Frame,
+    turns: Turns,
+    frame: Frame,
     /// What goes out of the bytes that a source sent just now, where streams are held.
-    pub spliced: Vec<u8>,
+    spliced: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
-    pub posting: VecDeque<LiveId>,
+    posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
-    pub posted: Option<LiveId>,
+    posted: Option<LiveId>,
     said: VecDeque<Said>,
+}
+
+/// Where a stream's media comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The body of this client's request, or of this origin's answer.
+    Http(ConnectionId),
+    /// The datagrams of this address.
+    Rtp(SocketAddr),
+    /// Nowhere for now: another source may come until then.
+    Awaited { until: Moment },
+    /// Nowhere any more.
+    Gone,
+}
+
+/// Why a viewer is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// It took nothing for too long.
+    Stalled,
+    /// It fell out of the buffer within a unit that could not be kept for it.
+    LostUnit,
+}
+
+impl Cut {
+    pub fn name(self) -> &'static str {
+        match self {
+            Cut::Stalled => "stalled",
+            Cut::LostUnit => "lost_unit",
+        }
+    }
 }
 
 /// Figures have no rows for thousands of clients.
@@ -47,7 +95,7 @@ const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 pub(super) enum Said {
     /// This viewer cannot go on with its stream.
     Cut(ConnectionId, Cut),
-    /// What this viewer was watching is cut off.
+    /// What this client sent, or watched, is cut off.
     CutOff(ConnectionId),
     /// A stream has lost its source.
     SourceLeft { source: Origin, id: LiveId },
@@ -57,16 +105,6 @@ pub(super) enum Said {
         end: End,
         has_viewers: bool,
     },
-}
-
-/// What others are to do about a stream whose deadline has come.
-pub(super) enum Due {
-    /// This source was silent for too long.
-    SourceSilent(Origin),
-    /// No source has come back.
-    SourceMissing,
-    /// Packets that came early are to go on.
-    Reordered,
 }
 
 impl Streams {
@@ -183,7 +221,7 @@ impl Streams {
         self.said.pop_front()
     }
 
-    pub fn say(&mut self, said: Said) {
+    fn say(&mut self, said: Said) {
         self.said.push_back(said);
     }
 
@@ -217,7 +255,7 @@ impl Streams {
     }
 
     /// When a stream has something to do, if nothing arrives.
-    pub(super) fn live_deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
+    fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
         let now = desk.now;
         // While something is on its way nothing more is taken, however late it is: when that is
         // out, it goes on.
@@ -226,7 +264,7 @@ impl Streams {
             .filter(|_| live.outlet.is_empty())
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
-        let reordered = input.and_then(|input| input.reorder.deadline());
+        let reordered = input.and_then(|input| input.deadline());
         let idle_time = desk.settings.limits.source_idle_time;
         let gone = match live.source {
             Origin::Awaited { until } => Some(until),
@@ -237,44 +275,88 @@ impl Streams {
         [paced, reordered, gone, rest].into_iter().flatten().min()
     }
 
-    pub(super) fn rearm_live(&mut self, id: LiveId, desk: &mut Desk) {
-        let Some(live) = self.lives.get(id) else {
-            return;
-        };
-        if let (Some(deadline), Some(live)) =
-            (self.live_deadline(live, desk), self.lives.get_mut(id))
-        {
+    /// Arms a stream's deadline.
+    pub fn rearm(&mut self, id: LiveId, desk: &mut Desk) {
+        let deadline = self
+            .lives
+            .get(id)
+            .and_then(|live| self.deadline(live, desk));
+        if let (Some(deadline), Some(live)) = (deadline, self.lives.get_mut(id)) {
             desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
         }
     }
 
-    /// A stream's deadline may have come. Says what others are to do about it.
-    pub fn due(&mut self, id: LiveId, desk: &mut Desk) -> Option<Due> {
-        let live = self.lives.get_mut(id)?;
+    /// A stream's deadline may have come. Says whether packets that came early are to go on.
+    pub fn due(&mut self, id: LiveId, desk: &mut Desk) -> bool {
+        let Some(live) = self.lives.get_mut(id) else {
+            return false;
+        };
         live.armed.fired();
         let source = live.source;
         let idle_time = desk.settings.limits.source_idle_time;
-        let is_silent = |heard| heard + idle_time <= desk.now;
+        let heard = live.heard();
+        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
         match source {
-            Origin::Rtp(_) if live.heard().is_some_and(is_silent) => {
-                return Some(Due::SourceSilent(source));
+            Origin::Rtp(_) if is_silent => {
+                self.source_lost(id, source, SILENT, desk);
+                return false;
             }
-            Origin::Awaited { until } if until <= desk.now => return Some(Due::SourceMissing),
+            Origin::Awaited { until } if until <= desk.now => {
+                self.end(id, End::Lost, "its source did not come back", desk);
+                return false;
+            }
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
         }
-        if live
-            .outlet
-            .rest_until
-            .is_some_and(|until| until <= desk.now)
-        {
+        let rest_until = live.outlet.rest_until;
+        if rest_until.is_some_and(|until| until <= desk.now) {
             self.rest_timed_out(id, desk);
-            return None;
+            return false;
         }
         if live.input.is_some() {
-            return Some(Due::Reordered);
+            return true;
         }
         self.pump(id, desk);
-        self.rearm_live(id, desk);
-        None
+        self.rearm(id, desk);
+        false
+    }
+
+    /// How many there are, those that drain too.
+    pub fn len(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Whether there is this stream.
+    pub fn has(&self, id: LiveId) -> bool {
+        self.lives.get(id).is_some()
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether this session runs, if only for viewers who wait for a source.
+    pub fn runs(&self, session: &SessionId) -> bool {
+        self.running.contains_key(session)
+    }
+
+    /// Whether this is the running stream of this session, and this pull's.
+    pub fn is_pulls(&self, session: &SessionId, id: LiveId, pull: PullId) -> bool {
+        let live = self.lives.get(id);
+        let is_its = live.is_some_and(|live| live.pull == Some(pull));
+        is_its && self.running.get(session) == Some(&id)
+    }
+
+    /// Why the session's stream cannot go out over HTTP, if it cannot.
+    pub fn http_fault(&self, session: &SessionId) -> Option<String> {
+        self.lives.get(*self.running.get(session)?)?.http_fault()
+    }
+
+    /// Whether something is to be written, or sent.
+    pub fn has_writes(&self) -> bool {
+        !self.turns.is_empty() || !self.posting.is_empty()
     }
 }
+
+/// Why a source's stream ends of which nothing is heard.
+pub(super) const SILENT: &str = "its source was silent for too long";
