@@ -49,7 +49,7 @@
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
 //! - `relay::streams::outlet::Outlet::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
-//! - `relay::requests::Relay::append` and its media goes the way of a byte.
+//! - `relay::streams::live::Streams::append` and its media goes the way of a byte.
 //!
 //! # The life of a token
 //!
@@ -62,7 +62,7 @@
 //! That is heard when this input is settled.
 //!
 //! - `relay::settle::Relay::hear_grants` tells
-//! - `relay::settle::Relay::tuples_changed` the streams that run.
+//! - `relay::requests::Relay::refresh_clients` the streams that run.
 //!
 //! It stands in the table until somebody comes.
 //!

@@ -5,10 +5,10 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use support::datagrams::{
-    PACKET_BYTES, admit, admit_as, assert_silent, client, datagram, receive, start, transport,
+    PACKET_BYTES, admit, admit_as, assert_silent, client, clients_in_a_row, datagram, receive,
+    start, transport,
 };
 use support::server::Server;
 use support::streaming::{Source, Viewer};
@@ -19,21 +19,6 @@ use tollgate::rtp::Packet;
 fn media(count: u8) -> Vec<u8> {
     let each = (0..count).map(|number| transport(number, Some(f64::from(number) * 0.02)));
     each.collect::<Vec<_>>().concat()
-}
-
-/// Sockets at a port and two and four above.
-fn clients_in_a_row() -> [UdpSocket; 3] {
-    let at = |port: Option<u16>| {
-        let socket = UdpSocket::bind(("127.0.0.1", port?)).ok()?;
-        let patience = Some(Duration::from_secs(10));
-        socket.set_read_timeout(patience).expect("an option");
-        Some(socket)
-    };
-    until("three free ports", || {
-        let first = client();
-        let port = first.local_addr().expect("its address").port();
-        Some([first, at(port.checked_add(2))?, at(port.checked_add(4))?])
-    })
 }
 
 #[test]

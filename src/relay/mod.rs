@@ -193,9 +193,7 @@ impl Relay {
             match self.clients.read_on(id, &mut rest, &mut self.desk) {
                 Step::Media(live, content) => {
                     let anew = self.streams.append(live, content, &mut self.desk);
-                    if let Some((anew, bytes)) = anew {
-                        self.follow(anew, &bytes);
-                    }
+                    self.follow(anew);
                 }
                 Step::Came(event) => self.act(id, event),
                 Step::On => {}

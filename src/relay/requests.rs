@@ -16,7 +16,7 @@ use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
-use super::streams::{Cut, Origin, Place, Watched};
+use super::streams::{Cut, Origin, Watched};
 use super::udp::{Came, Newcomer, Sender, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
@@ -42,13 +42,17 @@ impl Relay {
                 reply,
             } => self.request(id, &head, caller, reply),
             Event::Called { call, reply } => self.call(id, call, reply),
-            Event::Complete(received) => self.complete(id, received),
-            // Such an end is what a break looks like, too: with `--hold` it is taken for one.
-            Event::Ended(received) => {
-                let reason = "its connection ended";
-                match self.streams.hold(received.live, reason, &mut self.desk) {
-                    true => self.clients.close(id, &mut self.desk),
-                    false => self.complete(id, received),
+            // An end that is the connection's is what a break looks like, too: with `--hold` it is
+            // taken for one.
+            Event::Complete { received, is_sure } => {
+                let Received { live, .. } = received;
+                let desk = &mut self.desk;
+                if !is_sure && self.streams.hold(live, "its connection ended", desk) {
+                    self.clients.close(id, desk);
+                } else if let Some(session) = self.streams.session(live) {
+                    let reason = "its source is complete";
+                    self.streams.end(live, End::Complete, reason, desk);
+                    self.clients.thank(id, &session, received, desk);
                 }
             }
             Event::SourceLost { live, reason } => {
@@ -98,13 +102,15 @@ impl Relay {
                 session,
                 content_type,
                 framing,
-            }) => self.publish(
-                (id, caller.peer),
-                session,
-                content_type,
-                (head, framing),
-                reply,
-            ),
+            }) => {
+                self.streams.end_for_takeover(&session, &mut self.desk);
+                self.take_from_origins(&session);
+                let source = Origin::Http(id);
+                let live = self.begin(session.clone(), content_type, source, caller.peer);
+                self.clients
+                    .publish(id, live, (head, framing), reply, &self.desk);
+                self.admit_waiting(&session);
+            }
             Ok(Wish::Watch { session }) if !has_payload => {
                 self.watch(id, session, head.via.as_deref(), reply)
             }
@@ -126,22 +132,6 @@ impl Relay {
 
     // ---- Sources
 
-    /// The request is admitted: its stream runs from now on.
-    fn publish(
-        &mut self,
-        (id, peer): (ConnectionId, SocketAddr),
-        session: SessionId,
-        content_type: Option<String>,
-        body: (&Head, Framing),
-        reply: Reply,
-    ) {
-        self.streams.end_for_takeover(&session, &mut self.desk);
-        self.take_from_origins(&session);
-        let live = self.begin(session.clone(), content_type, Origin::Http(id), peer);
-        self.clients.publish(id, live, body, reply, &self.desk);
-        self.admit_waiting(&session);
-    }
-
     /// A session has a source, and its UDP clients.
     pub(super) fn begin(
         &mut self,
@@ -157,39 +147,22 @@ impl Relay {
         id
     }
 
-    /// Media has arrived from a stream's source.
-    pub(super) fn append(&mut self, id: LiveId, bytes: &[u8]) {
-        if let Some((anew, bytes)) = self.streams.append(id, bytes, &mut self.desk) {
-            self.follow(anew, &bytes);
-        }
-    }
-
-    /// A source's stream has begun anew, with these bytes: whoever knows it by its stream learns of
-    /// the other.
-    pub(super) fn follow(&mut self, id: LiveId, bytes: &[u8]) {
-        let Some((source, pull)) = self.streams.source_of(id) else {
-            return;
-        };
-        match source {
-            Origin::Http(connection) => self.clients.turn_source(connection, id),
-            Origin::Rtp(address) => self.rtp_in.is_source(address, id),
-            Origin::Awaited { .. } | Origin::Gone => {}
-        }
-        if let Some(pull) = pull {
-            self.fetch.runs(pull, id, self.desk.now);
-        }
-        self.refresh_clients(id);
-        self.streams.rearm(id, &mut self.desk);
-        self.append(id, bytes);
-    }
-
-    /// All of a source's media has come: its stream ends, and it is told so.
-    fn complete(&mut self, id: ConnectionId, received: Received) {
-        if let Some(session) = self.streams.session(received.live) {
-            let reason = "its source is complete";
-            self.streams
-                .end(received.live, End::Complete, reason, &mut self.desk);
-            self.clients.thank(id, &session, received, &mut self.desk);
+    /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
+    /// stream learns of the other.
+    pub(super) fn follow(&mut self, mut anew: Option<(LiveId, Vec<u8>)>) {
+        while let Some((id, bytes)) = anew {
+            let (source, pull) = self.streams.source_of(id).unzip();
+            match source {
+                Some(Origin::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(Origin::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(Origin::Awaited { .. } | Origin::Gone) | None => {}
+            }
+            if let Some(pull) = pull.flatten() {
+                self.fetch.runs(pull, id, self.desk.now);
+            }
+            self.refresh_clients(id);
+            self.streams.rearm(id, &mut self.desk);
+            anew = self.streams.append(id, &bytes, &mut self.desk);
         }
     }
 
@@ -253,15 +226,6 @@ impl Relay {
         }
     }
 
-    /// A viewer is gone.
-    pub(super) fn viewer_left(&mut self, place: Place) {
-        let session = self.streams.leave(place);
-        if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
-            self.tend_pull(&session);
-        }
-        self.streams.tend(place.0, &mut self.desk);
-    }
-
     /// What goes out next to a client is made ready.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         match self.clients.due_output(id) {
@@ -270,10 +234,8 @@ impl Relay {
                 if let Some(head) = head {
                     self.clients.push_head(id, &head);
                 }
-                if let Some(end) = end
-                    && let Some(place) = self.clients.end_viewer(id, end, &mut self.desk)
-                {
-                    self.viewer_left(place);
+                if let Some(end) = end {
+                    self.clients.end_viewer(id, end, &mut self.desk);
                 }
             }
             Some(Due::Listing(listing)) => {
@@ -292,7 +254,8 @@ impl Relay {
     /// What of a stream's packets is in order now goes on.
     pub(super) fn go_on_in_order(&mut self, id: LiveId) {
         while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
-            self.append(id, &media);
+            let anew = self.streams.append(id, &media, &mut self.desk);
+            self.follow(anew);
         }
     }
 
@@ -324,7 +287,19 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                Ok(Answer::Text(metrics::MEDIA_TYPE, self.seen().text().into()))
+                let seen = Seen {
+                    counts: &self.desk.counts,
+                    streams: self.streams.sums(&self.desk),
+                    udp_clients: self.streams.udp_clients(),
+                    connections: self.clients.len(),
+                    waiting: self.clients.waiting().len(),
+                    pulls: self.fetch.len(),
+                    pull_failures: self.fetch.failures(),
+                    deadlines: self.desk.timers.len(),
+                    tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
+                    held: self.held_bytes(),
+                };
+                Ok(Answer::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
             Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
@@ -389,21 +364,6 @@ impl Relay {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
                 Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
             }
-        }
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            counts: &self.desk.counts,
-            streams: self.streams.sums(&self.desk),
-            udp_clients: self.streams.udp_clients(),
-            connections: self.clients.len(),
-            waiting: self.clients.waiting().len(),
-            pulls: self.fetch.len(),
-            pull_failures: self.fetch.failures(),
-            deadlines: self.desk.timers.len(),
-            tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
-            held: self.held_bytes(),
         }
     }
 
@@ -496,13 +456,15 @@ impl Relay {
         match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
             Came::Media(id, packet) => {
                 if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
-                    self.append(id, media);
+                    let anew = self.streams.append(id, media, desk);
+                    self.follow(anew);
                 }
                 self.go_on_in_order(id);
             }
             Came::Bare(id) => {
                 if let Some(media) = self.streams.take_bare(id, bytes, desk) {
-                    self.append(id, &media);
+                    let anew = self.streams.append(id, &media, desk);
+                    self.follow(anew);
                 }
             }
             Came::Control(id, control) => {

@@ -92,14 +92,23 @@ impl Relay {
 
     fn hear_grants(&mut self, said: grants::Said) {
         match said {
-            grants::Said::Changed(session) => self.tuples_changed(&session),
+            grants::Said::Changed(session) => {
+                for id in self.streams.with_clients(&session) {
+                    self.refresh_clients(id);
+                }
+                if let Some((id, source, is_bare)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source, is_bare)
+                {
+                    self.streams
+                        .end(id, End::Lost, "its token was revoked", &mut self.desk);
+                }
+            }
             grants::Said::Revoked {
                 session,
                 removed,
                 aborts,
             } => {
                 self.rtp_in.forget_candidates(&removed);
-                self.tuples_changed(&session);
                 if aborts {
                     self.end_session(&session);
                 }
@@ -139,19 +148,6 @@ impl Relay {
         }
     }
 
-    /// A session's tuples have changed: who is a client of its streams, and who may be its source.
-    fn tuples_changed(&mut self, session: &SessionId) {
-        for id in self.streams.with_clients(session) {
-            self.refresh_clients(id);
-        }
-        if let Some((id, source, is_bare)) = self.streams.rtp_source_of(session)
-            && !self.grants.is_client(session, source, is_bare)
-        {
-            self.streams
-                .end(id, End::Lost, "its token was revoked", &mut self.desk);
-        }
-    }
-
     /// Somebody has come to a session or gone: whether it is fetched on depends on who is left.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
@@ -166,7 +162,13 @@ impl Relay {
                 self.streams
                     .source_lost(live, Origin::Http(id), reason, &mut self.desk);
             }
-            clients::Said::ViewerGone(place) => self.viewer_left(place),
+            clients::Said::ViewerGone(place) => {
+                let session = self.streams.leave(place);
+                if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
+                    self.tend_pull(&session);
+                }
+                self.streams.tend(place.0, &mut self.desk);
+            }
             clients::Said::WaiterGone(session) => self.tend_pull(&session),
             clients::Said::AskingEnded { pull, id, fault } => {
                 let came_through =

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tollgate::rtp::Packet;
 
 use super::server::Server;
+use super::until;
 
 pub const PACKET_BYTES: usize = 188;
 
@@ -17,6 +18,21 @@ pub fn client() -> UdpSocket {
         .set_read_timeout(Some(Duration::from_secs(10)))
         .expect("an option");
     socket
+}
+
+/// Sockets at a port and two and four above.
+pub fn clients_in_a_row() -> [UdpSocket; 3] {
+    let at = |port: Option<u16>| {
+        let socket = UdpSocket::bind(("127.0.0.1", port?)).ok()?;
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).expect("an option");
+        Some(socket)
+    };
+    until("three free ports", || {
+        let first = client();
+        let port = first.local_addr().expect("its address").port();
+        Some([first, at(port.checked_add(2))?, at(port.checked_add(4))?])
+    })
 }
 
 /// A server, and where it takes and sends datagrams.

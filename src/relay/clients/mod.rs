@@ -150,10 +150,8 @@ pub(super) enum Event {
     },
     /// A call with all of its payload.
     Called { call: Call, reply: Reply },
-    /// All of a source's media has come.
-    Complete(Received),
-    /// A source's connection has ended, and with it its media, or so it seems.
-    Ended(Received),
+    /// All of a source's media has come; or its connection has ended, and it seems so.
+    Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
     /// An origin has the stream.

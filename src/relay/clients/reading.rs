@@ -270,7 +270,10 @@ impl Clients {
                     let content = source.take(content, input, &mut self.pieces);
                     Step::Media(source.live, content)
                 }
-                Ok(Part::End) => Step::Came(Event::Complete(source.complete(input.len()))),
+                Ok(Part::End) => Step::Came(Event::Complete {
+                    received: source.complete(input.len()),
+                    is_sure: true,
+                }),
                 Err(refusal) => self.refuse_media(id, &refusal, desk),
             },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
@@ -317,7 +320,10 @@ impl Clients {
         connection.input_ended = true;
         match &connection.phase {
             Phase::Source(source) if source.ends_with_connection() => {
-                return Some(Event::Ended(source.ended()));
+                return Some(Event::Complete {
+                    received: source.ended(),
+                    is_sure: false,
+                });
             }
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, desk)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::connection::Connection;
 use super::listing::Listing;
-use super::{Clients, Phase};
+use super::{Clients, Phase, Said};
 use crate::gather::Gather;
 use crate::http::{HeadReader, Status};
 use crate::relay::ConnectionId;
@@ -198,17 +198,19 @@ impl Clients {
         Some((connection.watches()?, connection.peer))
     }
 
-    /// A viewer has everything; it learns how the stream ended. Says which stream that was.
-    pub fn end_viewer(&mut self, id: ConnectionId, end: End, desk: &mut Desk) -> Option<Place> {
-        let connection = self.connections.get_mut(id)?;
-        let place = connection.watches()?;
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        if let Phase::Viewer(viewing) = phase {
+    /// A viewer has everything; it learns how the stream ended.
+    pub fn end_viewer(&mut self, id: ConnectionId, end: End, desk: &mut Desk) {
+        let connection = self.connections.get_mut(id);
+        let connection = connection.filter(|connection| connection.watches().is_some());
+        let phase = connection.map(|connection| {
+            std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
+        });
+        if let Some(Phase::Viewer(viewing)) = phase {
+            self.said.push_back(Said::ViewerGone(viewing.place()));
             let (last, keep_alive) = viewing.last(end);
             let keep_alive = keep_alive && !desk.is_closing;
             self.respond(id, None, last.to_vec(), keep_alive, desk);
         }
-        Some(place)
     }
 }
 

@@ -35,9 +35,9 @@ pub(super) struct Grants {
 
 /// What is said of the table.
 pub(super) enum Said {
-    /// The session has other tuples.
+    /// The session has other tuples: who is a client of its streams, and who may be its source.
     Changed(SessionId),
-    /// The session has lost all of its tuples.
+    /// It has lost these, all that it had.
     Revoked {
         session: SessionId,
         removed: Vec<Rc<gate::Tuple>>,
@@ -307,6 +307,7 @@ impl Grants {
                     sessionid: session,
                     revoked: removed.len(),
                 });
+                self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Revoked {
                     session: session.clone(),
                     removed,
