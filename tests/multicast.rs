@@ -305,8 +305,8 @@ fn a_group_of_one_source_comes_in() {
     }
 }
 
-/// A group that no token names is nobody's, and one that nobody has joined here is not heard even if
-/// another program of this host has joined it.
+/// A group that no token names is nobody's, and one that nobody has joined here is not heard even
+/// if another program of this host has joined it.
 #[test]
 #[ignore = "makes network namespaces, which needs root"]
 fn a_group_that_nobody_named_is_dropped() {

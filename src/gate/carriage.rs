@@ -65,8 +65,9 @@ impl Display for Carriage {
 
 impl Matrix {
     /// The corrections of columns go to a port so far above the stream's own (SMPTE 2022-1 section
-    /// 8), those of rows further.
+    /// 8),
     pub const COLUMNS_ABOVE: u16 = 2;
+    /// those of rows so far.
     pub const ROWS_ABOVE: u16 = 4;
 
     /// Takes `LxD`, such as `5x10`: each from 4 to 20, and together at most 100 packets.

@@ -2,10 +2,10 @@
 //!
 //! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a
 //! request ([`udp_clients`], whose hosts are [`host`]s) and how they get a stream ([`Carriage`]),
-//! the groups that are listened to ([`Join`]), the table of tokens ([`tokens`]) and the subnets that
-//! callers are measured against ([`subnet`]); and the changes of the table as bytes
-//! that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are
-//! resolved elsewhere and come back as addresses.
+//! the groups that are listened to ([`Join`]), the table of tokens ([`tokens`]), the subnets that
+//! callers are measured against ([`subnet`]), and the changes of the table as bytes that outlive it
+//! ([`journal`]). Nothing here knows a socket, a clock, a file or HTTP; names are resolved
+//! elsewhere and come back as addresses.
 
 mod blocks;
 mod carriage;

@@ -45,6 +45,7 @@ impl Limits {
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
+    /// A host, or a group.
     pub address: SocketAddr,
     /// What they are.
     pub carriage: Carriage,
@@ -235,8 +236,8 @@ impl Tokens {
 
     /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that
     /// widens the session's `http` tuple counts as new. A UDP client that is there already is not
-    /// new, but goes by the carriage and the addresses given now. Work grows with the session's tuples and the given
-    /// ones.
+    /// new, but goes by the carriage and the addresses given now. Work grows with the session's
+    /// tuples and the given ones.
     pub fn add(
         &mut self,
         session: &SessionId,

@@ -49,16 +49,6 @@ pub(super) enum Way {
     Options,
 }
 
-impl Way {
-    /// Whether a token for datagrams of this kind is one for this way.
-    fn takes(self, carriage: Carriage) -> bool {
-        matches!(
-            (self, carriage),
-            (Way::Rtp, Carriage::Rtp(_)) | (Way::Bare, Carriage::Bare) | (Way::Group, _)
-        )
-    }
-}
-
 /// Whose request it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
@@ -445,9 +435,14 @@ impl Gate<'_> {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
             (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
             (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+                let takes = |carriage| match claim.way {
+                    Way::Rtp => carriage != Carriage::Bare,
+                    Way::Bare => carriage == Carriage::Bare,
+                    _ => true,
+                };
                 claim.to.or(claim.from).is_some_and(|named| {
                     let mut sessions = tokens.sessions_from(named);
-                    sessions.any(|(its, carriage)| its == session && claim.way.takes(carriage))
+                    sessions.any(|(its, carriage)| its == session && takes(carriage))
                 })
             }
             // It is asked for on behalf of viewers who may watch.

@@ -5,10 +5,11 @@
 //! all of it has been checked.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::page::Page;
-use crate::gate::{self, Carriage, Direction, Matrix, SessionId, UdpClient};
+use crate::gate::{self, Carriage, Direction, Matrix, RtpTuple, SessionId, UdpClient};
 use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
 /// A call of the API, or another request that is answered at once.
@@ -49,7 +50,18 @@ pub(super) struct AddToken {
     pub http: Option<Direction>,
     pub clients: Vec<UdpClient>,
     /// Of all of these.
-    pub carriage: Carriage,
+    carriage: Carriage,
+}
+
+impl AddToken {
+    /// One of its clients, with these addresses.
+    pub fn tuple(&self, client: &UdpClient, addresses: Vec<SocketAddr>) -> RtpTuple {
+        RtpTuple {
+            client: client.clone(),
+            carriage: self.carriage,
+            addresses,
+        }
+    }
 }
 
 impl Call {
@@ -204,15 +216,15 @@ impl<'a> Parameters<'a> {
     }
 
     fn matrix(&self) -> Result<Option<Matrix>, Refusal> {
-        let Some(raw) = self.raw("fec") else {
-            return Ok(None);
+        let read = |raw| {
+            Matrix::parse(raw).ok_or_else(|| {
+                bad(format!(
+                    "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
+                    quoted(raw, 64)
+                ))
+            })
         };
-        Matrix::parse(raw).map(Some).ok_or_else(|| {
-            bad(format!(
-                "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
-                quoted(raw, 64)
-            ))
-        })
+        self.raw("fec").map(read).transpose()
     }
 
     fn session(&self) -> Result<SessionId, Refusal> {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use super::counts::{Count, Counts, Turns};
 use super::held::HeldBytes;
-use super::streams::ClientFigures;
+use crate::post::ClientFigures;
 use crate::stream::Figures;
 
 /// The media type of the text format.

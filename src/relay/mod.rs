@@ -373,9 +373,11 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
+    /// The next datagrams to be sent, to one client. So many of those that were lent last were not
+    /// taken by the kernel.
+    pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
         self.desk.now = now;
+        self.streams.not_taken(not_taken as u64, &mut self.desk);
         let next = self.streams.next_client(&mut self.desk);
         self.settle();
         let (id, to) = next?;
@@ -383,12 +385,6 @@ impl Relay {
         let sent = datagrams.count() as u64;
         self.desk.counts.add(Count::DatagramsSent, sent);
         Some(datagrams)
-    }
-
-    /// So many of the datagrams that were lent last were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.desk.counts.add(Count::Unsent, count as u64);
-        self.streams.not_taken(count as u64);
     }
 
     /// The next thing to do besides writing.

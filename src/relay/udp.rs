@@ -55,6 +55,7 @@ pub(super) struct RtpIn {
 pub(super) struct Sender {
     /// What a token has to name: its address, or the group that it is sent to.
     pub named: SocketAddr,
+    /// Its address.
     pub from: SocketAddr,
 }
 
@@ -63,7 +64,9 @@ pub(super) struct Sender {
 pub(super) struct Known {
     /// `None`: it sends no RTP.
     pub ssrc: Option<u32>,
+    /// Its address.
     pub from: SocketAddr,
+    /// When its newest datagram came.
     pub heard: Moment,
 }
 

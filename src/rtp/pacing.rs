@@ -532,9 +532,8 @@ mod tests {
         }
     }
 
-    /// Over two hours of clocks that are 100 parts in a million apart, what is held back stays below
-    /// a fifth of a second, and what is due is due at the source's pace, not in bursts: however
-    /// late the references come on their way, within 30 ms.
+    /// Over two hours of clocks that are 100 parts in a million apart, what is held back stays
+    /// below a fifth of a second, though the references are up to 30 ms late on their way.
     #[test]
     fn a_faster_or_slower_clock_is_followed() {
         for parts in [-100_i64, 0, 100] {

@@ -448,13 +448,11 @@ impl Server {
     fn send(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(now) else {
+            let not_taken = std::mem::take(&mut udp.not_taken);
+            let Some(datagrams) = self.relay.next_datagrams(now, not_taken) else {
                 return;
             };
-            let dropped = udp.send(&datagrams);
-            if dropped > 0 {
-                self.relay.datagrams_dropped(dropped);
-            }
+            udp.not_taken = udp.send(&datagrams);
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Udp {
     /// The size that the kernel cuts at now; 0: it does not cut.
     segment_bytes: usize,
     has_segmentation: bool,
+    /// So many of the datagrams that were sent last the kernel did not take, of which the core has
+    /// not been told.
+    pub not_taken: usize,
 }
 
 /// A socket that datagrams come to.
@@ -76,6 +79,7 @@ impl Udp {
             is_ipv6: bound.is_ipv6(),
             segment_bytes: 0,
             has_segmentation,
+            not_taken: 0,
         })
     }
 

@@ -22,6 +22,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &[
             "json",
             "proxy_header",
+            "post",
             "stream",
             "rtp",
             "format",
@@ -36,6 +37,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("json", &[]),
     ("proxy_header", &[]),
+    ("post", &["rtp", "gate"]),
     ("stream", &["slots", "format", "gather", "moment"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),

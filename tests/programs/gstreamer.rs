@@ -80,10 +80,11 @@ type Losses = fn(usize) -> bool;
 const COLUMNS: usize = 5;
 const DATAGRAMS: usize = 600;
 
-/// So many of a hundred, here and there: the same each time. The last corrections come with the
-/// matrix behind that which they are for.
+/// So many of a hundred, here and there: the same each time, and nowhere the four corners of a
+/// rectangle, which nothing mends. The last corrections come with the matrix behind that which they
+/// are for.
 fn is_lost(number: usize, percent: u32) -> bool {
-    let mixed = (number as u32 + 1).wrapping_mul(0x9e37_79b9);
+    let mixed = (number as u32 + 10).wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);
     number + 4 * COLUMNS * COLUMNS < DATAGRAMS && (mixed ^ mixed >> 13) % 100 < percent
 }
@@ -98,12 +99,12 @@ fn gstreamer_makes_again_what_is_lost() {
         ("5 %", |number| is_lost(number, 5)),
         ("10 %", |number| is_lost(number, 10)),
         ("bursts of L", |number| {
-            number % (4 * COLUMNS * COLUMNS) < COLUMNS && is_lost(number, 100)
+            (7..7 + COLUMNS).contains(&(number % (4 * COLUMNS * COLUMNS))) && is_lost(number, 100)
         }),
     ];
     for (name, losses) in losses {
         let (received, whole, lost) = through_losses(losses);
-        assert!(lost >= 4, "{name}: {lost} lost");
+        assert!(lost >= 8, "{name}: {lost} lost");
         assert!(
             received == whole,
             "{name}: {} bytes came, not {}, of which {lost} datagrams were lost",

@@ -9,8 +9,9 @@
 //! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4
 //! fragments. So what they have had is sound wherever the source breaks off; MPEG audio and ADTS
 //! need no such care. The next source goes on at its first join point: MPEG-TS and Ogg with its own
-//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it comes; of the others the header must describe the same
-//! tracks, is left out, and the times are moved on, so that a player sees one stream.
+//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it
+//! comes; of the others the header must describe the same tracks, is left out, and the times are
+//! moved on, so that a player sees one stream.
 //!
 //! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
 //! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).

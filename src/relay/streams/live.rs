@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
-use super::outlet::{ClientFigures, Outlet};
+use super::outlet::Outlet;
 use super::rtp::RtpInput;
 use super::turns::Line;
 use super::{Cut, Origin};
@@ -19,6 +19,7 @@ use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::http;
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
@@ -205,11 +206,12 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.bytes_sent(),
+            bytes_sent: bytes_sent + self.outlet.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.client_count(),
+            udp_clients: self.outlet.post.client_count(),
             udp: self
                 .outlet
+                .post
                 .figures()
                 .map(|(address, figures)| RowClient { address, figures })
                 .collect(),
@@ -433,7 +435,7 @@ impl Streams {
             desk.counts.add(Count::BytesSent, figures.bytes_sent);
             desk.counts.add(Count::Skips, figures.skips);
             desk.counts
-                .add(Count::UdpBytesSent, live.outlet.bytes_sent());
+                .add(Count::UdpBytesSent, live.outlet.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);

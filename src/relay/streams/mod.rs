@@ -22,7 +22,6 @@ use frame::Frame;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;
-pub(super) use outlet::ClientFigures;
 pub use outlet::Datagrams;
 pub(super) use viewer::{Place, Viewing, Watched};
 
@@ -32,6 +31,7 @@ use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use turns::Turns;
@@ -191,9 +191,9 @@ impl Streams {
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += live.outlet.bytes_sent();
+            sums.udp_bytes += live.outlet.post.bytes_sent();
             sums.viewers += live.stream.viewer_count();
-            sums.udp_clients += live.outlet.client_count();
+            sums.udp_clients += live.outlet.post.client_count();
             sums.held += usize::from(live.has_waiting_viewers());
         }
         sums
@@ -204,7 +204,7 @@ impl Streams {
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let lives = self.order.values().filter_map(|id| self.lives.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (address, figures) in lives.flat_map(|live| live.outlet.figures()) {
+        for (address, figures) in lives.flat_map(|live| live.outlet.post.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }

@@ -8,8 +8,6 @@
 //! Held at the most for a stream: what is on its way ([`post`]) and the clock references of a pacer
 //! ([`Pacing`], 96 KiB).
 
-mod post;
-
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,12 +17,12 @@ use super::{Origin, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
 use crate::moment::Moment;
+use crate::post::{LETTER_BYTES_MAX, Post};
+use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{Level, LiveId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
-pub(in crate::relay) use post::ClientFigures;
-use post::{LETTER_BYTES_MAX, Post};
 
 /// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the
 /// other.
@@ -41,7 +39,8 @@ pub struct Datagrams<'a> {
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
 pub(super) struct Outlet {
-    post: Post,
+    /// The clients, and what is on its way to them.
+    pub post: Post,
     /// The way of MPEG-TS, if the stream is that, or may be.
     pub transport: Option<Transport>,
     /// It stands in the queue of those who have something to send.
@@ -77,27 +76,6 @@ impl Outlet {
         self.post.is_empty()
     }
 
-    /// How many clients get something.
-    pub fn client_count(&self) -> usize {
-        self.post.client_count()
-    }
-
-    /// Bytes of datagrams.
-    pub fn bytes_sent(&self) -> u64 {
-        self.post.bytes_sent()
-    }
-
-    /// What each client has got.
-    pub fn figures(&self) -> impl Iterator<Item = (SocketAddr, ClientFigures)> {
-        self.post.figures()
-    }
-
-    /// A datagram of a source goes out as it came; see [`Post::forward`].
-    #[must_use]
-    pub fn forward(&mut self, datagram: &[u8], transport: Option<&[u8]>) -> bool {
-        self.post.forward(datagram, transport)
-    }
-
     /// The source is gone; what is left up to `newest` goes out still, for its time.
     pub fn finish(&mut self, newest: u64, now: Moment) {
         if let Some(transport) = &mut self.transport {
@@ -126,11 +104,6 @@ impl Outlet {
             + transport.map_or(0, |transport| {
                 transport.pacing.held_bytes() + transport.packetiser.held_bytes()
             })
-    }
-
-    /// What its clients take; see [`Post::own_clients_bytes`].
-    pub fn own_clients_bytes(&self) -> usize {
-        self.post.own_clients_bytes()
     }
 
     /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
@@ -186,23 +159,16 @@ impl Transport {
             self.cursor += bytes.len() as u64;
         }
         let is_over = has_ended && self.cursor == due && self.pacing.is_over();
-        if self.fills_no_more(now, is_over, batch) {
-            self.packetiser.flush(is_padded, batch);
+        if !batch.bytes.is_empty() || !self.packetiser.has_waiting() {
             self.waiting_since = None;
         }
-    }
-
-    /// Whether packets have waited for long enough for their datagram to be filled.
-    fn fills_no_more(&mut self, now: Moment, is_over: bool, batch: &Batch) -> bool {
-        if !batch.bytes.is_empty() {
-            self.waiting_since = None;
+        if self.packetiser.has_waiting() {
+            let since = *self.waiting_since.get_or_insert(now);
+            if is_over || now.since(since) >= FILL_TIME {
+                self.packetiser.flush(is_padded, batch);
+                self.waiting_since = None;
+            }
         }
-        if !self.packetiser.has_waiting() {
-            self.waiting_since = None;
-            return false;
-        }
-        let since = *self.waiting_since.get_or_insert(now);
-        is_over || now.since(since) >= FILL_TIME
     }
 
     /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).
@@ -242,10 +208,11 @@ impl Streams {
         );
         let is_body = live.bare.is_some() || (live.input.is_none() && address.is_none());
         let has_ended = live.stream.end().is_some();
-        let is_over = live.outlet.client_count() == 0 || live.outlet.is_over(live.stream.newest());
+        let is_over =
+            live.outlet.post.client_count() == 0 || live.outlet.is_over(live.stream.newest());
         if has_ended && is_over {
             self.end_rest(id, desk);
-        } else if live.outlet.client_count() == 0 {
+        } else if live.outlet.post.client_count() == 0 {
             live.outlet.transport = None;
             self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
@@ -350,7 +317,8 @@ impl Streams {
     }
 
     /// So many of the datagrams that were sent last were not taken.
-    pub fn not_taken(&mut self, count: u64) {
+    pub fn not_taken(&mut self, count: u64, desk: &mut Desk) {
+        desk.counts.add(Count::Unsent, count);
         let last = self.posted.take();
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
             live.outlet.post.not_taken(count);
@@ -362,7 +330,7 @@ impl Streams {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if live.outlet.client_count() > 0 && live.rtp_fault().is_some() {
+        if live.outlet.post.client_count() > 0 && live.rtp_fault().is_some() {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,

@@ -128,7 +128,7 @@ impl Streams {
         input.heard = desk.now;
         desk.counts.add(Count::Datagrams, 1);
         let transport = input.is_transport().then_some(packet.payload);
-        let fits = live.outlet.forward(bytes, transport);
+        let fits = live.outlet.post.forward(bytes, transport);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
             true => input.reorder.insert(number, packet.payload, desk.now),
@@ -189,7 +189,7 @@ impl Streams {
             desk.counts.add(Count::SecondSource, 1);
             return false;
         }
-        let fits = live.outlet.forward(bytes, None);
+        let fits = live.outlet.post.forward(bytes, None);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         self.post(id);
         true

@@ -19,7 +19,7 @@ use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 
 /// The clients of a stream, and their letters.
 #[derive(Default)]
-pub(super) struct Post {
+pub struct Post {
     /// As the tokens lend it.
     clients: Rc<[Destination]>,
     /// What each of them has got; as many as there are clients.
@@ -41,7 +41,7 @@ pub(super) struct Post {
 
 /// What a client has got.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(in crate::relay) struct ClientFigures {
+pub struct ClientFigures {
     /// Datagrams that the kernel took.
     pub sent: u64,
     /// Those that it did not take, or that there was no room for.
@@ -66,9 +66,9 @@ enum Kind {
 }
 
 /// Datagrams that go out together: what the kernel takes in one call.
-pub(super) const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
+pub const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
 /// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
-pub(super) const POST_BYTES_MAX: usize = 512 * 1024;
+pub const POST_BYTES_MAX: usize = 512 * 1024;
 /// Among so many letters one is sought to which a datagram can be added.
 const LETTERS_TRIED_MAX: usize = 16;
 
