@@ -46,7 +46,7 @@
 //!
 //! - `relay::Relay::datagram` is handed what the shell has received,
 //! - `relay::requests::Relay::take_datagram` asks
-//! - `relay::udp::RtpIn::sort` whose it is, by its address or the group it was sent to;
+//! - `relay::rtp_in::RtpIn::sort` whose it is, by its address or the group it was sent to;
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
 //! - `post::Post::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
@@ -62,8 +62,9 @@
 //!
 //! That is heard when this input is settled.
 //!
-//! - `relay::settle::Relay::hear_grants` tells
-//! - `relay::requests::Relay::refresh_clients` the streams that run.
+//! - `relay::settle::Relay::hear_grants` tells the streams that run
+//! - `relay::requests::Relay::refresh_clients` to whom they go out,
+//! - `relay::rtp_in::RtpIn::forget_candidates` and that part who may not become a source.
 //!
 //! It stands in the table until somebody comes.
 //!

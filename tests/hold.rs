@@ -81,6 +81,23 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
     }
 }
 
+/// Of its first picture viewers have had nothing, and of MPEG-TS too little to tell what it is.
+#[test]
+fn a_source_that_breaks_before_its_first_picture_is_whole_goes_on_too() {
+    let server = Server::gated(&["--hold=60"]);
+    for name in ["h264.ts", "h264.flv"] {
+        server.admit(name);
+        let file = file(name);
+        let mut viewer = broken(&server, name, &file[..900]);
+        let mut source = Source::open(server.address(), &format!("/stream/{name}"));
+        source.send(&file);
+        assert_eq!(source.finish().status(), 200);
+        let (got, end) = viewer.read_to_end();
+        assert_eq!((end, headers(&got)), (End::Complete, 1), "{name}");
+        assert!(got.ends_with(&file[file.len() - 9..]) && got.len() > file.len() * 9 / 10);
+    }
+}
+
 #[test]
 fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
     let origin = Server::gated(&[]);

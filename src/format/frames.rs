@@ -60,7 +60,7 @@ const LAYER_BITS: u32 = 0x0006_0000;
 
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
-struct Frame {
+pub(super) struct Frame {
     /// Head included: 7 to 8191 bytes.
     length: u32,
     /// The bits of the head's first four bytes that do not change within a stream, the layer's
@@ -69,7 +69,8 @@ struct Frame {
 }
 
 impl Frame {
-    fn read(bytes: &[u8], at: usize) -> Look<Frame> {
+    /// The one whose head stands at `at`.
+    pub fn read(bytes: &[u8], at: usize) -> Look<Frame> {
         let head = bytes.get(at..).unwrap_or_default();
         if head.first().is_some_and(|byte| *byte != 0xFF)
             || head.get(1).is_some_and(|byte| byte & 0xE0 != 0xE0)
@@ -116,7 +117,8 @@ impl Frame {
         })
     }
 
-    fn length(&self) -> usize {
+    /// Of the whole frame: at least its head's.
+    pub fn length(&self) -> usize {
         self.length as usize
     }
 

@@ -286,6 +286,15 @@ impl Scanner {
         }
     }
 
+    /// Whether what comes now is of use only to whoever has the stream from its first byte on: of
+    /// MP4 whose positions count from there.
+    pub fn needs_first_byte(&self) -> bool {
+        match &self.state {
+            State::Known(Container::Mp4(walker)) => walker.needs_first_byte(),
+            State::Known(_) | State::Undecided(_) | State::Unknown => false,
+        }
+    }
+
     /// Bytes that its allocations take: [`HELD_BYTES_MAX`] at the most.
     pub fn held_bytes(&self) -> usize {
         self.window.held_bytes()

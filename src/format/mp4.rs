@@ -20,6 +20,9 @@ pub(super) struct Mp4 {
     /// Where the fragment begins that the next `moof` belongs to.
     fragment_start: Option<u64>,
     last_unit: Option<u64>,
+    /// The newest fragment's positions count from the file's first byte: they are wrong for whoever
+    /// has not had all of it.
+    is_absolute: bool,
 }
 
 /// What `moov` says of the track that decides.
@@ -77,7 +80,9 @@ impl Walker<Findings<'_>> for Mp4 {
         if is_header {
             self.keep(&kind, content, head_bytes, findings)?;
         } else {
-            let is_join = self.tracks.begin_with_sync(&content[head_bytes..]);
+            let moof = &content[head_bytes..];
+            self.is_absolute = is_absolute(moof);
+            let is_join = !self.is_absolute && self.tracks.begin_with_sync(moof);
             self.fragment(is_join, at, findings);
         }
         Ok(Step::Pass(length))
@@ -91,6 +96,10 @@ impl Mp4 {
 
     pub(super) fn held_bytes(&self) -> usize {
         self.header.held_bytes()
+    }
+
+    pub(super) fn needs_first_byte(&self) -> bool {
+        self.is_absolute
     }
 
     /// A box of the header.
@@ -156,20 +165,9 @@ impl Tracks {
 
     /// Whether decoding can begin at this fragment.
     fn begin_with_sync(&self, moof: &[u8]) -> bool {
-        let fragments = || {
-            boxes(moof)
-                .filter(|(kind, _)| kind == b"traf")
-                .map(|(_, traf)| traf)
-        };
-        // Positions from the beginning of the file are wrong for whoever joins late.
-        let is_absolute =
-            |traf: &[u8]| header_of(traf).is_none_or(|(_, flags, _)| flags & BASE_DATA_OFFSET != 0);
-        if fragments().any(is_absolute) {
-            return false;
-        }
         match self.video {
             None => true,
-            Some(video) => fragments().any(|traf| {
+            Some(video) => track_fragments(moof).any(|traf| {
                 self.first_sample_flags(traf, video)
                     .is_some_and(|flags| flags & NOT_SYNC == 0)
             }),
@@ -201,6 +199,18 @@ impl Tracks {
         }
         self.usual_flags
     }
+}
+
+fn track_fragments(moof: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let fragments = boxes(moof).filter(|(kind, _)| kind == b"traf");
+    fragments.map(|(_, traf)| traf)
+}
+
+/// Whether a fragment's positions count from the file's first byte: of one without a header nobody
+/// knows.
+fn is_absolute(moof: &[u8]) -> bool {
+    let is_absolute = |(_, flags, _)| flags & BASE_DATA_OFFSET != 0;
+    track_fragments(moof).any(|traf| header_of(traf).is_none_or(is_absolute))
 }
 
 /// The head of a box.

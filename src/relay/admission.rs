@@ -90,7 +90,7 @@ pub(super) struct Claim<'a> {
 }
 
 /// What runs of a session, and whether there is room.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,

@@ -44,7 +44,7 @@ pub(super) enum Call {
 }
 
 /// What is to be added to a session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AddToken {
     pub session: SessionId,
     pub http: Option<Direction>,

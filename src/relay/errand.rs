@@ -1,4 +1,4 @@
-//! Errands: what the shell's threads do for the core, and who waits for it. The loop never waits.
+//! Errands: what the shell's threads do for the core. The loop never waits.
 
 use std::net::SocketAddr;
 

@@ -30,13 +30,13 @@ mod page;
 mod report;
 mod requests;
 mod route;
+mod rtp_in;
 mod settings;
 mod settle;
 #[cfg(test)]
 mod stage;
 mod streams;
 mod timers;
-mod udp;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -57,12 +57,12 @@ use grants::Grants;
 use held::HeldBytes;
 use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
+use rtp_in::RtpIn;
+pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 pub use streams::{Datagrams, Live};
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
-use udp::RtpIn;
-pub use udp::UdpPort;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;

@@ -9,15 +9,14 @@ use serde::Serialize;
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
 use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
-use super::counts::Count;
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
+use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Origin, Watched};
-use super::udp::{Came, Newcomer, Sender, UdpPort};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
 use crate::gate::{self, SessionId};
@@ -475,37 +474,20 @@ impl Relay {
                         .end(id, End::Complete, "its source said goodbye", desk);
                 }
             }
-            Came::Newcomer(newcomer) => match self.session_for(&newcomer) {
-                Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
-                Err(dropped) => self.desk.counts.add(dropped, 1),
-            },
+            Came::Newcomer(newcomer) => {
+                let is_bare = newcomer.packet.is_none();
+                let claim = newcomer.sender.claim(is_bare);
+                let its = newcomer.silent.and_then(|live| self.streams.session(live));
+                let has_source = |session: &SessionId| self.streams.has_source(session);
+                let standing = |session: &SessionId| self.standing(session);
+                let grants = &self.grants;
+                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
+                    Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
+                    Err(dropped) => self.desk.counts.add(dropped, 1),
+                }
+            }
             Came::Nothing => {}
         }
-    }
-
-    /// The session whose source somebody may become, which is that of a stream already whose source
-    /// is silent; or as what its datagrams are dropped.
-    fn session_for(&self, newcomer: &Newcomer<'_>) -> Result<SessionId, Count> {
-        let Newcomer { sender, silent, .. } = *newcomer;
-        let is_bare = newcomer.packet.is_none();
-        let has_source = |session: &SessionId| self.streams.has_source(session);
-        let session = silent.and_then(|live| self.streams.session(live));
-        let free = || {
-            let free = self.grants.session_from(sender.named, is_bare, has_source);
-            free.cloned()
-        };
-        let session = session.or_else(free).ok_or(Count::SecondSource)?;
-        let claim = sender.claim(is_bare);
-        let gate = self.grants.gate(&self.desk);
-        gate.enter(&claim).map_err(|_| Count::Outside)?;
-        // A source that is silent has lost its place to who comes from the same address.
-        let standing = Standing {
-            has_source: silent.is_none() && has_source(&session),
-            ..self.standing(&session)
-        };
-        gate.publish(&claim, &session, Framing::UntilClose, &standing)
-            .map_err(|_| Count::Refused)?;
-        Ok(session)
     }
 
     /// A datagram of nobody's stream yet: it may begin one.

@@ -103,16 +103,8 @@ impl Relay {
                         .end(id, End::Lost, "its token was revoked", &mut self.desk);
                 }
             }
-            grants::Said::Revoked {
-                session,
-                removed,
-                aborts,
-            } => {
-                self.rtp_in.forget_candidates(&removed);
-                if aborts {
-                    self.end_session(&session);
-                }
-            }
+            grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Answer::Json(status, body));

@@ -113,6 +113,8 @@ pub enum Notice {
     LargeGroup,
     /// As much as the buffer keeps has come, and nothing in it at which decoding can begin.
     NoJoin,
+    /// Only who is there from its first byte on can decode it.
+    NeedsFirstByte,
     /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
     /// viewers join at the live edge.
     LetGo(Format),
@@ -155,7 +157,7 @@ pub struct Stream<C> {
     newest_piece: u64,
     figures: Figures,
     rate: Rate,
-    told_of_large_group: bool,
+    told_of_no_join: bool,
     told_of_let_go: bool,
 }
 
@@ -181,7 +183,7 @@ impl<C: Copy> Stream<C> {
             newest_piece: 0,
             figures: Figures::default(),
             rate: Rate::default(),
-            told_of_large_group: false,
+            told_of_no_join: false,
             told_of_let_go: false,
         }
     }
@@ -207,6 +209,10 @@ impl<C: Copy> Stream<C> {
             _ if self.points.has_joins() => None,
             Told::Undecided => Some("too few bytes to tell the format"),
             Told::Unknown => Some("not a format that can be joined"),
+            Told::Known(_) if self.scanner.needs_first_byte() => Some(
+                "its fragments count positions from the file's first byte: ffmpeg's -movflags \
+                 +default_base_moof makes such as can be joined",
+            ),
             Told::Known(_) if self.points.has_had_joins() => {
                 Some("its group of pictures is larger than the buffer")
             }
@@ -365,10 +371,13 @@ impl<C: Copy> Stream<C> {
 
     /// What its owner should know, once for each.
     pub fn take_notice(&mut self) -> Option<Notice> {
+        if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
+            return Some(Notice::NeedsFirstByte);
+        }
         let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
-        if is_large && !std::mem::replace(&mut self.told_of_large_group, true) {
+        if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(if self.points.has_had_joins() {
                 Notice::LargeGroup
             } else {
@@ -445,7 +454,9 @@ impl<C: Copy> Stream<C> {
         match self.points.told {
             Told::Unknown => live_edge,
             Told::Undecided if from_the_start => (Start::at(0), false),
-            Told::Known(_) if from_the_start && self.is_beginning() => (Start::at(0), false),
+            Told::Known(_) if from_the_start && self.is_best_from_the_start() => {
+                (Start::at(0), false)
+            }
             Told::Undecided | Told::Known(_) => {
                 let back = self.back(now);
                 let start = self.points.start(&back);
@@ -456,10 +467,12 @@ impl<C: Copy> Stream<C> {
 
     /// Whether so little has come that its first point may be about to: who begins at the first
     /// byte sees that, and is not far behind. Later a viewer is better served with the header,
-    /// once that has been told, and what comes: it can decode that as soon.
-    fn is_beginning(&self) -> bool {
+    /// once that has been told, and what comes: it can decode that as soon. But not where nothing
+    /// else than the first byte will do.
+    fn is_best_from_the_start(&self) -> bool {
         let is_short = self.buffer.newest() <= BEGINNING_BYTES;
-        !self.points.has_joins() && (is_short || self.points.header_serial == 0)
+        let is_beginning = is_short || self.points.header_serial == 0;
+        self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
     }
 
     fn back(&self, now: Moment) -> Back {

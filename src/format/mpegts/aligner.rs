@@ -122,6 +122,11 @@ impl Aligner {
         }
     }
 
+    /// How packets come, once some have.
+    pub(in super::super) fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
     /// Drops bytes until what is held begins with packets, or there are no more. Says how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
         let mut dropped = 0;

@@ -64,7 +64,7 @@ impl Default for Arrival {
 /// A table may name video that never comes: after so long sound decides. In ticks of 90 kHz.
 const SOUND_ONLY_TICKS: u64 = 4 * 90_000;
 /// A time stamp has so many bits.
-const TIME_BITS: u32 = 33;
+pub(super) const TIME_BITS: u32 = 33;
 /// Points of sound lie at least so far apart.
 const AUDIO_SPACING: u64 = 1024;
 /// Bytes without a packet among them: it is no transport stream any more.
@@ -188,7 +188,7 @@ impl MpegTs {
 }
 
 /// The time that a PES packet's head says it is shown at (ISO/IEC 13818-1 section 2.4.3.6).
-fn presentation_time(pes: &[u8]) -> Option<u64> {
+pub(super) fn presentation_time(pes: &[u8]) -> Option<u64> {
     let [0, 0, 1, _, _, _, _, flags, _, a, b, c, d, e, ..] = *pes else {
         return None;
     };

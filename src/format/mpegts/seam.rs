@@ -29,35 +29,41 @@ const NULL_PID: u16 = 0x1fff;
 const DISCONTINUITY: u8 = 0x80;
 const STUFFING: u8 = 0xff;
 
-impl Seam {
+impl Default for Seam {
     /// Before the first packet.
-    pub fn new() -> Seam {
+    fn default() -> Seam {
         Seam {
             counted: Pids([0; 0x2000 / 64]),
             timed: Pids([0; 0x2000 / 64]),
         }
     }
+}
 
-    /// A packet goes out, marked if something jumps with it.
-    pub fn pass(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
+impl Seam {
+    /// A packet goes on, marked if something jumps with it.
+    pub fn pass(&mut self, packet: Packet<'_>, mut hand_on: impl FnMut(Packet<'_>)) {
         let pid = packet.pid();
         let is_counted = pid != NULL_PID && !packet.is_damaged();
         let jumps = is_counted && self.counted.insert(pid);
         let is_timed = is_counted && packet.clock_reference().is_some();
         let leaps = is_timed && self.timed.insert(pid);
-        let (before, behind) = packet.around();
-        if jumps && !packet.has_flags() {
-            out.extend_from_slice(before);
-            out.extend_from_slice(&mark(pid, packet.counter_before()));
-            out.extend_from_slice(behind);
+        if !jumps && !leaps {
+            return hand_on(packet);
         }
-        let start = out.len() + before.len();
-        out.extend_from_slice(packet.whole());
-        if (jumps || leaps)
-            && packet.has_flags()
-            && let Some(flags) = out.get_mut(start + 5)
-        {
-            *flags |= DISCONTINUITY;
+        let (before, behind) = packet.around();
+        let mut hand_on_as = |bytes: &[u8]| {
+            let whole = [before, bytes, behind].concat();
+            Packet::within(&whole, before.len())
+                .into_iter()
+                .for_each(&mut hand_on);
+        };
+        if packet.has_flags() {
+            let mut marked = *packet.bytes();
+            marked[5] |= DISCONTINUITY;
+            hand_on_as(&marked);
+        } else {
+            hand_on_as(&mark(pid, packet.counter_before()));
+            hand_on_as(packet.bytes());
         }
     }
 }
@@ -101,11 +107,11 @@ mod tests {
 
     /// PID, counter, whether there is a payload, and the mark, of each packet.
     fn pass(packets: &[[u8; PACKET_BYTES]], before: usize) -> Vec<(u16, u8, bool, bool)> {
-        let (mut seam, mut out) = (Seam::new(), Vec::new());
+        let (mut seam, mut out) = (Seam::default(), Vec::new());
         for bytes in packets {
             let whole = [&[0xaa; 4][..before], bytes].concat();
             let packet = Packet::within(&whole, before).expect("a sync byte");
-            seam.pass(packet, &mut out);
+            seam.pass(packet, |packet| out.extend_from_slice(packet.whole()));
         }
         let each = out.chunks(before + PACKET_BYTES).map(|whole| {
             assert!(whole[..before].iter().all(|byte| *byte == 0xaa));

@@ -53,6 +53,7 @@ pub(super) enum Said {
 }
 
 /// An origin that is to be called.
+#[derive(Clone, Debug)]
 pub(super) struct Call {
     /// Where it is.
     pub to: SocketAddr,

@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Gate, framework_is_off};
+use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
+use super::counts::Count;
 use super::desk::Desk;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
 };
-use crate::http::{Refusal, Reply, Status};
+use crate::http::{Framing, Refusal, Reply, Status};
 use ledger::Ledger;
 
 /// The tokens, the blocks, and the changes.
@@ -37,13 +38,10 @@ pub(super) struct Grants {
 pub(super) enum Said {
     /// The session has other tuples: who is a client of its streams, and who may be its source.
     Changed(SessionId),
-    /// It has lost these, all that it had.
-    Revoked {
-        session: SessionId,
-        removed: Vec<Rc<gate::Tuple>>,
-        /// Its stream is to end, too.
-        aborts: bool,
-    },
+    /// These tuples are none any more.
+    Removed(Vec<Rc<gate::Tuple>>),
+    /// The session's stream is to end.
+    Aborted(SessionId),
     /// This call has waited for the disk: its answer.
     Answered(Caller, Result<Done, Refusal>),
 }
@@ -177,19 +175,37 @@ impl Grants {
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The first session with this UDP client, for RTP or for MPEG-TS alone, that has no source.
-    pub fn session_from(
+    /// The session whose source somebody may become who sends RTP, or MPEG-TS alone: `its`, if it
+    /// is the source of that already and silent, or else the first of its that has none. Or as
+    /// what its datagrams are dropped.
+    pub fn session_for(
         &self,
-        client: SocketAddr,
-        is_bare: bool,
+        (claim, is_bare): (&Claim<'_>, bool),
+        its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
-    ) -> Option<&SessionId> {
-        let sessions = self.tokens()?.sessions_from(client);
+        standing: impl Fn(&SessionId) -> Standing,
+        desk: &Desk,
+    ) -> Result<SessionId, Count> {
+        let is_silent = its.is_some();
+        let named = claim.to.ok_or(Count::Stranger)?;
+        let sessions = self.tokens.iter();
+        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(named));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        let free = tried.find(|(session, carriage)| {
+        let is_free = |(session, carriage): &(&SessionId, Carriage)| {
             (*carriage == Carriage::Bare) == is_bare && !has_source(session)
-        });
-        free.map(|(session, _)| session)
+        };
+        let free = || tried.find(is_free).map(|(session, _)| session.clone());
+        let session = its.or_else(free).ok_or(Count::SecondSource)?;
+        let gate = self.gate(desk);
+        gate.enter(claim).map_err(|_| Count::Outside)?;
+        // A source that is silent has lost its place to who comes from the same address.
+        let standing = Standing {
+            has_source: !is_silent && has_source(&session),
+            ..standing(&session)
+        };
+        gate.publish(claim, &session, Framing::UntilClose, &standing)
+            .map_err(|_| Count::Refused)?;
+        Ok(session)
     }
 
     /// What must hold between two inputs.
@@ -307,12 +323,9 @@ impl Grants {
                     sessionid: session,
                     revoked: removed.len(),
                 });
-                self.said.push_back(Said::Changed(session.clone()));
-                self.said.push_back(Said::Revoked {
-                    session: session.clone(),
-                    removed,
-                    aborts: change.aborts,
-                });
+                let aborted = change.aborts.then(|| Said::Aborted(session.clone()));
+                let said = [Said::Removed(removed), Said::Changed(session.clone())];
+                self.said.extend(said.into_iter().chain(aborted));
                 Ok((Status::Ok, body))
             }
         }

@@ -38,6 +38,7 @@ pub(super) enum Said {
 }
 
 /// A list of the whole that can be answered.
+#[derive(Clone, Debug)]
 pub(super) struct Whole {
     /// Who asked,
     pub client: ConnectionId,

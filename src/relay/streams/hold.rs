@@ -48,8 +48,10 @@ impl Streams {
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
-        let Told::Known(format) = live.stream.told() else {
-            return false;
+        let format = match live.stream.told() {
+            Told::Known(format) => Some(format),
+            Told::Undecided => None,
+            Told::Unknown => return false,
         };
         let Some(splicer) = &mut live.splicer else {
             return false;

@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::relay::LiveId;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
-use crate::relay::udp::Known;
+use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 
 /// What is known of an RTP source.
