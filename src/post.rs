@@ -31,7 +31,7 @@ pub struct Post {
     letters: VecDeque<Letter>,
     letters_bytes: usize,
     /// Which client gets the first letter next: none before it does.
-    next_client: usize,
+    next_place: usize,
     /// One for each matrix that a client asked for.
     corrections: Vec<(Matrix, Fec)>,
     /// Some client gets MPEG-TS alone.
@@ -93,10 +93,10 @@ impl Kind {
 
 impl Post {
     /// The first letter, and where it is to go now.
-    pub fn next(&mut self) -> Option<SocketAddr> {
+    pub fn next_client(&mut self) -> Option<SocketAddr> {
         loop {
             let letter = self.letters.front()?;
-            let rest = self.clients.get(self.next_client..).unwrap_or_default();
+            let rest = self.clients.get(self.next_place..).unwrap_or_default();
             let gets = |client: &Destination| {
                 self.source != Some(client.address) && letter.kind.is_for(client.carriage)
             };
@@ -104,14 +104,14 @@ impl Post {
                 let mut to = rest[next].address;
                 // No matrix is given to a client whose ports would not reach so far.
                 to.set_port(to.port().saturating_add(letter.kind.port_offset()));
-                if let Some(figures) = self.figures.get_mut(self.next_client + next) {
+                if let Some(figures) = self.figures.get_mut(self.next_place + next) {
                     figures.sent += letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
                 }
-                self.next_client += next + 1;
+                self.next_place += next + 1;
                 self.bytes_sent += letter.bytes.len() as u64;
                 return Some(to);
             }
-            self.next_client = 0;
+            self.next_place = 0;
             self.letters_bytes -= letter.held_bytes();
             self.letters.pop_front();
         }
@@ -119,7 +119,7 @@ impl Post {
 
     /// So many datagrams of the first letter were not taken, for whom it went to last.
     pub fn not_taken(&mut self, count: u64) {
-        let last = self.next_client.checked_sub(1);
+        let last = self.next_place.checked_sub(1);
         if let Some(figures) = last.and_then(|last| self.figures.get_mut(last)) {
             figures.sent = figures.sent.saturating_sub(count);
             figures.dropped += count;
@@ -226,7 +226,7 @@ impl Post {
             self.drop_one(kind);
             return false;
         }
-        let being_sent = usize::from(self.next_client > 0);
+        let being_sent = usize::from(self.next_place > 0);
         let open = self.letters.iter_mut().skip(being_sent).rev();
         let last = open
             .take(LETTERS_TRIED_MAX)
@@ -334,16 +334,16 @@ impl Post {
 
     /// Whoever has had the first letter stands in front, and does not get it again.
     fn put_in_order(&mut self, clients: Rc<[Destination]>) {
-        if self.next_client == 0 {
+        if self.next_place == 0 {
             self.clients = clients;
             return;
         }
-        let had = self.clients.iter().take(self.next_client);
+        let had = self.clients.iter().take(self.next_place);
         let had: HashSet<SocketAddr> = had.map(|client| client.address).collect();
         let (mut first, rest): (Vec<Destination>, Vec<Destination>) = clients
             .iter()
             .partition(|client| had.contains(&client.address));
-        self.next_client = first.len();
+        self.next_place = first.len();
         first.extend(rest);
         self.clients = first.into();
     }

@@ -120,10 +120,9 @@ impl Network {
     fn stream(&self, session: &str) -> Option<serde_json::Value> {
         let (_, body) = self.ask("GET", "/api/list-streams")?;
         let streams: serde_json::Value = serde_json::from_str(&body).expect("JSON");
-        let streams = streams.as_array()?.iter();
+        let mut streams = streams.as_array()?.iter();
         streams
-            .filter(|stream| stream["sessionid"] == session)
-            .next_back()
+            .rfind(|stream| stream["sessionid"] == session)
             .cloned()
     }
 

@@ -50,7 +50,7 @@ fn datagrams(count: u8) -> Vec<u8> {
 /// All that goes out: each datagram, and where to.
 fn sent(post: &mut Post) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut all = Vec::new();
-    while let Some(to) = post.next() {
+    while let Some(to) = post.next_client() {
         let (bytes, datagram_bytes) = post.letter().expect("a letter");
         all.extend(
             bytes
@@ -84,7 +84,7 @@ fn what_is_on_its_way_is_bounded_in_bytes_that_are_held() {
         assert!(held_bytes <= held_bytes_max, "{sizes:?}: {held_bytes}");
         assert!(held_bytes > POST_BYTES_MAX / 3, "{sizes:?}: {held_bytes}");
         assert!(refused > 0, "{sizes:?}");
-        while post.next().is_some() {}
+        while post.next_client().is_some() {}
         assert!(post.is_empty() && post.letters_bytes == 0, "{sizes:?}");
         let (_, figures) = post.figures().next().expect("a client");
         assert_eq!(
@@ -117,7 +117,7 @@ fn clients_are_lent_and_the_source_is_passed_over() {
     assert_eq!(post.client_count(), 3);
     assert_eq!(post.held_bytes(), 4 * size_of::<ClientFigures>());
     assert!(post.forward(b"one", None));
-    assert_eq!(post.next(), Some(address(1)));
+    assert_eq!(post.next_client(), Some(address(1)));
     set_clients(
         &mut post,
         [5, 1, 4]
@@ -126,10 +126,10 @@ fn clients_are_lent_and_the_source_is_passed_over() {
             .collect(),
     );
     assert!(post.own_clients_bytes() > 3 * size_of::<ClientFigures>());
-    assert_eq!(post.next(), Some(address(5)));
-    assert_eq!(post.next(), Some(address(4)));
+    assert_eq!(post.next_client(), Some(address(5)));
+    assert_eq!(post.next_client(), Some(address(4)));
     post.not_taken(1);
-    assert_eq!(post.next(), None);
+    assert_eq!(post.next_client(), None);
     let figures = post
         .figures()
         .map(|(client, figures)| (client, figures.sent, figures.dropped));

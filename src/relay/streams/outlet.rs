@@ -300,7 +300,7 @@ impl Streams {
             if let Some(client) = self
                 .lives
                 .get_mut(id)
-                .and_then(|live| live.outlet.post.next())
+                .and_then(|live| live.outlet.post.next_client())
             {
                 // One after the other, so that no stream waits for the clients of another.
                 self.posting.rotate_left(1);
