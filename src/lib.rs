@@ -17,7 +17,7 @@
 //! gate        tokens, the udp-clients list, groups, subnets
 //! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
-//! gather, held, moment, random, slots     what all of them are made of
+//! gather, held, moment, random, slots, stamp     what all of them are made of
 //! ```
 //!
 //! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
@@ -69,7 +69,7 @@
 //! It stands in the table until somebody comes.
 //!
 //! - `relay::admission::Gate::publish` is asked by every way in,
-//! - `relay::admission::Gate::has_token_in` whether there is one.
+//! - `relay::admission::Gate::check_token_in` whether there is one.
 #![deny(unsafe_code)]
 
 pub mod config;
@@ -87,4 +87,5 @@ pub mod relay;
 pub mod rtp;
 pub mod server;
 pub mod slots;
+pub mod stamp;
 pub mod stream;

@@ -12,11 +12,19 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::fetch::Fault;
+use super::pass::Pass;
 use super::settings::Fields;
 use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, Carriage, SessionId, Subnet, Tokens};
+use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
+use crate::stamp::Stamp;
+
+use refusals::{
+    busy, for_source_only, for_watching_only, forbidden, no_token, no_token_of_origin, not_running,
+    token_is_over,
+};
+pub(super) use refusals::{framework_is_off, not_found};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +102,7 @@ pub(super) struct Claim<'a> {
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
+    /// A source of it runs.
     pub has_source: bool,
     /// It is fetched, or being fetched.
     pub is_fetched: bool,
@@ -103,6 +112,10 @@ pub(super) struct Standing {
     pub has_room: bool,
     /// It may be fetched, one pull more.
     pub has_room_for_pull: bool,
+    /// So many watch it over HTTP, or wait to;
+    pub viewers: usize,
+    /// and so many by the sessionid that somebody has who asks.
+    pub viewers_by_name: usize,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
 }
@@ -126,6 +139,7 @@ pub(super) struct Gate<'a> {
     /// The server has been told to end.
     is_closing: bool,
     now: Moment,
+    time: Stamp,
 }
 
 impl<'a> Claim<'a> {
@@ -175,7 +189,7 @@ impl<'a> Gate<'a> {
         tokens: Option<&'a Tokens>,
         blocks: &'a Blocks,
         is_closing: bool,
-        now: Moment,
+        (now, time): (Moment, Stamp),
     ) -> Gate<'a> {
         Gate {
             settings,
@@ -183,6 +197,7 @@ impl<'a> Gate<'a> {
             blocks,
             is_closing,
             now,
+            time,
         }
     }
 }
@@ -387,20 +402,26 @@ impl Gate<'_> {
 
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
-    /// Whether somebody who may come in may be the session's source, with a body that ends as
-    /// `framing` says.
+    /// The session that a sessionid opens.
+    pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
+        self.tokens.map_or(name, |tokens| tokens.opened_by(name))
+    }
+
+    /// Whether somebody who may come in may be the source of the session that a sessionid opens,
+    /// with a body that ends as `framing` says. What runs of it is `standing`.
     pub fn publish(
         &self,
         claim: &Claim<'_>,
-        session: &SessionId,
+        name: &SessionId,
         framing: Framing,
         standing: &Standing,
     ) -> Result<(), Refusal> {
         let is_request = matches!(claim.way, Way::Put | Way::Post | Way::Icecast);
-        if !self.has_token_in(claim, session) {
-            return Err(no_token());
-        }
-        self.check_block(session)?;
+        self.check_token_in(claim, name)?;
+        self.check_block(match is_request {
+            true => self.opened_by(name),
+            false => name,
+        })?;
         self.check_open()?;
         if is_request && framing == Framing::None {
             return Err(Refusal::framing(
@@ -430,10 +451,16 @@ impl Gate<'_> {
         verdict.is_ok()
     }
 
-    fn has_token_in(&self, claim: &Claim<'_>, session: &SessionId) -> bool {
-        match (claim.way, self.tokens) {
+    fn check_token_in(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
+        let is_there = match (claim.way, self.tokens) {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
-            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
+            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => {
+                return tokens.publish(name, self.time).map_err(|shut| match shut {
+                    Shut::NoToken => no_token(),
+                    Shut::Over => token_is_over(),
+                    Shut::Direction => for_watching_only(),
+                });
+            }
             (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
                 let takes = |carriage| match claim.way {
                     Way::Rtp => carriage != Carriage::Bare,
@@ -442,7 +469,7 @@ impl Gate<'_> {
                 };
                 claim.to.or(claim.from).is_some_and(|named| {
                     let mut sessions = tokens.sessions_from(named);
-                    sessions.any(|(its, carriage)| its == session && takes(carriage))
+                    sessions.any(|(its, carriage)| its == name && takes(carriage))
                 })
             }
             // It is asked for on behalf of viewers who may watch.
@@ -450,17 +477,71 @@ impl Gate<'_> {
             (Way::Rtp | Way::Bare | Way::Group, None)
             | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
-        }
+        };
+        if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Whether the session may be watched, told before anything about whether it runs.
-    pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
-        if !(self.has_token_out(session) || self.origin_decides(standing)) {
-            return Err(match self.settings.asks_origin {
-                true => no_token_of_origin(),
-                false => no_token(),
-            });
+    /// Whether the session that a sessionid opens may be watched by one more who has that, told
+    /// before anything about whether it runs.
+    pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        let is_full = |token: &SessionId, viewers: usize| {
+            let grant = self.tokens.and_then(|tokens| tokens.grant(token));
+            let viewers_max = grant.and_then(|grant| grant.terms.viewers_max);
+            viewers_max.is_some_and(|most| viewers >= most as usize)
+        };
+        // By a session's own sessionid all count who watch it.
+        if is_full(session, standing.viewers) {
+            return Err(busy("this session has as many viewers as its token allows"));
         }
+        if name != session && is_full(name, standing.viewers_by_name) {
+            return Err(busy("as many watch by this sessionid as its token allows"));
+        }
+        Ok(())
+    }
+
+    /// By what who was admitted is inside. A source is as slow as its token says, and the
+    /// session's.
+    pub fn pass(&self, name: SessionId, session: &SessionId, is_viewer: bool) -> Option<Pass> {
+        let tokens = self.tokens?;
+        let grants = [tokens.grant(&name), tokens.grant(session)];
+        let paces = grants.iter().flatten();
+        let pace = paces
+            .filter_map(|grant| grant.terms.bits_per_second_max)
+            .min();
+        let ends = grants[0].and_then(|grant| grant.terms.ends);
+        Some(Pass::new(name, is_viewer, ends, pace))
+    }
+
+    /// How late it is.
+    pub fn time(&self) -> Stamp {
+        self.time
+    }
+
+    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let token = self
+            .tokens
+            .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
+        match token {
+            Ok(()) => {}
+            Err(Shut::Over) => return Err(token_is_over()),
+            Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
+            Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
+            Err(Shut::NoToken) => return Err(no_token()),
+            Err(Shut::Direction) => return Err(for_source_only()),
+        }
+        Ok(())
+    }
+
+    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
+    pub fn may_go_on(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        self.check_token_out(name, standing)?;
         self.check_block(session)?;
         self.check_open()?;
         match &standing.http_fault {
@@ -471,11 +552,11 @@ impl Gate<'_> {
 
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
-        !self.settings.asks_origin || self.has_token_out(session)
-    }
-
-    fn has_token_out(&self, session: &SessionId) -> bool {
-        self.tokens.is_none_or(|tokens| tokens.may_watch(session))
+        let has_token = || {
+            self.tokens
+                .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
+        };
+        !self.settings.asks_origin || has_token()
     }
 
     /// Whether the origin says who may watch: not where the session has a source of its own here,
@@ -576,45 +657,6 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn forbidden(detail: impl Into<String>) -> Refusal {
-    Refusal::new(Status::Forbidden, detail)
-}
-
-fn busy(detail: &'static str) -> Refusal {
-    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-}
-
-fn not_running() -> Refusal {
-    Refusal::new(Status::NotFound, "this session is not running now")
-}
-
-/// 403 for who has no token; the same whether the session exists or not.
-fn no_token() -> Refusal {
-    forbidden("this sessionid has no http token; the token server adds one with add-token")
-}
-
-/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
-/// has a source here.
-fn no_token_of_origin() -> Refusal {
-    forbidden(
-        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
-    )
-}
-
-/// The answer to every call where there is no token table.
-pub(super) fn framework_is_off() -> Refusal {
-    forbidden(
-        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
-    )
-}
-
-/// There is nothing here for whoever asks.
-pub(super) fn not_found() -> Refusal {
-    Refusal::new(
-        Status::NotFound,
-        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
-    )
-}
-
+mod refusals;
 #[cfg(test)]
 mod tests;

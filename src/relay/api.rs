@@ -9,8 +9,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::page::Page;
-use crate::gate::{self, Carriage, Direction, Matrix, RtpTuple, SessionId, UdpClient};
-use crate::http::{Method, Parameter, Refusal, Status, Target, percent_decoded, quoted};
+use super::parameters::{Parameters, bad, no_parameters};
+use super::terms;
+use crate::gate::{self, Carriage, Grant, Matrix, RtpTuple, SessionId, UdpClient};
+use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
+use crate::stamp::Stamp;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ pub(super) enum Call {
 #[derive(Clone, Debug)]
 pub(super) struct AddToken {
     pub session: SessionId,
-    pub http: Option<Direction>,
+    pub http: Option<Grant>,
     pub clients: Vec<UdpClient>,
     /// Of all of these.
     carriage: Carriage,
@@ -74,7 +77,11 @@ impl Call {
         let each = clients
             .iter()
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
-        size_of::<Call>() + each.sum::<usize>()
+        let grant = match self {
+            Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            _ => 0,
+        };
+        size_of::<Call>() + grant + each.sum::<usize>()
     }
 }
 
@@ -82,6 +89,8 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
     Tokens,
+    /// The same, with all that is known of each.
+    Details,
     Streams,
 }
 
@@ -135,133 +144,15 @@ impl Name {
     }
 }
 
-/// The parameters of a query, each of which is known and comes once.
-struct Parameters<'a> {
-    given: Vec<Parameter<'a>>,
-}
-
-impl<'a> Parameters<'a> {
-    fn read(target: &'a Target, known: &[&str]) -> Result<Parameters<'a>, Refusal> {
-        let mut given: Vec<Parameter<'a>> = Vec::new();
-        for parameter in target.parameters() {
-            if !known.contains(&parameter.name) {
-                return Err(bad(format!(
-                    "the parameter '{}' is not known here; {}",
-                    quoted(parameter.name, 64),
-                    if known.is_empty() {
-                        "there is none".to_owned()
-                    } else {
-                        format!("known are: {}", known.join(", "))
-                    }
-                )));
-            }
-            if given.iter().any(|earlier| earlier.name == parameter.name) {
-                return Err(bad(format!(
-                    "the parameter '{}' comes more than once",
-                    parameter.name
-                )));
-            }
-            given.push(parameter);
-        }
-        Ok(Parameters { given })
-    }
-
-    fn raw(&self, name: &str) -> Option<&'a str> {
-        self.given
-            .iter()
-            .find(|parameter| parameter.name == name)
-            .map(|parameter| parameter.value)
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, Refusal> {
-        match self.raw(name) {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(other) => Err(bad(format!(
-                "{name}: '{}' is neither true nor false",
-                quoted(other, 64)
-            ))),
-        }
-    }
-
-    fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
-        let Some(raw) = self.raw(name) else {
-            return Ok(None);
-        };
-        let seconds = if raw.bytes().all(|byte| byte.is_ascii_digit()) {
-            raw.parse().ok()
-        } else {
-            None
-        };
-        match seconds {
-            Some(seconds @ 1..=BLOCK_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
-            Some(_) | None => Err(bad(format!(
-                "{name}: '{}' is not a number of seconds from 1 to {BLOCK_SECONDS_MAX}",
-                quoted(raw, 64)
-            ))),
-        }
-    }
-
-    fn direction(&self) -> Result<Option<Direction>, Refusal> {
-        match self.raw("direction") {
-            None => Ok(None),
-            Some("in") => Ok(Some(Direction::In)),
-            Some("out") => Ok(Some(Direction::Out)),
-            Some("both") => Ok(Some(Direction::Both)),
-            Some(other) => Err(bad(format!(
-                "direction: '{}' is none of in, out and both",
-                quoted(other, 64)
-            ))),
-        }
-    }
-
-    fn matrix(&self) -> Result<Option<Matrix>, Refusal> {
-        let read = |raw| {
-            Matrix::parse(raw).ok_or_else(|| {
-                bad(format!(
-                    "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
-                    quoted(raw, 64)
-                ))
-            })
-        };
-        self.raw("fec").map(read).transpose()
-    }
-
-    fn session(&self) -> Result<SessionId, Refusal> {
-        let raw = self
-            .raw("sessionid")
-            .ok_or_else(|| bad("the parameter 'sessionid' is missing"))?;
-        let bytes = percent_decoded(raw).ok_or_else(|| {
-            bad("the parameter 'sessionid' has a % that two hexadecimal digits do not follow")
-        })?;
-        parse_session(&bytes)
-    }
-}
-
-/// A sessionid out of its bytes, with a refusal that says what is wrong with them.
-pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
-    SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
-}
-
-fn bad(detail: impl Into<String>) -> Refusal {
-    Refusal::new(Status::BadRequest, detail)
-}
-
-/// The session that a query alone names, as `/stream?sessionid=…` does.
-pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
-    Parameters::read(target, &["sessionid"])?.session()
-}
-
-/// Nothing may stand in the query.
-pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
-    Parameters::read(target, &[]).map(|_| ())
-}
-
 impl Call {
     /// What a request to this call asks for; 400 names the parameter and the entry at fault.
-    pub fn parse(name: Name, target: &Target, udp_clients_max: usize) -> Result<Call, Refusal> {
+    pub fn parse(
+        name: Name,
+        target: &Target,
+        (udp_clients_max, now): (usize, Stamp),
+    ) -> Result<Call, Refusal> {
         match name {
-            Name::AddToken => parse_add_token(target, udp_clients_max).map(Call::AddToken),
+            Name::AddToken => parse_add_token(target, udp_clients_max, now).map(Call::AddToken),
             Name::RevokeToken => {
                 let parameters = Parameters::read(target, &["sessionid", "abort"])?;
                 let aborts = parameters.flag("abort")?;
@@ -278,14 +169,24 @@ impl Call {
                     block,
                 })
             }
-            Name::ListTokens => no_parameters(target).map(|()| Call::List(Rows::Tokens)),
+            Name::ListTokens => {
+                let has_details = Parameters::read(target, &["details"])?.flag("details")?;
+                Ok(Call::List(match has_details {
+                    true => Rows::Details,
+                    false => Rows::Tokens,
+                }))
+            }
             Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
         }
     }
 }
 
-fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, Refusal> {
-    let known = ["type", "sessionid", "udp-clients", "direction", "fec"];
+fn parse_add_token(
+    target: &Target,
+    udp_clients_max: usize,
+    now: Stamp,
+) -> Result<AddToken, Refusal> {
+    let known = [&["type", "sessionid", "udp-clients", "fec"], terms::NAMES].concat();
     let parameters = Parameters::read(target, &known)?;
     let types = Types::parse(parameters.raw("type"))?;
     let session = parameters.session()?;
@@ -304,7 +205,7 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
             ));
         }
     };
-    let carriage = match (parameters.matrix()?, types.carriage) {
+    let carriage = match (parse_matrix(parameters.raw("fec"))?, types.carriage) {
         (None, carriage) => carriage.unwrap_or(Carriage::Rtp(None)),
         (Some(matrix), Some(Carriage::Rtp(_))) => Carriage::Rtp(Some(matrix)),
         (Some(_), Some(Carriage::Bare) | None) => {
@@ -317,16 +218,24 @@ fn parse_add_token(target: &Target, udp_clients_max: usize) -> Result<AddToken, 
             "udp-clients: '{client}': with fec two ports above it are needed, the highest 4 above; give one up to 65531"
         )));
     }
-    let direction = parameters.direction()?;
-    if direction.is_some() && !types.http {
-        return Err(bad("direction is given, but type does not say http"));
-    }
     Ok(AddToken {
         session,
-        http: types.http.then_some(direction.unwrap_or(Direction::Both)),
+        http: terms::read(&parameters, types.http, now)?,
         clients,
         carriage,
     })
+}
+
+fn parse_matrix(raw: Option<&str>) -> Result<Option<Matrix>, Refusal> {
+    let read = |raw| {
+        Matrix::parse(raw).ok_or_else(|| {
+            bad(format!(
+                "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
+                quoted(raw, 64)
+            ))
+        })
+    };
+    raw.map(read).transpose()
 }
 
 /// What is asked for.
@@ -381,6 +290,3 @@ impl Types {
 
 /// OpenAPI 3.1.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
-
-/// The longest that a session can be blocked: a day.
-const BLOCK_SECONDS_MAX: u64 = 86_400;

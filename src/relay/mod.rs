@@ -27,6 +27,8 @@ mod icecast;
 mod lists;
 mod metrics;
 mod page;
+mod parameters;
+mod pass;
 mod report;
 mod requests;
 mod route;
@@ -36,6 +38,7 @@ mod settle;
 #[cfg(test)]
 mod stage;
 mod streams;
+mod terms;
 mod timers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -170,7 +173,10 @@ impl Relay {
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         match self.clients.appetite(id, &self.desk) {
             Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
+            Appetite::OfStream(live, bytes_max) => {
+                let wanted = self.streams.source_appetite(live, &mut self.desk);
+                wanted.min(bytes_max)
+            }
         }
     }
 
@@ -245,6 +251,15 @@ impl Relay {
         self.clients.unblocked(id);
     }
 
+    /// This host's clock says that it is so long since 1970 began.
+    pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
+        self.desk.now = now;
+        if self.desk.hear_time(since_1970) {
+            self.grants.rearm(&mut self.desk);
+            self.clients.rearm_inside(&mut self.desk);
+        }
+    }
+
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
         self.desk.now = now;
@@ -270,6 +285,11 @@ impl Relay {
                 Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
+                Owner::Tokens => {
+                    let fault =
+                        |address, carriage| self.rtp_in.destination_fault(address, carriage);
+                    self.grants.due(&fault, &mut self.desk);
+                }
             }
             self.settle();
         }
@@ -436,11 +456,11 @@ impl Relay {
         });
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));
-        self.grants.check();
         let is_pulls = |session: &_, live, pull| self.streams.is_pulls(session, live, pull);
         let armed = of_clients
             + self.streams.check(&self.desk)
             + self.fetch.check(is_pulls)
+            + self.grants.check()
             + self.rtp_in.check(|live| self.streams.has(live))
             + usize::from(self.desk.return_armed.is_armed());
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");

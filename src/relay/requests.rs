@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
@@ -19,7 +19,7 @@ use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Origin, Watched};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
-use crate::gate::{self, SessionId};
+use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
@@ -60,14 +60,15 @@ impl Relay {
             }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
-            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
                 reply,
                 fault,
             } => {
+                let name = self.clients.came_by(id).unwrap_or(&session);
                 let verdict = match fault {
-                    None => self.late_verdict(&session),
+                    None => self.late_verdict(name, &session),
                     Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
@@ -89,7 +90,10 @@ impl Relay {
             framing,
             gate: self.grants.gate(&self.desk),
             settings: &self.desk.settings,
-            standing: &|session| self.standing(session),
+            standing: &|session, name| Standing {
+                viewers_by_name: self.clients.viewers_by(name),
+                ..self.standing(session)
+            },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
         match asked.wish() {
@@ -98,10 +102,12 @@ impl Relay {
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
+                pass,
                 session,
                 content_type,
                 framing,
             }) => {
+                self.clients.admit(id, pass, &mut self.desk);
                 self.streams.end_for_takeover(&session, &mut self.desk);
                 self.take_from_origins(&session);
                 let source = Origin::Http(id);
@@ -110,7 +116,8 @@ impl Relay {
                     .publish(id, live, (head, framing), reply, &self.desk);
                 self.admit_waiting(&session);
             }
-            Ok(Wish::Watch { session }) if !has_payload => {
+            Ok(Wish::Watch { pass, session }) if !has_payload => {
+                self.clients.admit(id, pass, &mut self.desk);
                 self.watch(id, session, head.via.as_deref(), reply)
             }
             Ok(Wish::Watch { .. }) => {
@@ -191,26 +198,26 @@ impl Relay {
         }
     }
 
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
+    /// The session runs, or may not: those who waited for it watch, if they still may.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        if self.late_verdict(session).is_err() {
-            self.clients.call_waiting(session, Fate::Called);
-        }
+        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
+        let may_watch =
+            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
+        self.clients.call_others(session, may_watch);
         for (id, reply) in self.clients.end_waiting(session) {
             self.watch(id, session.clone(), None, reply);
         }
         self.tend_pull(session);
     }
 
-    /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
+    /// What a viewer is told who has waited, and came by this sessionid.
+    fn late_verdict(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
-        gate.watch(session, &standing)?;
+        gate.may_go_on(name, session, &standing)?;
         match standing.runs {
             true => Ok(()),
             false => Err(gate.turned_away(self.fetch.absence(session))),
@@ -242,6 +249,11 @@ impl Relay {
                 let block = || self.lists.next_block(gathering?);
                 let piece = match listing.rows() {
                     Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Details => {
+                        let rows = self.grants.rows(after);
+                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
+                        listing.piece(rows, block)
+                    }
                     Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
@@ -421,6 +433,8 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
+            viewers_by_name: 0,
             http_fault: self.streams.http_fault(session),
         }
     }

@@ -5,8 +5,10 @@
 //! nothing is changed here.
 
 use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
-use super::api::{self, Call, Name};
+use super::api::{Call, Name};
 use super::lists::is_of_peer;
+use super::parameters::{no_parameters, only_session, parse_session};
+use super::pass::Pass;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -15,12 +17,16 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 pub(super) enum Wish {
     Call(Call),
     Publish {
+        /// By what its client comes in, where there are tokens.
+        pass: Option<Pass>,
         session: SessionId,
         content_type: Option<String>,
         /// How its body ends.
         framing: Framing,
     },
     Watch {
+        /// The same.
+        pass: Option<Pass>,
         session: SessionId,
     },
 }
@@ -37,8 +43,8 @@ pub(super) struct Asked<'a> {
     pub gate: Gate<'a>,
     /// and what the operator chose.
     pub settings: &'a Settings,
-    /// What runs of a session.
-    pub standing: &'a dyn Fn(&SessionId) -> Standing,
+    /// What runs of a session, for who comes by a sessionid.
+    pub standing: &'a dyn Fn(&SessionId, &SessionId) -> Standing,
     /// Whether it may be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
@@ -103,7 +109,7 @@ impl<'a> Asked<'a> {
         }
         self.gate.enter(&self.claim(Way::Call))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let call = Call::parse(name, &head.target, udp_clients_max)?;
+        let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
@@ -125,7 +131,7 @@ impl<'a> Asked<'a> {
             }
         }
         self.gate.enter(&self.claim(way))?;
-        api::no_parameters(&self.head.target)?;
+        no_parameters(&self.head.target)?;
         Ok(Wish::Call(call))
     }
 
@@ -142,23 +148,25 @@ impl<'a> Asked<'a> {
         };
         let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let session = match segment {
+        let name = match segment {
             Some(bytes) => {
-                api::no_parameters(&head.target)?;
-                api::parse_session(bytes)?
+                no_parameters(&head.target)?;
+                parse_session(bytes)?
             }
-            None => api::only_session(&head.target)?,
+            None => only_session(&head.target)?,
         };
-        let standing = (self.standing)(&session);
+        let session = self.gate.opened_by(&name).clone();
+        let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&session, &standing)?;
+            self.gate.watch(&name, &standing)?;
             self.gate.wait(head.method, &standing)?;
-            return Ok(Wish::Watch { session });
+            let pass = self.gate.pass(name, &session, true);
+            return Ok(Wish::Watch { pass, session });
         }
-        self.gate
-            .publish(&claim, &session, head.framing, &standing)?;
+        self.gate.publish(&claim, &name, head.framing, &standing)?;
         Ok(Wish::Publish {
+            pass: self.gate.pass(name, &session, false),
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
@@ -168,14 +176,16 @@ impl<'a> Asked<'a> {
     fn icecast(&self) -> Result<Wish, Refusal> {
         let claim = self.claim(Way::Icecast);
         self.gate.enter(&claim)?;
-        let session = icecast::session(self.head)?;
+        let name = icecast::session(self.head)?;
+        let session = self.gate.opened_by(&name).clone();
         let framing = match self.framing {
             Framing::UntilClose if !icecast::waits_for_leave(self.head) => Framing::None,
             framing => framing,
         };
-        let standing = (self.standing)(&session);
-        self.gate.publish(&claim, &session, framing, &standing)?;
+        let standing = (self.standing)(&session, &name);
+        self.gate.publish(&claim, &name, framing, &standing)?;
         Ok(Wish::Publish {
+            pass: self.gate.pass(name, &session, false),
             session,
             content_type: self.head.content_type.clone(),
             framing,

@@ -3,8 +3,8 @@
 //! of [`Relay`] ends with this.
 
 use super::api::Answer;
-use super::clients::{Clients, Fate};
-use super::streams::{Origin, Streams};
+use super::clients::{Clients, Expelled, Fate};
+use super::streams::{Cut, Origin, Streams};
 use super::{Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::stream::End;
@@ -104,6 +104,24 @@ impl Relay {
                 }
             }
             grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Ends(name, ends) => {
+                self.clients.end_at(&name, ends, &mut self.desk);
+            }
+            // Whoever is inside by it is ended, and nobody else.
+            grants::Said::KeyAborted(key) => {
+                for id in self.clients.all_by(&key) {
+                    let reason = "its token was revoked";
+                    match self.clients.expel(id, reason, &mut self.desk) {
+                        Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+                        Some(Expelled::Source(live)) => {
+                            let source = Origin::Http(id);
+                            self.streams
+                                .source_lost(live, source, reason, &mut self.desk);
+                        }
+                        None => {}
+                    }
+                }
+            }
             grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {

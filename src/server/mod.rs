@@ -118,6 +118,7 @@ impl Server {
                 _ => {}
             }
             now = self.now();
+            self.relay.hear_time(start::since_1970(), now);
             for event in &events {
                 self.note(event, now);
             }

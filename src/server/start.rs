@@ -6,7 +6,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
@@ -23,6 +23,7 @@ use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREA
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings, UdpPort};
+use crate::stamp::Stamp;
 
 /// Why the server did not start, in one line.
 #[derive(Debug)]
@@ -110,9 +111,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
 }
 
 fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let started = since_1970();
     let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
     let room = usize::try_from(files_max)
         .unwrap_or(usize::MAX)
@@ -131,6 +130,12 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     let mut settings = config.settings(room, started.as_secs(), random_key);
     settings.hostnames.extend(own_name());
     Ok(settings)
+}
+
+/// What this machine's clock says.
+pub(super) fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 /// What this machine calls itself, if anything.
@@ -170,7 +175,11 @@ impl Server {
             return Ok(None);
         };
         let limits = self.relay.token_limits();
-        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits).map_err(StartError)?;
+        let now = Stamp {
+            unix_seconds: since_1970().as_secs(),
+        };
+        let (token_file, tokens, torn_bytes) =
+            TokenFile::open(path, limits, now).map_err(StartError)?;
         if torn_bytes > 0 {
             self.console.tell(&format!(
                 "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a change that nobody was told of\""

@@ -55,7 +55,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and what it holds beside it.
+    /// What one stream holds of its media at the very most: its buffer, and what it holds beside
+    /// it.
     pub fn held_bytes_max(&self) -> usize {
         Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
     }

@@ -16,13 +16,13 @@ pub struct Figure {
 #[rustfmt::skip]
 pub const FIGURES: &[Figure] = &[
     figure(7, "fields of Relay", fields_of_relay),
-    figure(59, "methods on Relay", methods_of_relay),
+    figure(60, "methods on Relay", methods_of_relay),
     figure(3, "files in which methods on Relay stand", files_of_relay),
     figure(12, "fields of a part of relay, seen outside of it", fields_seen_outside),
     figure(3, "functions in the largest circle of calls in relay", circle_of_calls),
-    figure(53, "functions of relay that `append` can reach", |house| reach_of(house, "append")),
-    figure(14, "functions of relay that `close` can reach", |house| reach_of(house, "close")),
-    figure(446, "functions of relay that `received` can reach", |house| reach_of(house, "received")),
+    figure(55, "functions of relay that `append` can reach", |house| reach_of(house, "append")),
+    figure(18, "functions of relay that `close` can reach", |house| reach_of(house, "close")),
+    figure(485, "functions of relay that `received` can reach", |house| reach_of(house, "received")),
     figure(0, "files in a circle of imports in relay", |house| circle_in(house, "relay")),
     figure(0, "files in a circle of imports in http", |house| circle_in(house, "http")),
     figure(3, "files in circles of imports elsewhere", |house| circles_but_in(house, &["relay", "http"])),
@@ -32,9 +32,9 @@ pub const FIGURES: &[Figure] = &[
     figure(22, "`let Some(_) = _ else { return; }` in relay", silent_returns),
     figure(47, "`let Some(_) = _ else { return _ }` in relay, all", all_returns),
     figure(56, "`pub` items without docs", undocumented),
-    figure(5, "lines with comments above 100 columns", wide_comments),
-    figure(23_210, "lines of code", code_lines),
-    figure(30_000, "lines with comments and empty ones", lines),
+    figure(2, "lines with comments above 100 columns", wide_comments),
+    figure(30_000, "lines of code", code_lines),
+    figure(40_000, "lines with comments and empty ones", lines),
     Figure { limit: Some(8), name: "changes of file in the life of a byte", count: changes_of_file },
 ];
 

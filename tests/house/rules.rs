@@ -14,7 +14,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lib", &[]),
     (
         "server",
-        &["config", "relay", "stream", "gate", "gather", "moment"],
+        &[
+            "config", "relay", "stream", "gate", "gather", "stamp", "moment",
+        ],
     ),
     ("config", &["relay", "gate"]),
     (
@@ -31,6 +33,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "gather",
             "held",
             "slots",
+            "stamp",
             "moment",
             "random",
         ],
@@ -41,11 +44,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("stream", &["slots", "format", "gather", "moment"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
-    ("http", &[]),
-    ("gate", &["held", "moment"]),
+    ("http", &["stamp"]),
+    ("gate", &["held", "stamp", "moment"]),
     ("gather", &[]),
     ("held", &[]),
     ("slots", &[]),
+    ("stamp", &["moment"]),
     ("moment", &[]),
     ("random", &[]),
 ];

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Way;
-use crate::gate::{Carriage, Direction, RtpTuple, SessionId, udp_clients};
+use crate::gate::{Carriage, Direction, Grant, RtpTuple, SessionId, Terms, Tokens, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
+use crate::stamp::Stamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
@@ -31,6 +32,12 @@ enum Rule {
     Token,
     /// One of the right direction.
     Direction,
+    /// One that is not over.
+    Time,
+    /// A key that is for what it is used for.
+    Key,
+    /// No more viewers by a token than it says.
+    Viewers,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
@@ -142,6 +149,27 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
+        Rule::Time => match way {
+            Put | Post | Icecast | Viewer => Refused(403),
+            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Key => match way {
+            Put | Post | Icecast | Viewer => Refused(403),
+            // A key has no UDP clients.
+            Rtp | Bare | Group => Dropped,
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            // What is to have UDP clients is a key.
+            Call => Refused(409),
+            Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Viewers => match way {
+            Viewer => Refused(503),
+            Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
+            Pull => DoesNotApply("its viewers are asked"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
         Rule::Block => match way {
             Put | Post | Icecast | Viewer => Refused(429),
             Rtp | Bare | Group => Dropped,
@@ -234,7 +262,10 @@ fn rules() -> Vec<Rule> {
         Rule::Site => Some(Rule::Host),
         Rule::Host => Some(Rule::Token),
         Rule::Token => Some(Rule::Direction),
-        Rule::Direction => Some(Rule::Block),
+        Rule::Direction => Some(Rule::Time),
+        Rule::Time => Some(Rule::Key),
+        Rule::Key => Some(Rule::Viewers),
+        Rule::Viewers => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
@@ -296,7 +327,15 @@ fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
     };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
     let tokens = stage.relay.grants.table().expect("a table");
-    tokens.add(&session(name), http, rtp).expect("room");
+    tokens
+        .add(&session(name), http.map(Grant::from), rtp)
+        .expect("room");
+}
+
+fn grant(tokens: &mut Tokens, direction: Direction, terms: Terms) {
+    let grant = Grant { direction, terms };
+    let added = tokens.add(&session("a"), Some(grant), Vec::new());
+    assert_eq!(added, Ok(1));
 }
 
 fn other_source(stage: &mut Stage, name: &str) {
@@ -362,6 +401,32 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
+        }
+        Some(Rule::Time) => {
+            let terms = Terms {
+                expires: Some(Stamp::default()),
+                ..Terms::default()
+            };
+            grant(tokens, Direction::Both, terms);
+        }
+        Some(Rule::Key) => {
+            tokens.revoke(&session("a"));
+            let wrong = match way {
+                Viewer => Direction::In,
+                _ => Direction::Out,
+            };
+            let terms = Terms {
+                opens: Some(session("other")),
+                ..Terms::default()
+            };
+            grant(tokens, wrong, terms);
+        }
+        Some(Rule::Viewers) => {
+            let terms = Terms {
+                viewers_max: Some(0),
+                ..Terms::default()
+            };
+            grant(tokens, Direction::Both, terms);
         }
         Some(Rule::Block) => {
             let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);

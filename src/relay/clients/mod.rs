@@ -8,8 +8,10 @@ mod access;
 mod asking;
 mod connection;
 mod deadlines;
+mod inside;
 mod listing;
 mod output;
+mod pace;
 mod peer;
 mod reading;
 mod request;
@@ -25,6 +27,8 @@ use crate::relay::streams::Viewing;
 use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
+pub(super) use inside::Expelled;
+use inside::Inside;
 use listing::Listing;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
@@ -43,7 +47,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::Place;
+use crate::relay::streams::{Cut, Place};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -65,6 +69,7 @@ pub(super) struct Clients {
     /// Small pieces of a source's body, put together. Empty but for its room.
     pieces: Vec<u8>,
     waiting: WaitingRoom,
+    inside: Inside,
     said: VecDeque<Said>,
 }
 
@@ -162,8 +167,8 @@ pub(super) enum Event {
     },
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
-    /// A viewer has taken nothing for too long.
-    Stalled,
+    /// A viewer is cut.
+    Cut(Cut),
     /// A viewer has waited: for too long, or until it was known what becomes of it.
     Waited {
         session: SessionId,
@@ -219,6 +224,7 @@ impl Clients {
             writes_since_piece: 1,
             pieces: Vec::new(),
             waiting: WaitingRoom::default(),
+            inside: Inside::default(),
             said: VecDeque::new(),
         }
     }
@@ -288,6 +294,7 @@ impl Clients {
             + hash_map_bytes(&self.hosts)
             + self.reading.held_bytes()
             + self.waiting.held_bytes()
+            + self.inside.held_bytes()
             + self.pieces.capacity()
             + self.said.capacity() * size_of::<Said>()
     }
@@ -359,6 +366,9 @@ impl Clients {
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);
         }
+        let passes = self.connections.iter();
+        self.inside
+            .check(passes.filter_map(|(id, each)| Some((id, each.pass.as_ref()?))));
         all()
             .filter(|connection| connection.armed.is_armed())
             .count()

@@ -191,6 +191,7 @@ impl Clients {
         keep_alive: bool,
         desk: &mut Desk,
     ) {
+        self.leave(id);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };

@@ -104,6 +104,12 @@ impl WaitingRoom {
         table + sessions.sum::<usize>()
     }
 
+    /// How many wait for this session.
+    pub fn waiters(&self, session: &SessionId) -> usize {
+        let waiters = self.sessions.get(session);
+        waiters.map_or(0, |waiters| waiters.ids.len())
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.sessions
@@ -161,6 +167,27 @@ impl Clients {
             _ => None,
         });
         waiting.collect()
+    }
+
+    /// Those who wait for a session and may not watch it are called: each is told in its turn.
+    pub fn call_others(&mut self, session: &SessionId, may_watch: impl Fn(&SessionId) -> bool) {
+        let waiters = self.waiting.sessions.get(session).into_iter();
+        let ids = waiters.flat_map(|waiters| &waiters.ids).copied();
+        let is_other = |id: &ConnectionId| !may_watch(self.came_by(*id).unwrap_or(session));
+        for id in ids.filter(is_other).collect::<Vec<_>>() {
+            self.call_one(session, id);
+        }
+    }
+
+    /// One who waits for a session is called.
+    pub(super) fn call_one(&mut self, session: &SessionId, id: ConnectionId) {
+        self.waiting.leave(session, id);
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Waiting(waiting) = &mut connection.phase
+        {
+            waiting.fate = Fate::Called;
+            self.wait_ahead(id);
+        }
     }
 
     /// All who wait for a session are called: each is told in its turn.

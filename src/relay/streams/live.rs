@@ -66,6 +66,7 @@ pub struct Live {
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,
+    token: u64,
 }
 
 impl Cuts {
@@ -73,6 +74,7 @@ impl Cuts {
         match cut {
             Cut::Stalled => self.stalled += 1,
             Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
         }
     }
 }
@@ -261,7 +263,7 @@ impl Streams {
             serial,
             source,
             source_address,
-            started_unix_seconds: desk.date().unix_seconds,
+            started_unix_seconds: desk.date().0.unix_seconds,
             stream: Stream::new(desk.settings.limits.stream, content_type, now),
             pull: None,
             via: None,
@@ -514,12 +516,13 @@ impl Streams {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
-        if let Some((id, source)) = self.running_source(session) {
+        let running = self.running_source(session);
+        if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, desk);
             self.dismiss(source);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
-        if draining.is_empty() {
+        if running.is_none() && draining.is_empty() {
             return None;
         }
         let viewers = draining

@@ -77,6 +77,8 @@ pub(super) enum Cut {
     Stalled,
     /// It fell out of the buffer within a unit that could not be kept for it.
     LostUnit,
+    /// The token by which it came is over, or was revoked.
+    Token,
 }
 
 impl Cut {
@@ -84,6 +86,7 @@ impl Cut {
         match self {
             Cut::Stalled => "stalled",
             Cut::LostUnit => "lost_unit",
+            Cut::Token => "token",
         }
     }
 }
@@ -345,6 +348,12 @@ impl Streams {
         let live = self.lives.get(id);
         let is_its = live.is_some_and(|live| live.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
+    }
+
+    /// How many watch the session's stream.
+    pub fn viewers(&self, session: &SessionId) -> usize {
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        live.map_or(0, |live| live.stream.viewer_count())
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.
