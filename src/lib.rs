@@ -11,6 +11,7 @@
 //! relay       THE CORE: the whole server without a socket or a clock
 //! post        what is on its way to a stream's UDP clients, and what each has got
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
+//! hls         where a stream's segments begin and end, and the list of them
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
@@ -77,6 +78,7 @@ pub mod format;
 pub mod gate;
 pub mod gather;
 pub mod held;
+pub mod hls;
 pub mod http;
 pub mod json;
 pub mod moment;

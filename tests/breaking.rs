@@ -280,3 +280,36 @@ fn of_sound_viewers_have_whole_frames_at_every_byte() {
         assert!(out == file, "one source alone loses nothing");
     }
 }
+
+/// What goes out before it is clear that it is sound is not sent again, nor is more of it held back
+/// than of what follows, however it comes.
+#[test]
+fn sound_that_is_told_late_goes_out_alike_however_it_comes() {
+    let file = corpus::file("sound.aac");
+    for from in (0..400).step_by(13) {
+        let source = [&vec![0; from % 5 * 300][..], &file[from..]].concat();
+        for cut in (900..4_000).step_by(97) {
+            let spliced = |piece: usize| {
+                let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+                for bytes in source[..cut].chunks(piece) {
+                    splicer.feed(bytes, &mut out).expect("the first");
+                }
+                let before = out.len();
+                let (format, header) = corpus::had(&out);
+                if splicer.break_off(format, header) {
+                    splicer.feed(&file, &mut out).expect("the same");
+                } else {
+                    assert!(before == cut, "it goes out as it comes");
+                }
+                splicer.finish(&mut out);
+                (before, out)
+            };
+            let whole = spliced(usize::MAX);
+            assert!(source.starts_with(&whole.1[..whole.0]));
+            for piece in [1, 250] {
+                let (_, out) = spliced(piece);
+                assert!(out == whole.1, "from {from}, cut at {cut}, by {piece}");
+            }
+        }
+    }
+}

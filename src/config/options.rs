@@ -395,6 +395,19 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "If its session may stream and does not yet. Then it gets its 404.",
     },
     Row {
+        name: "hls-segment",
+        takes: Takes::One("TIME", |config, text| {
+            put(
+                &mut config.core.limits.hls_segment_time,
+                values::time(text, 1.0..=60.0),
+            )
+        }),
+        group: Group::Times,
+        fallback: Fallback::Value("2"),
+        help: "a segment of HLS lasts at least",
+        more: "It ends at the next key frame. Players begin three segments behind live.",
+    },
+    Row {
         name: "hold",
         takes: Takes::One("TIME", |config, text| {
             put(
@@ -533,6 +546,17 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "let this site's pages watch; * is any",
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
+    },
+    Row {
+        name: "hls",
+        takes: Takes::One("on|off", |config, text| {
+            put(&mut config.core.serves_hls, values::switch(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("on"),
+        help: "give streams out as HLS, too",
+        more: "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC, to whoever may \
+               watch.",
     },
     Row {
         name: "icecast",

@@ -183,6 +183,15 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
     }
 }
 
+/// Whether something is wanted.
+pub(super) fn switch(text: &str) -> Read<bool> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => wrong(text, "on or off"),
+    }
+}
+
 /// The path of a file.
 pub(super) fn path(text: &str) -> Read<PathBuf> {
     if text.is_empty() {

@@ -8,7 +8,7 @@
 
 use super::LetGo;
 use super::flv::Tags;
-use super::mpegts::Tables;
+use super::mpegts::{Repetition, Tables};
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -29,6 +29,14 @@ pub(super) enum Parts<'a> {
 }
 
 impl Header<'_> {
+    /// Its tables, if it is one of MPEG-TS.
+    pub fn tables(self) -> Option<Repetition> {
+        match self.0 {
+            Parts::Tables(tables) => Some(tables.repetition()),
+            Parts::Whole(_) | Parts::Tags(_) => None,
+        }
+    }
+
     pub(super) const NONE: Header<'static> = Header(Parts::Whole(&[]));
 
     /// A copy, in one allocation of its length.

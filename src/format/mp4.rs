@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
@@ -31,6 +31,8 @@ struct Tracks {
     video: Option<u32>,
     /// The flags of its samples where nothing else is said.
     usual_flags: Option<u32>,
+    /// The track by which it is told what time it is, and its ticks a second: video, or the first.
+    clock: Option<(u32, u32)>,
 }
 
 pub(super) const BOX_HEAD_BYTES: usize = 8;
@@ -78,12 +80,11 @@ impl Walker<Findings<'_>> for Mp4 {
             return Ok(Step::Hold(whole));
         };
         if is_header {
-            self.keep(&kind, content, head_bytes, findings)?;
+            self.keep(&kind, (content, head_bytes), at, findings)?;
         } else {
             let moof = &content[head_bytes..];
             self.is_absolute = is_absolute(moof);
-            let is_join = !self.is_absolute && self.tracks.begin_with_sync(moof);
-            self.fragment(is_join, at, findings);
+            self.fragment(moof, at, findings);
         }
         Ok(Step::Pass(length))
     }
@@ -106,13 +107,14 @@ impl Mp4 {
     fn keep(
         &mut self,
         kind: &[u8; 4],
-        content: &[u8],
-        head_bytes: usize,
+        (content, head_bytes): (&[u8], usize),
+        at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
-        if self.has_header && kind == b"ftyp" {
+        if self.has_header {
             // Another beginning in mid-stream.
-            self.has_header = false;
+            findings(Finding::Break(at), self.header.lend());
+            self.has_header = kind != b"ftyp";
         }
         self.header.append(content)?;
         if kind == b"moov" {
@@ -125,8 +127,11 @@ impl Mp4 {
         Ok(())
     }
 
-    fn fragment(&mut self, is_join: bool, at: u64, findings: &mut Findings<'_>) {
+    fn fragment(&mut self, moof: &[u8], at: u64, findings: &mut Findings<'_>) {
         let start = self.fragment_start.take().unwrap_or(at);
+        if let Some(time) = self.tracks.time(moof) {
+            findings(Finding::Time(start, time), self.header.lend());
+        }
         if self
             .last_unit
             .is_none_or(|last| start >= last + UNIT_SPACING)
@@ -134,7 +139,7 @@ impl Mp4 {
             self.last_unit = Some(start);
             findings(Finding::Unit(Start::at(start)), self.header.lend());
         }
-        if is_join {
+        if !self.is_absolute && self.tracks.begin_with_sync(moof) {
             findings(Finding::Join(Start::at(start)), self.header.lend());
         }
     }
@@ -145,13 +150,17 @@ impl Tracks {
     fn read(moov: &[u8]) -> Option<Tracks> {
         let mvex = child(moov, b"mvex")?;
         let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-        let video = tracks.into_iter().find_map(|(_, trak)| {
-            let tkhd = child(trak, b"tkhd")?;
+        let mut tracks = tracks.filter_map(|(_, trak)| {
             let mdia = child(trak, b"mdia")?;
-            let hdlr = child(mdia, b"hdlr")?;
-            let id = number_behind_times(tkhd)?;
-            (hdlr.get(8..12)? == b"vide").then_some(id)
+            let is_video = child(mdia, b"hdlr")?.get(8..12)? == b"vide";
+            let ticks_per_second = child(mdia, b"mdhd").and_then(number_behind_times);
+            let id = number_behind_times(child(trak, b"tkhd")?)?;
+            Some((is_video, (id, ticks_per_second.unwrap_or_default())))
         });
+        let first = tracks.clone().next();
+        let video = tracks.find(|(is_video, _)| *is_video);
+        let clock = video.or(first).map(|(_, clock)| clock);
+        let video = video.map(|(_, (id, _))| id);
         let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
         // Of the others nothing is asked.
         let usual_flags = video.and_then(|video| {
@@ -160,7 +169,29 @@ impl Tracks {
                 (number(trex, 4)? == video).then_some(flags)
             })
         });
-        Some(Tracks { video, usual_flags })
+        Some(Tracks {
+            video,
+            usual_flags,
+            clock,
+        })
+    }
+
+    /// When a fragment's first sample is to be decoded. All of its tracks must say their times, or
+    /// nobody can begin with it.
+    fn time(&self, moof: &[u8]) -> Option<MediaTime> {
+        let (clock, ticks_per_second) = self.clock?;
+        let mut time = None;
+        for (_, traf) in boxes(moof).filter(|(kind, _)| kind == b"traf") {
+            let tfdt = child(traf, b"tfdt")?;
+            let ticks = match tfdt.first()? {
+                1 => u64::from(number(tfdt, 4)?) << 32 | u64::from(number(tfdt, 8)?),
+                _ => u64::from(number(tfdt, 4)?),
+            };
+            if header_of(traf)?.0 == clock {
+                time = time.or(MediaTime::of_clock(ticks, ticks_per_second));
+            }
+        }
+        time
     }
 
     /// Whether decoding can begin at this fragment.

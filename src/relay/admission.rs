@@ -45,6 +45,8 @@ pub(super) enum Way {
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, by playlists and segments.
+    Hls,
     /// A call of the API.
     Call,
     /// The figures, and the API's description.
@@ -286,7 +288,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer => check_named(claim),
+            Way::Viewer | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
                 self.check_caller(claim)?;
                 self.check_calling_page(claim)?;
@@ -475,7 +477,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group, None)
-            | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }

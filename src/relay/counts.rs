@@ -20,6 +20,10 @@ pub(super) enum Count {
     UdpBytesSent,
     /// Times that a viewer of one of these fell out of the buffer.
     Skips,
+    /// Requests for HLS playlists,
+    Playlists,
+    /// and for what they name.
+    Segments,
     /// Writes to the token file.
     TokenWrites,
     TokenWritesFailed,

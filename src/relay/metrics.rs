@@ -21,6 +21,8 @@ pub(super) struct Seen<'a> {
     pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
     pub connections: usize,
     pub waiting: usize,
+    /// Who waits for a playlist to have a segment.
+    pub blocked: usize,
     pub pulls: usize,
     pub pull_failures: u64,
     pub deadlines: usize,
@@ -58,6 +60,9 @@ const FAMILIES: &[Family] = &[
     gauge("tollgate_draining_streams", "Streams without a source whose rest still goes out.", |seen| one(seen.streams.draining)),
     gauge("tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
     gauge("tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
+    gauge("tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
+    counter("tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
+    counter("tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
     gauge("tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
     counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
     gauge("tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),

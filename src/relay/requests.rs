@@ -16,7 +16,7 @@ use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Cut, Origin, Watched};
+use super::streams::{Cut, Origin};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
@@ -63,16 +63,21 @@ impl Relay {
             Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
+                wanted,
                 reply,
+                is_late,
                 fault,
             } => {
                 let name = self.clients.came_by(id).unwrap_or(&session);
                 let verdict = match fault {
-                    None => self.late_verdict(name, &session),
+                    None => self.late_verdict(name, &session, wanted.as_ref()),
                     Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
-                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Ok(()) => {
+                        let session = session.clone();
+                        self.watch(id, (session, wanted), None, (reply, !is_late));
+                    }
                     Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
                 }
                 self.tend_pull(&session);
@@ -116,9 +121,14 @@ impl Relay {
                     .publish(id, live, (head, framing), reply, &self.desk);
                 self.admit_waiting(&session);
             }
-            Ok(Wish::Watch { pass, session }) if !has_payload => {
+            Ok(Wish::Watch {
+                pass,
+                session,
+                wanted,
+            }) if !has_payload => {
                 self.clients.admit(id, pass, &mut self.desk);
-                self.watch(id, session, head.via.as_deref(), reply)
+                let via = head.via.as_deref();
+                self.watch(id, (session, wanted), via, (reply, true))
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
@@ -173,56 +183,6 @@ impl Relay {
     }
 
     // ---- Viewers
-
-    /// The request is admitted: the stream goes out to its client, at once if it runs.
-    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
-        match self.streams.watch(id, &session, reply, &self.desk) {
-            Some(Watched::Viewing(viewing)) => {
-                self.clients.watch(id, viewing);
-                self.tend_pull(&session);
-            }
-            Some(Watched::Head(head, reply)) => {
-                let keep_alive = reply.keep_alive;
-                self.clients
-                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
-            }
-            None => {
-                let wait_time = self.desk.settings.limits.wait_time;
-                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
-                let via = via.filter(|_| self.fetch.has_origins());
-                self.clients
-                    .wait_for(id, session.clone(), via, (reply, until));
-                self.fetch.want(&session, &mut self.desk);
-                self.tend_pull(&session);
-            }
-        }
-    }
-
-    /// The session runs, or may not: those who waited for it watch, if they still may.
-    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        if !self.clients.waiting().is_awaited(session) {
-            return;
-        }
-        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
-        let may_watch =
-            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
-        self.clients.call_others(session, may_watch);
-        for (id, reply) in self.clients.end_waiting(session) {
-            self.watch(id, session.clone(), None, reply);
-        }
-        self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited, and came by this sessionid.
-    fn late_verdict(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        gate.may_go_on(name, session, &standing)?;
-        match standing.runs {
-            true => Ok(()),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        }
-    }
 
     /// A viewer's connection is closed for a reason that lies with it.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
@@ -304,6 +264,7 @@ impl Relay {
                     udp_clients: self.streams.udp_clients(),
                     connections: self.clients.len(),
                     waiting: self.clients.waiting().len(),
+                    blocked: self.clients.blocked().len(),
                     pulls: self.fetch.len(),
                     pull_failures: self.fetch.failures(),
                     deadlines: self.desk.timers.len(),

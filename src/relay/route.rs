@@ -9,6 +9,7 @@ use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
+use super::streams::Wanted;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -28,6 +29,8 @@ pub(super) enum Wish {
         /// The same.
         pass: Option<Pass>,
         session: SessionId,
+        /// A part of its stream is wanted, not the stream.
+        wanted: Option<Wanted>,
     },
 }
 
@@ -60,7 +63,10 @@ impl<'a> Asked<'a> {
         let way = match &wish {
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
+            Ok(Wish::Watch {
+                wanted: Some(_), ..
+            }) => Way::Hls,
+            Ok(Wish::Watch { wanted: None, .. }) | Err(_) => Way::Viewer,
         };
         self.gate.place(way, self.caller.beyond)?;
         wish
@@ -82,6 +88,7 @@ impl<'a> Asked<'a> {
             )),
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
+            [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
             [b""] => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(Way::Figures, Call::Description),
@@ -162,7 +169,11 @@ impl<'a> Asked<'a> {
             self.gate.watch(&name, &standing)?;
             self.gate.wait(head.method, &standing)?;
             let pass = self.gate.pass(name, &session, true);
-            return Ok(Wish::Watch { pass, session });
+            return Ok(Wish::Watch {
+                pass,
+                session,
+                wanted: None,
+            });
         }
         self.gate.publish(&claim, &name, head.framing, &standing)?;
         Ok(Wish::Publish {
@@ -170,6 +181,31 @@ impl<'a> Asked<'a> {
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
+        })
+    }
+
+    /// A playlist, or what one names.
+    fn segments(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
+        let head = self.head;
+        let wanted = Wanted::of(file, &head.target).ok_or_else(not_found)?;
+        match head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate.enter(&self.claim(Way::Hls))?;
+        let wanted = wanted?;
+        let name = parse_session(session)?;
+        let session = self.gate.opened_by(&name).clone();
+        let standing = (self.standing)(&session, &name);
+        (self.may_pass)()?;
+        self.gate.watch(&name, &standing)?;
+        Ok(Wish::Watch {
+            pass: self.gate.pass(name, &session, true),
+            session,
+            wanted: Some(wanted),
         })
     }
 

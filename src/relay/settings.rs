@@ -33,6 +33,8 @@ pub struct Settings {
     pub is_close_delimited: bool,
     /// Sources may come as Icecast's do.
     pub admits_icecast: bool,
+    /// Streams are cut into segments, and there are playlists of them.
+    pub serves_hls: bool,
     /// Requests are logged.
     pub has_access_log: bool,
     /// A second source replaces the first.
@@ -79,6 +81,8 @@ pub struct Limits {
     pub origin_idle_time: Duration,
     /// How long a stream that has lost its source waits for another.
     pub hold_time: Duration,
+    /// How long a segment is at least.
+    pub hls_segment_time: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub viewer_stall_time: Duration,
     /// Request heads.

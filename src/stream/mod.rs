@@ -20,6 +20,7 @@ mod falling;
 mod lines;
 mod points;
 mod rate;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -34,6 +35,7 @@ pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
+use crate::hls::Cutter;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
 use buffer::Buffer;
@@ -62,13 +64,15 @@ impl Limits {
     }
 
     /// Besides its buffer: as much for units that viewers were in the middle of when they fell out
-    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header; and
-    /// its scanner.
+    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header;
+    /// segments; and its scanner.
     pub fn held_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.bytes_max()
             + Points::held_bytes_max(buffer.bytes_max())
             + Versions::HELD_BYTES_MAX
+            + size_of::<Cutter>()
+            + Cutter::HELD_BYTES_MAX
             + format::HELD_BYTES_MAX
     }
 }
@@ -119,6 +123,8 @@ pub enum Notice {
     /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
     /// viewers join at the live edge.
     LetGo(Format),
+    /// A group of pictures lasts longer than a segment may.
+    LongGroup,
 }
 
 /// What became of a viewer whose turn it was.
@@ -144,6 +150,8 @@ pub struct Stream<C> {
     scanner: Scanner,
     points: Points,
     versions: Versions,
+    /// Where its segments are, if it is cut into such.
+    cutter: Option<Box<Cutter>>,
     viewers: Slots<Viewer<C>>,
     lines: Lines,
     /// Viewers that may lag, by an offset at or before their cursor.
@@ -160,6 +168,7 @@ pub struct Stream<C> {
     rate: Rate,
     told_of_no_join: bool,
     told_of_let_go: bool,
+    told_of_long_group: bool,
 }
 
 impl<C: Copy> Stream<C> {
@@ -175,6 +184,7 @@ impl<C: Copy> Stream<C> {
             scanner: Scanner::new(),
             points: Points::default(),
             versions: Versions::default(),
+            cutter: None,
             viewers: Slots::default(),
             lines: Lines::default(),
             lagging: BTreeSet::new(),
@@ -186,6 +196,7 @@ impl<C: Copy> Stream<C> {
             rate: Rate::default(),
             told_of_no_join: false,
             told_of_let_go: false,
+            told_of_long_group: false,
         }
     }
 
@@ -319,6 +330,11 @@ impl<C: Copy> Stream<C> {
 
     /// The source is gone: viewers get what is buffered, and then learn how it ended.
     pub fn finish(&mut self, end: End) {
+        if self.end.is_none()
+            && let Some(cutter) = &mut self.cutter
+        {
+            cutter.finish(self.buffer.newest(), end == End::Complete);
+        }
         self.end.get_or_insert(end);
         self.wake();
     }
@@ -346,6 +362,10 @@ impl<C: Copy> Stream<C> {
             + self.points.held_bytes()
             + self.versions.held_bytes()
             + self.scanner.held_bytes()
+            + self
+                .cutter
+                .as_ref()
+                .map_or(0, |cutter| size_of::<Cutter>() + cutter.held_bytes())
     }
 
     /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
@@ -385,6 +405,13 @@ impl<C: Copy> Stream<C> {
                 Notice::NoJoin
             });
         }
+        let is_long = self
+            .cutter
+            .as_ref()
+            .is_some_and(|cutter| cutter.cuts_in_groups() > 0);
+        if is_long && !std::mem::replace(&mut self.told_of_long_group, true) {
+            return Some(Notice::LongGroup);
+        }
         let let_go = self
             .points
             .shown
@@ -407,15 +434,22 @@ impl<C: Copy> Stream<C> {
                 self.let_fall(oldest);
                 self.buffer.recycle(now);
                 self.points.forget_before(oldest);
+                if let Some(cutter) = &mut self.cutter {
+                    cutter.forget_before(oldest);
+                }
             }
         }
     }
 
     fn scan(&mut self, bytes: &[u8], now: Moment) {
         let serial = self.points.header_serial;
-        let points = &mut self.points;
-        self.scanner
-            .feed(bytes, &mut |finding, _| points.take(finding, now));
+        let (points, cutter) = (&mut self.points, &mut self.cutter);
+        self.scanner.feed(bytes, &mut |finding, header| {
+            points.take(finding, now);
+            if let Some(cutter) = cutter {
+                cutter.take(finding, header, now);
+            }
+        });
         if self.points.header_serial != serial {
             self.replace_header();
         }
@@ -436,6 +470,7 @@ impl<C: Copy> Stream<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
+            end: Viewer::<C>::ENDLESS,
             lead,
             lag_key: None,
             header_seen,
@@ -520,10 +555,15 @@ impl<C: Copy> Stream<C> {
             return Supply::UpToDate;
         };
         let of_buffer = match viewer.position {
-            Position::At(cursor) => (self.buffer.newest() - cursor) as usize,
+            Position::At(cursor) => (self.buffer.newest().min(viewer.end) - cursor) as usize,
             Position::Fallen { .. } => 0,
         };
-        match (viewer.lead.bytes_left() + of_buffer, self.end) {
+        let end = match viewer.position {
+            Position::At(_) if viewer.is_bounded() => Some(End::Complete),
+            Position::Fallen { .. } if viewer.is_bounded() => Some(End::Lost),
+            Position::At(_) | Position::Fallen { .. } => self.end,
+        };
+        match (viewer.lead.bytes_left() + of_buffer, end) {
             (0, None) => Supply::UpToDate,
             (0, Some(end)) => Supply::Ended(end),
             (bytes, _) => Supply::Bytes(bytes),
@@ -578,7 +618,8 @@ impl<C: Copy> Stream<C> {
         }
         match viewer.position {
             Position::At(cursor) => {
-                let bytes_max = bytes_max - lent;
+                let bytes_left = usize::try_from(viewer.end - cursor).unwrap_or(usize::MAX);
+                let bytes_max = bytes_left.min(bytes_max - lent);
                 lent + self.buffer.lend(cursor, bytes_max, gather, places_kept)
             }
             Position::Fallen { .. } => lent,

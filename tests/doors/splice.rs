@@ -28,7 +28,11 @@ impl Had {
             Finding::Format(told) => *format = Some(told),
             Finding::Header => *header = told.to_vec(),
             Finding::Unknown => *is_unknown = true,
-            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+            Finding::Join(_)
+            | Finding::Unit(_)
+            | Finding::Entry(_)
+            | Finding::Time(..)
+            | Finding::Break(_) => {}
         });
     }
 }

@@ -58,6 +58,11 @@ impl<'a> Packet<'a> {
         u16::from(self.bytes[1] & 0x1f) << 8 | u16::from(self.bytes[2])
     }
 
+    /// Counts the packets of a PID that have a payload: 0 to 15.
+    pub fn counter(&self) -> u8 {
+        self.bytes[3] & 0x0f
+    }
+
     /// A section or a PES packet begins in it.
     pub fn unit_starts(&self) -> bool {
         self.bytes[1] & 0x40 != 0

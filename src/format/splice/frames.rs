@@ -6,7 +6,24 @@ use super::super::frames::Frame;
 use super::super::window::{Look, Step, Walker};
 
 /// Cuts.
-pub(super) struct Frames;
+pub(super) struct Frames {
+    /// So many of the next bytes viewers have: they came before it was clear what they are.
+    gone_out: usize,
+}
+
+impl Frames {
+    /// Before the source's first byte.
+    pub fn new(gone_out: usize) -> Frames {
+        Frames { gone_out }
+    }
+
+    /// Bytes that go out, but for those that have.
+    pub fn release(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let gone_out = self.gone_out.min(bytes.len());
+        self.gone_out -= gone_out;
+        out.extend_from_slice(&bytes[gone_out..]);
+    }
+}
 
 impl Walker<Vec<u8>> for Frames {
     fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
@@ -22,7 +39,7 @@ impl Walker<Vec<u8>> for Frames {
         let Some(unit) = seen.get(..length) else {
             return Ok(Step::Hold(length));
         };
-        out.extend_from_slice(unit);
+        self.release(unit, out);
         Ok(Step::Pass(length as u64))
     }
 }

@@ -56,7 +56,10 @@ enum Stage {
 #[derive(Default)]
 struct Opening {
     scanner: Scanner,
+    /// All of it.
     bytes: Vec<u8>,
+    /// So many of them viewers have: they are the beginning of sound, or of nothing known.
+    gone_out: usize,
 }
 
 struct Running {
@@ -113,23 +116,20 @@ impl Splicer {
             Stage::Through => out.extend_from_slice(bytes),
             Stage::Running(_) => return self.cut(bytes, out),
             Stage::Opening(opening) => {
-                grow(&mut opening.bytes, bytes.len(), detect::BYTES_MAX);
-                opening.bytes.extend_from_slice(bytes);
-                let Some(format) = opening.tell(bytes) else {
-                    if opening.scanner.may_be_sound_only() {
-                        out.append(&mut opening.bytes);
-                    }
+                let Some((format, rest)) = opening.tell(bytes, out) else {
                     return Ok(());
                 };
-                let bytes = std::mem::take(&mut opening.bytes);
-                self.stage = match format {
-                    None => Stage::Through,
-                    Some(format) => {
-                        let cutter = Cutter::new(format, self.unit_bytes_max);
-                        Stage::Running(Running::new(cutter, format, None))
-                    }
+                let opening = std::mem::take(opening);
+                let Some(format) = format else {
+                    self.stage = Stage::Through;
+                    out.extend_from_slice(&opening.bytes[opening.gone_out..]);
+                    out.extend_from_slice(rest);
+                    return Ok(());
                 };
-                return self.feed(&bytes, out);
+                let cutter = Cutter::new(format, self.unit_bytes_max, opening.gone_out);
+                self.stage = Stage::Running(Running::new(cutter, format, None));
+                self.cut(&opening.bytes, out)?;
+                return self.feed(rest, out);
             }
             Stage::Joining(joining) => {
                 grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
@@ -149,7 +149,9 @@ impl Splicer {
     /// The source is over, and none follows: what was held back goes out.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Opening(opening) => out.extend_from_slice(&opening.bytes),
+            Stage::Opening(opening) => {
+                out.extend_from_slice(&opening.bytes[opening.gone_out..]);
+            }
             Stage::Running(running) => running.finish(out),
             Stage::Joining(_) | Stage::Through => {}
         }
@@ -260,16 +262,39 @@ impl Splicer {
 }
 
 impl Opening {
-    /// What the source is, once that is clear: `Some(None)` if nothing known.
-    fn tell(&mut self, bytes: &[u8]) -> Option<Option<Format>> {
-        let mut told = None;
-        self.scanner.feed(bytes, &mut |finding, _| {
-            told.get_or_insert(match finding {
-                Finding::Format(format) => Some(format),
-                _ => None,
+    /// What the source is, once that is clear (`Some(None)` if nothing known), and what follows of
+    /// these bytes. Byte by byte, so that it does not depend on how they come what has gone out.
+    fn tell<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(Option<Format>, &'a [u8])> {
+        for (index, byte) in bytes.iter().enumerate() {
+            if self.scanner.may_be_sound_only() {
+                self.pass(out);
+            }
+            grow(&mut self.bytes, 1, detect::BYTES_MAX);
+            self.bytes.push(*byte);
+            let mut told = None;
+            self.scanner.feed(&[*byte], &mut |finding, _| {
+                told.get_or_insert(match finding {
+                    Finding::Format(format) => Some(format),
+                    _ => None,
+                });
             });
-        });
-        told
+            if let Some(told) = told {
+                return Some((told, &bytes[index + 1..]));
+            }
+        }
+        if self.scanner.may_be_sound_only() {
+            self.pass(out);
+        }
+        None
+    }
+
+    fn pass(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes[self.gone_out..]);
+        self.gone_out = self.bytes.len();
     }
 }
 
@@ -301,7 +326,7 @@ impl Running {
     fn finish(mut self, out: &mut Vec<u8>) {
         match &mut self.cutter {
             Cutter::Packets(packets) => packets.release(out),
-            Cutter::Frames(_) => out.append(&mut self.window.take_rest(&[])),
+            Cutter::Frames(frames) => frames.release(&self.window.take_rest(&[]), out),
             _ if self.had.is_none() => out.append(&mut self.window.take_rest(&[])),
             Cutter::Pages(_) | Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {}
         }
@@ -336,7 +361,11 @@ impl Joining {
                     self.shown_header = header.to_vec();
                     join = Some(start);
                 }
-                Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+                Finding::Header
+                | Finding::Unit(_)
+                | Finding::Entry(_)
+                | Finding::Time(..)
+                | Finding::Break(_) => {}
             });
         if is_over || (join.is_some() && !self.is_alike()) {
             return Err(LetGo);
@@ -358,9 +387,10 @@ impl Joining {
 }
 
 impl Cutter {
-    fn new(format: Format, unit_bytes_max: usize) -> Cutter {
+    /// Of a source of which so many bytes have gone out.
+    fn new(format: Format, unit_bytes_max: usize, gone_out: usize) -> Cutter {
         match format {
-            Format::Mp3 | Format::Aac => Cutter::Frames(Frames),
+            Format::Mp3 | Format::Aac => Cutter::Frames(Frames::new(gone_out)),
             Format::MpegTs => Cutter::Packets(Packets::new(unit_bytes_max)),
             Format::Ogg => Cutter::Pages(Pages),
             Format::WebM | Format::Matroska => {
@@ -417,7 +447,8 @@ impl Cutter {
 
     fn seam(&mut self) {
         match self {
-            Cutter::Frames(_) | Cutter::Pages(_) => {}
+            Cutter::Frames(frames) => *frames = Frames::new(0),
+            Cutter::Pages(_) => {}
             Cutter::Packets(packets) => packets.seam(),
             Cutter::Blocks(blocks) => blocks.seam(),
             Cutter::Tags(tags) => tags.seam(),

@@ -4,11 +4,9 @@
 //! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
 //! of it has come. What has begun and never ends is not waited for.
 
-use super::super::LetGo;
-use super::super::mpegts::{
-    Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Seam, Shape, TIME_BITS, presentation_time,
-};
+use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Seam, Shape, decoding_time};
 use super::super::window::grow;
+use super::super::{LetGo, MediaTime};
 
 /// Cuts.
 pub(super) struct Packets {
@@ -40,14 +38,14 @@ struct Open {
     /// `None` if only the next one shows where it ends.
     bytes_left: Option<usize>,
     /// The first of another stream that has begun since its last packet, with its time.
-    since: Option<(u16, u64)>,
+    since: Option<(u16, MediaTime)>,
 }
 
 /// Streams whose PES packets are waited for at once.
 const OPEN_MAX: usize = 32;
 /// While another stream goes on for so long, the rest of a PES packet does not come, or is all
 /// there: a picture may stand for minutes. In ticks of 90 kHz.
-const AWAITED_TICKS: u64 = 45_000;
+const AWAITED_TICKS: i64 = 45_000;
 
 impl Packets {
     /// Before the first packet. What has more than so many bytes goes out as it comes.
@@ -141,7 +139,7 @@ impl Waiting {
         let (pid, payload) = (packet.pid(), packet.payload());
         if packet.unit_starts() {
             self.open.retain(|open| open.pid != pid);
-            if let Some(time) = presentation_time(payload) {
+            if let Some(time) = decoding_time(payload) {
                 self.open.retain_mut(|open| open.is_awaited(pid, time));
             }
             let bytes = pes_bytes(payload).filter(|_| self.open.len() < OPEN_MAX);
@@ -184,10 +182,9 @@ impl Waiting {
 
 impl Open {
     /// Whether its rest may still come, now that a PES packet of another stream begins.
-    fn is_awaited(&mut self, pid: u16, time: u64) -> bool {
+    fn is_awaited(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
-        let elapsed = time.wrapping_sub(since) & ((1 << TIME_BITS) - 1);
-        other != pid || elapsed < AWAITED_TICKS
+        other != pid || (0..AWAITED_TICKS).contains(&time.since(since))
     }
 }
 

@@ -82,7 +82,7 @@ enum Cell {
 
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
-    Bare, Call, Figures, Group, Health, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
+    Bare, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -102,17 +102,17 @@ fn cell(way: Way, rule: Rule) -> Cell {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
-            Viewer => DoesNotApply("the token says who may watch"),
+            Viewer | Hls => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Call | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
             Page => Refused(404),
             Rtp | Bare | Group | Pull => DoesNotApply("no proxy of requests is in between"),
             Health | Options => DoesNotApply("proxies ask it for themselves"),
@@ -120,43 +120,47 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Figures | Page => Refused(403),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
-            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Viewer | Hls => {
+                DoesNotApply("pages may show what they may not read; reading needs --cors")
+            }
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Site => match way {
             Put | Post | Icecast | Call | Figures => Refused(403),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
-            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Viewer | Hls => {
+                DoesNotApply("pages may show what they may not read; reading needs --cors")
+            }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Host => match way {
             Call | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer => DoesNotApply("the token says who may watch"),
+            Viewer | Hls => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -165,13 +169,13 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer => Refused(503),
+            Viewer | Hls => Refused(503),
             Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer => Refused(429),
+            Put | Post | Icecast | Viewer | Hls => Refused(429),
             Rtp | Bare | Group => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
@@ -180,17 +184,17 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | Pull => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | Pull => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
             Rtp | Bare | Group => DoesNotApply("nothing is sent to a source"),
-            Put | Post | Icecast | Pull | Viewer => DoesNotApply("it names no UDP client"),
+            Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
             Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
         },
         Rule::Group => match way {
@@ -203,7 +207,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
-            Viewer | Pull => Refused(508),
+            Viewer | Hls | Pull => Refused(508),
             Rtp | Bare | Group => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
@@ -211,22 +215,22 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Pull => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
             Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer => Refused(429),
+            Put | Post | Icecast | Viewer | Hls => Refused(429),
             Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Call => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
             Rtp | Bare | Group | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -242,7 +246,8 @@ fn ways() -> Vec<Way> {
         Bare => Some(Group),
         Group => Some(Pull),
         Pull => Some(Viewer),
-        Viewer => Some(Call),
+        Viewer => Some(Hls),
+        Hls => Some(Call),
         Call => Some(Figures),
         Figures => Some(Page),
         Page => Some(Health),
@@ -346,6 +351,16 @@ fn other_source(stage: &mut Stage, name: &str) {
     assert!(stage.relay.streams.runs(&session(name)), "it runs");
 }
 
+/// Its sound is long enough for a playlist.
+fn source_of_sound(stage: &mut Stage) {
+    let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
+    let id = connect(stage, OTHER, put).expect("a place");
+    let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
+    frame.resize(417, 0);
+    stage.relay.received(id, &frame.repeat(300), stage.now);
+    stage.settle();
+}
+
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
     let mut options = vec!["--icecast"];
     options.push(match broken {
@@ -379,12 +394,15 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
     if way == Viewer {
         other_source(stage, "a");
     }
+    if way == Hls {
+        source_of_sound(stage);
+    }
     match broken {
-        Some(Rule::Connections) if !matches!(way, Viewer | Pull) => {
+        Some(Rule::Connections) if !matches!(way, Viewer | Hls | Pull) => {
             connect(stage, OTHER, "").expect("a place");
         }
         Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
-        Some(Rule::Streams) if way != Viewer => other_source(stage, "other"),
+        Some(Rule::Streams) if !matches!(way, Viewer | Hls) => other_source(stage, "other"),
         _ => {}
     }
 }
@@ -397,7 +415,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Pull => Direction::In,
+                Viewer | Hls | Pull => Direction::In,
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
@@ -412,7 +430,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer => Direction::In,
+                Viewer | Hls => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
@@ -433,7 +451,9 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
             blocked.expect("room");
         }
-        Some(Rule::Source | Rule::Takeover) if way != Viewer => other_source(stage, "a"),
+        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
+            other_source(stage, "a")
+        }
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
         _ => {}
     }
@@ -452,6 +472,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
         Viewer | Rtp | Bare | Group | Pull => ("GET /stream/a", ""),
+        Hls => ("GET /stream/a/index.m3u8", ""),
         Call if broken == Some(Rule::Group) => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.9.9.9:6000",
             "",

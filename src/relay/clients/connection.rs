@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::access::Entry;
 use super::output::Output;
-use super::{Clients, Phase};
+use super::{Clients, Phase, Room};
 use crate::http::HeadReader;
 use crate::moment::Moment;
 use crate::relay::admission::{Beyond, Caller};
@@ -301,7 +301,10 @@ impl Clients {
             self.end_access(entry, desk);
         }
         if let Phase::Waiting(waiting) = &connection.phase {
-            self.waiting.leave(&waiting.session, id);
+            match waiting.room {
+                Room::Session => self.waiting.leave(&waiting.session, id),
+                Room::List => self.blocked.leave(&waiting.session, id),
+            }
         }
         self.said.extend(connection.phase.gone(id));
     }

@@ -162,9 +162,8 @@ impl Clients {
                 Some(Expelled::Source(live))
             }
             // It is asked about again in its turn, and refused.
-            Phase::Waiting(waiting) => {
-                let session = waiting.session.clone();
-                self.call_one(&session, id);
+            Phase::Waiting(_) => {
+                self.call_one(id);
                 None
             }
             Phase::Introduction

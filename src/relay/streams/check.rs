@@ -24,7 +24,7 @@ impl Streams {
             assert!(live.session == *session, "a session names another's stream");
             assert!(live.stream.end().is_none(), "a running stream has ended");
             assert!(
-                !live.is_held() || live.stream.viewer_count() > 0,
+                !live.is_held() || live.is_watched(),
                 "a stream is held for nobody"
             );
         }

@@ -49,6 +49,7 @@ impl Streams {
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
+        let is_watched = live.is_watched();
         let format = match live.stream.told() {
             Told::Known(format) => Some(format),
             Told::Undecided => None,
@@ -57,7 +58,6 @@ impl Streams {
         let Some(splicer) = &mut live.splicer else {
             return false;
         };
-        let is_watched = live.stream.viewer_count() > 0;
         if !is_watched
             || desk.is_closing
             || !splicer.break_off(format, live.stream.header().to_vec())
@@ -102,6 +102,7 @@ impl Streams {
         live.source_address = source_address;
         live.source_type = content_type;
         live.is_paused = false;
+        live.stream.begin_seam();
         (live.input, live.bare, live.via) = (None, None, None);
         let digest = live.session.digest();
         desk.log(
@@ -130,7 +131,7 @@ impl Streams {
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_over = |live: &Live| live.is_held() && live.stream.viewer_count() == 0;
+        let is_over = |live: &Live| live.is_held() && !live.is_watched();
         if self.lives.get(id).is_some_and(is_over) {
             self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }

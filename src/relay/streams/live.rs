@@ -2,6 +2,7 @@
 //! how it begins, takes media, loses its source, ends, and is forgotten.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::held::string_bytes;
+use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
 use crate::post::ClientFigures;
@@ -48,6 +50,8 @@ pub struct Live {
     pub(super) input: Option<Box<RtpInput>>,
     /// The same, if that is datagrams without RTP.
     pub(super) bare: Option<Box<BareInput>>,
+    /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
+    pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
@@ -137,6 +141,11 @@ impl Live {
             + self.outlet.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
+    }
+
+    /// Whether anybody watches it, be it by playlists and segments.
+    pub(super) fn is_watched(&self) -> bool {
+        self.stream.viewer_count() > 0 || self.attended_until.is_some()
     }
 
     /// Whether it waits for a source.
@@ -229,6 +238,17 @@ impl Live {
 pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
+/// How a stream that begins now is cut into segments, if streams are.
+fn plan(desk: &mut Desk) -> Option<Plan> {
+    desk.settings.serves_hls.then(|| Plan {
+        segment: desk.settings.limits.hls_segment_time,
+        buffer_bytes: 0,
+        tag: desk.random.draw() as u32,
+        started: Duration::from_secs(desk.settings.started_unix_seconds),
+        number: desk.date().0.unix_seconds,
+    })
+}
+
 impl Streams {
     /// The session has a source: its stream begins, or goes on if it waits for one.
     pub fn begin_live(
@@ -258,13 +278,17 @@ impl Streams {
                 session.digest()
             ),
         );
+        let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
+        if let Some(plan) = plan(desk) {
+            stream.cut_into_segments(plan);
+        }
         let live = self.lives.insert(Live {
             session: session.clone(),
             serial,
             source,
             source_address,
             started_unix_seconds: desk.date().0.unix_seconds,
-            stream: Stream::new(desk.settings.limits.stream, content_type, now),
+            stream,
             pull: None,
             via: None,
             splicer: self.new_splicer(desk),
@@ -272,6 +296,7 @@ impl Streams {
             input: None,
             bare: None,
             outlet: Outlet::default(),
+            attended_until: None,
             cuts: Cuts::default(),
             line: None,
             lined_up: 0,
@@ -330,6 +355,7 @@ impl Streams {
         };
         let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
+        let has_grown = live.stream.segments().is_some_and(Cutter::take_grown);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
@@ -337,6 +363,7 @@ impl Streams {
             None => {}
             Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
             Some(Notice::NoJoin) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
+            Some(Notice::LongGroup) => desk.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
             Some(Notice::NeedsFirstByte) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
             Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
@@ -349,6 +376,9 @@ impl Streams {
             .and_then(|live| live.stream.take_cut())
         {
             self.say(Said::Cut(connection, Cut::LostUnit));
+        }
+        if has_grown {
+            self.say(Said::Grown(id));
         }
         self.flow(id);
         if is_told {
@@ -389,7 +419,7 @@ impl Streams {
         live.outlet.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
-        let has_viewers = live.stream.viewer_count() > 0;
+        let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -407,6 +437,7 @@ impl Streams {
             ),
         );
         self.say(Said::SourceLeft { source, id });
+        self.say(Said::Grown(id));
         if let Some(pull) = pull {
             self.say(Said::PullOver {
                 pull,
@@ -428,7 +459,7 @@ impl Streams {
             return;
         }
         live.outlet.clear();
-        if live.stream.viewer_count() > 0 {
+        if live.is_watched() {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {

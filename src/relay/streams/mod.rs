@@ -5,6 +5,7 @@ mod bare;
 mod check;
 mod draining;
 mod frame;
+mod hls;
 mod hold;
 mod live;
 mod outlet;
@@ -19,6 +20,7 @@ use super::counts::Count;
 use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
+pub(super) use hls::Wanted;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;
@@ -100,6 +102,10 @@ pub(super) enum Said {
     Cut(ConnectionId, Cut),
     /// What this client sent, or watched, is cut off.
     CutOff(ConnectionId),
+    /// This stream's playlist is longer, or the stream is over.
+    Grown(LiveId),
+    /// Nobody has asked for a playlist of this session for long.
+    Unattended(SessionId),
     /// A stream has lost its source.
     SourceLeft { source: Origin, id: LiveId },
     /// A stream that was fetched has ended so, or has lost its source and is held.
@@ -149,7 +155,7 @@ impl Streams {
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
         let live = running.and_then(|id| self.lives.get(*id));
-        live.is_some_and(|live| live.stream.viewer_count() > 0)
+        live.is_some_and(Live::is_watched)
     }
 
     /// This pull fetches this stream, and `via` stands before what goes out of it.
@@ -275,7 +281,9 @@ impl Streams {
             Origin::Http(_) | Origin::Gone => None,
         };
         let rest = live.outlet.rest_until;
-        [paced, reordered, gone, rest].into_iter().flatten().min()
+        let attended = live.attended_until;
+        let all = [paced, reordered, gone, rest, attended];
+        all.into_iter().flatten().min()
     }
 
     /// Arms a stream's deadline.
@@ -309,6 +317,10 @@ impl Streams {
                 return false;
             }
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+        }
+        if live.attended_until.is_some_and(|until| until <= desk.now) {
+            self.unattended(id, desk);
+            return false;
         }
         let rest_until = live.outlet.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now) {
