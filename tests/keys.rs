@@ -372,3 +372,47 @@ fn details_are_listed_for_who_asks_and_the_plain_list_has_three_keys() {
         .request("GET", "/api/list-tokens?details=2")
         .assert_problem(400, &["details", "'2'"]);
 }
+
+/// Each is gone with its call, and no other; log, list and figures agree to the last one.
+#[test]
+fn a_thousand_keys_are_revoked_one_by_one() {
+    const KEYS: usize = 1_000;
+    let server = Server::gated(&["--log-lines=10000"]);
+    add(&server, "sessionid=send&for=show&direction=in");
+    let mut source = Source::open(server.address(), "/stream/send");
+    let mut viewers: Vec<(String, Viewer)> = (0..KEYS)
+        .map(|number| {
+            let name = format!("key{number}");
+            add(&server, &format!("sessionid={name}&for=show&direction=out"));
+            let viewer = watch(&server, &name);
+            (name, viewer)
+        })
+        .collect();
+    server.await_viewers("show", KEYS);
+    assert_eq!(server.tokens().len(), KEYS + 1);
+    source.send(b"first");
+    for (_, viewer) in &mut viewers {
+        assert_eq!(viewer.read(5), b"first");
+    }
+    while let Some((name, mut viewer)) = viewers.pop() {
+        assert_eq!(revoke(&server, &name).status(), 200);
+        viewer.assert_lost(b"");
+        assert_eq!(
+            server
+                .stream("show")
+                .map(|stream| stream["viewers"].clone()),
+            Some(json!(viewers.len()))
+        );
+    }
+    assert_eq!(server.tokens().len(), 1);
+    let stream = server.stream("show").expect("it runs");
+    assert_eq!(stream["cuts"]["token"], KEYS);
+    let metrics = server.request("GET", "/metrics").text();
+    let cuts = "tollgate_cuts_total{reason=\"token\"} 1000";
+    assert!(metrics.contains(cuts), "{metrics}");
+    until("the log has them all", || {
+        let lines = server.stderr();
+        let cut = lines.iter().filter(|line| line.contains("reason=token"));
+        (cut.count() == KEYS).then_some(())
+    });
+}

@@ -175,6 +175,18 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "On top of the token. PUT and POST from elsewhere get 403, and RTP is dropped.",
     },
     Row {
+        name: "metrics-from",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.core.metrics_from, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("off"),
+        help: "let hosts in this subnet read `/metrics`",
+        more: "Beside those that may call the API, and without `--token-server`, too. Nothing else of the \
+               API opens to them. Where a proxy on this host is not named with `--forwarded-from` or \
+               `--proxy-protocol`, whoever comes by it is this host.",
+    },
+    Row {
         name: "rtp-to",
         takes: Takes::Many("SUBNET", |config, text| {
             push(&mut config.core.rtp_to, values::subnet(text))

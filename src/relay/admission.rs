@@ -22,7 +22,7 @@ use crate::stamp::Stamp;
 
 use refusals::{
     busy, for_source_only, for_watching_only, forbidden, no_token, no_token_of_origin, not_running,
-    token_is_over,
+    token_is_over, watched_uncounted,
 };
 pub(super) use refusals::{framework_is_off, not_found};
 
@@ -49,7 +49,7 @@ pub(super) enum Way {
     Hls,
     /// A call of the API.
     Call,
-    /// The figures, and the API's description.
+    /// The figures.
     Figures,
     /// The operator's page.
     Page,
@@ -290,7 +290,11 @@ impl Gate<'_> {
             Way::Pull => Ok(()),
             Way::Viewer | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
-                self.check_caller(claim)?;
+                let may_look =
+                    claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
+                if !may_look {
+                    self.check_caller(claim)?;
+                }
                 self.check_calling_page(claim)?;
                 self.check_host(claim)
             }
@@ -317,9 +321,21 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet may call the API{}",
-            claim.namelessness()
+            "only the hosts of the token server's subnet may call the API{}{}",
+            claim.namelessness(),
+            self.missed_by(claim)
         )))
+    }
+
+    /// Where this host itself asks, it may do so by another of its addresses than was meant.
+    fn missed_by(&self, claim: &Claim<'_>) -> String {
+        let from = claim.from.map(|from| from.ip());
+        let said = from.filter(IpAddr::is_loopback).map(|from| {
+            let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
+            let subnets = subnets.collect::<Vec<_>>().join(", ");
+            format!("; this is {from}, and --token-server says {subnets}")
+        });
+        said.unwrap_or_default()
     }
 
     fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
@@ -464,15 +480,13 @@ impl Gate<'_> {
                 });
             }
             (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
-                let takes = |carriage| match claim.way {
-                    Way::Rtp => carriage != Carriage::Bare,
-                    Way::Bare => carriage == Carriage::Bare,
-                    _ => true,
-                };
-                claim.to.or(claim.from).is_some_and(|named| {
-                    let mut sessions = tokens.sessions_from(named);
-                    sessions.any(|(its, carriage)| its == name && takes(carriage))
-                })
+                let named = claim.to.or(claim.from);
+                let mut sessions = named
+                    .into_iter()
+                    .flat_map(|from| tokens.sessions_from(from));
+                let is_bare = claim.way == Way::Bare;
+                let takes = |its| claim.way == Way::Group || (its == Carriage::Bare) == is_bare;
+                sessions.any(|(its, carriage)| its == name && takes(carriage))
             }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
@@ -499,6 +513,21 @@ impl Gate<'_> {
         }
         if name != session && is_full(name, standing.viewers_by_name) {
             return Err(busy("as many watch by this sessionid as its token allows"));
+        }
+        Ok(())
+    }
+
+    /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
+    /// watches so holds no connection that could be counted: where viewers are, it is a no.
+    pub fn watch_in_segments(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        let counts = |token| {
+            let grant = self.tokens.and_then(|tokens| tokens.grant(token));
+            grant.is_some_and(|grant| grant.terms.viewers_max.is_some())
+        };
+        if counts(name) || counts(session) {
+            return Err(watched_uncounted());
         }
         Ok(())
     }
@@ -633,14 +662,7 @@ impl Gate<'_> {
 
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
-        let subnets = &self.settings.rtp_to;
-        let address = address.ip().to_canonical();
-        if address.is_multicast() {
-            // Nobody's network is flooded because it was not thought of.
-            let mut joins = self.settings.joins.iter();
-            return is_in(subnets, address) || joins.any(|join| join.group == address);
-        }
-        subnets.is_empty() || is_in(subnets, address)
+        self.settings.may_receive(address.ip().to_canonical())
     }
 }
 

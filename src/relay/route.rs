@@ -91,7 +91,7 @@ impl<'a> Asked<'a> {
             [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
             [b""] => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.look(Way::Figures, Call::Description),
+            [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
             [b"healthz"] => self.look(Way::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
@@ -201,7 +201,7 @@ impl<'a> Asked<'a> {
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
-        self.gate.watch(&name, &standing)?;
+        self.gate.watch_in_segments(&name, &standing)?;
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
             session,

@@ -2,7 +2,7 @@
 //! (`config`), over a default that leaves all bounds at 0.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
+    /// Hosts that may read the figures, beside those that may call the API, whether there are any
+    /// or not.
+    pub metrics_from: Vec<Subnet>,
     /// Where UDP clients may be. None: anywhere, but groups nowhere.
     pub rtp_to: Vec<Subnet>,
     /// The groups whose datagrams come in.
@@ -51,6 +54,18 @@ pub struct Settings {
     pub random_key: u128,
     /// Seconds since 1970 at [`Moment::START`].
     pub started_unix_seconds: u64,
+}
+
+impl Settings {
+    /// Whether a UDP client may be there; a group only where it is named, so that nobody's network
+    /// is flooded because it was not thought of.
+    pub(super) fn may_receive(&self, address: IpAddr) -> bool {
+        let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
+        match address.is_multicast() {
+            true => is_in || self.joins.iter().any(|join| join.group == address),
+            false => is_in || self.rtp_to.is_empty(),
+        }
+    }
 }
 
 /// The bounds of the core; each part below it has its own.

@@ -169,7 +169,9 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer | Hls => Refused(503),
+            Viewer => Refused(503),
+            // They cannot be counted.
+            Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
