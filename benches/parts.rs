@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::gate::{self, Direction, RtpTuple, SessionId, Tokens, udp_clients};
+use tollgate::gate::{self, Carriage, Direction, RtpTuple, SessionId, Tokens, udp_clients};
 use tollgate::http::{HeadReader, Limits};
 use tollgate::stamp::Stamp;
 
@@ -73,7 +73,11 @@ fn tokens(criterion: &mut Criterion) {
         let added = table.add(
             &session(number),
             Some(Direction::Both.into()),
-            vec![RtpTuple { client, addresses }],
+            vec![RtpTuple {
+                client,
+                carriage: Carriage::Rtp(None),
+                addresses,
+            }],
         );
         assert_eq!(added, Ok(2));
     }
@@ -87,7 +91,12 @@ fn tokens(criterion: &mut Criterion) {
     });
     let address: SocketAddr = "10.0.122.183:5004".parse().expect("an address");
     group.bench_function("the sender of a datagram", |bencher| {
-        bencher.iter(|| assert_eq!(table.sessions_from(black_box(address)).next(), Some(&known)));
+        bencher.iter(|| {
+            assert_eq!(
+                table.sessions_from(black_box(address)).next(),
+                Some((&known, Carriage::Rtp(None)))
+            )
+        });
     });
     group.finish();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, Listen};
 use crate::gate::host::{BadHost, host_and_port};
-use crate::gate::{Excerpt, HostName, Subnet};
+use crate::gate::{Excerpt, HostName, InterfaceName, Join, Subnet};
 use crate::relay::{Level, OriginUrl, Peer};
 
 /// What is wrong with a value, and what would be right.
@@ -133,6 +133,29 @@ pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
     }
     let right = "ADDR:PORT, such as 127.0.0.1:5004 or [::]:5004, or off";
     bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
+}
+
+pub(super) fn join(text: &str) -> Read<Join> {
+    let right =
+        "GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3, 232.1.2.3@192.0.2.7 or ff3e::1%eth0";
+    Join::parse(text).map_or_else(|| wrong(text, right), Ok)
+}
+
+/// How far datagrams to groups go, and perhaps by which interface.
+pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
+    let (hops, name) = match text.split_once('%') {
+        Some((hops, name)) => (hops, Some(InterfaceName::parse(name))),
+        None => (text, None),
+    };
+    let hops = digits(hops).and_then(|hops| u8::try_from(hops).ok());
+    match (hops.filter(|hops| *hops > 0), name) {
+        (Some(hops), None) => Ok((hops, None)),
+        (Some(hops), Some(Some(name))) => Ok((hops, Some(name))),
+        (None, _) | (_, Some(None)) => wrong(
+            text,
+            "a TTL from 1 to 255, or TTL%INTERFACE, such as 8%eth0",
+        ),
+    }
 }
 
 pub(super) fn subnet(text: &str) -> Read<Subnet> {

@@ -11,10 +11,11 @@
 //! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
 //! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
 //! its version. Replayed from an empty table, the changes give the table. `udp` holds the clients
-//! as they were given, a name with the addresses that it had then: a restart changes nothing.
-//! `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the terms of what `http`
-//! grants, times in seconds since 1970 began. `time` says how late it has been: a clock that has
-//! been set back since opens nothing that was over then.
+//! as they were given, a name with the addresses that it had then: a restart changes nothing. One
+//! that gets something else than RTP alone has that in front, and a space: `udp 192.0.2.7:5004`,
+//! `5x10 p.example:5004`. `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the
+//! terms of what `http` grants, times in seconds since 1970 began. `time` says how late it has
+//! been: a clock that has been set back since opens nothing that was over then.
 //!
 //! A line is written when the one before is on disk. So a crash can spoil the last line only: that
 //! one is dropped, and nobody had been told of it. A line that is wrong anywhere else was damaged
@@ -25,9 +26,11 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::carriage::Carriage;
 use super::grant::{Direction, Grant, Note, Terms};
+use super::limits::Full;
 use super::session_id::SessionId;
-use super::tokens::{Full, Tokens};
+use super::tokens::Tokens;
 use super::tuple::{Kind, RtpTuple, Tuple};
 use super::udp_clients::UdpClient;
 use crate::stamp::Stamp;
@@ -180,7 +183,11 @@ fn write_grant(grant: &Grant) -> Written {
 }
 
 fn write_client(tuple: &RtpTuple) -> Vec<String> {
-    let mut written = vec![tuple.client.to_string()];
+    let client = match tuple.carriage {
+        Carriage::Rtp(None) => tuple.client.to_string(),
+        Carriage::Rtp(Some(_)) | Carriage::Bare => format!("{} {}", tuple.carriage, tuple.client),
+    };
+    let mut written = vec![client];
     if tuple.client.address().is_none() {
         written.extend(tuple.addresses.iter().map(SocketAddr::to_string));
     }
@@ -189,6 +196,10 @@ fn write_client(tuple: &RtpTuple) -> Vec<String> {
 
 fn read_client(written: &[String]) -> Option<RtpTuple> {
     let (client, addresses) = written.split_first()?;
+    let (carriage, client) = match client.split_once(' ') {
+        Some((carriage, client)) => (Carriage::parse(carriage)?, client),
+        None => (Carriage::Rtp(None), client.as_str()),
+    };
     let client = UdpClient::parse(client.as_bytes()).ok()?;
     let addresses = match client.address() {
         Some(address) => vec![address],
@@ -197,7 +208,11 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
             .map(|address| address.parse().ok())
             .collect::<Option<_>>()?,
     };
-    Some(RtpTuple { client, addresses })
+    Some(RtpTuple {
+        client,
+        carriage,
+        addresses,
+    })
 }
 
 /// What was written may be absent, but must be good where it is there.

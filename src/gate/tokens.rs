@@ -13,60 +13,27 @@
 //! here: who asks hands it in, and must never hand in one that lies before [`Tokens::time`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
+use super::carriage::{Carriage, Matrix};
 use super::grant::{BadKey, Direction, Grant, Shut};
+use super::limits::{Full, Limits, MATRICES_MAX};
 use super::session_id::SessionId;
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::stamp::Stamp;
 
-/// How many tuples there may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Tuples in the whole table: `--tokens`.
-    pub tokens_max: usize,
-    /// UDP clients of one session: `--udp-clients`.
-    pub udp_clients_per_session_max: usize,
-}
-
-impl Limits {
-    /// Of a table that somebody else's limits have bounded.
-    pub const NONE: Limits = Limits {
-        tokens_max: usize::MAX,
-        udp_clients_per_session_max: usize::MAX,
-    };
-}
-
-/// Why tuples were not added: none of them was.
+/// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    Tokens { tokens_max: usize },
-    UdpClients { udp_clients_per_session_max: usize },
+pub struct Destination {
+    /// A host, or a group.
+    pub address: SocketAddr,
+    /// What they are.
+    pub carriage: Carriage,
 }
-
-impl Display for Full {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Full::Tokens { tokens_max: max } => write!(
-                formatter,
-                "the table is full at {max} tokens; revoke some, or raise --tokens"
-            ),
-            Full::UdpClients {
-                udp_clients_per_session_max: max,
-            } => write!(
-                formatter,
-                "a session has at most {max} UDP clients; revoke some, or raise --udp-clients"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Full {}
 
 /// The tuples of one session. At least one: an empty session is not kept.
 #[derive(Debug, Default)]
@@ -75,7 +42,7 @@ struct Session {
     /// Serials ascend.
     rtp: Vec<Rc<Tuple>>,
     /// Where datagrams go, if that has been asked for since `rtp` changed.
-    destinations: Option<Rc<[SocketAddr]>>,
+    destinations: Option<Rc<[Destination]>>,
 }
 
 impl Session {
@@ -139,6 +106,17 @@ impl Step {
         match self {
             Step::Add(Kind::Rtp(_)) => true,
             Step::Add(Kind::Http(_)) | Step::Replace(..) | Step::Renew(..) => false,
+        }
+    }
+
+    fn carriage(&self) -> Option<Carriage> {
+        match self {
+            Step::Add(Kind::Rtp(rtp))
+            | Step::Replace(_, Kind::Rtp(rtp))
+            | Step::Renew(_, Kind::Rtp(rtp)) => Some(rtp.carriage),
+            Step::Add(Kind::Http(_))
+            | Step::Replace(_, Kind::Http(_))
+            | Step::Renew(_, Kind::Http(_)) => None,
         }
     }
 
@@ -236,8 +214,8 @@ impl Tokens {
 
     /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that
     /// widens the session's `http` tuple counts as new, and so do terms that it did not have. A
-    /// UDP client that is there already is not new, but goes by the addresses given now. Work grows
-    /// with the session's tuples and the given ones.
+    /// UDP client that is there already is not new, but goes by the carriage and the addresses
+    /// given now. Work grows with the session's tuples and the given ones.
     pub fn add(
         &mut self,
         session: &SessionId,
@@ -329,12 +307,16 @@ impl Tokens {
 
     /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none
     /// any more. Looks at everything.
-    pub fn retain_addresses(&mut self, mut passes: impl FnMut(&SocketAddr) -> bool) -> usize {
+    pub fn retain_addresses(
+        &mut self,
+        mut passes: impl FnMut(SocketAddr, Carriage) -> bool,
+    ) -> usize {
         let mut changed = Vec::new();
         for tuple in self.in_order.values() {
             let Some(rtp) = tuple.rtp() else { continue };
             let mut left = rtp.clone();
-            left.addresses.retain(&mut passes);
+            left.addresses
+                .retain(|address| passes(*address, rtp.carriage));
             if left != *rtp {
                 changed.push((tuple.serial, tuple.session.clone(), left));
             }
@@ -430,27 +412,25 @@ impl Tokens {
         self.in_order.range(range).map(|(_, tuple)| tuple.as_ref())
     }
 
-    /// The sessions one of whose UDP clients has this address, in the order in which those were
-    /// added. A session comes twice if two of its clients have the address. One look-up, however
-    /// large the table is.
-    pub fn sessions_from(&self, address: SocketAddr) -> impl Iterator<Item = &SessionId> {
+    /// The sessions one of whose UDP clients has this address, and how that gives a stream, in the
+    /// order in which those were added. A session comes twice if two of its clients have the
+    /// address. One look-up, however large the table is.
+    pub fn sessions_from(
+        &self,
+        address: SocketAddr,
+    ) -> impl Iterator<Item = (&SessionId, Carriage)> {
         let tuples = self.inbound.get(&inbound_key(address)).into_iter();
-        tuples.flatten().map(|tuple| &tuple.session)
+        let tuples = tuples.flatten();
+        tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.carriage)))
     }
 
-    /// The session's UDP clients with the serials of their tuples and their addresses, in the order
-    /// in which they were added.
-    pub fn udp_destinations(
-        &self,
-        session: &SessionId,
-    ) -> impl Iterator<Item = (u64, &UdpClient, &[SocketAddr])> {
+    /// The session's UDP clients with the serials of their tuples, in the order in which they were
+    /// added.
+    pub fn udp_destinations(&self, session: &SessionId) -> impl Iterator<Item = (u64, &RtpTuple)> {
         let session = self.sessions.get(session).into_iter();
         session
             .flat_map(|session| &session.rtp)
-            .filter_map(|tuple| {
-                let rtp = tuple.rtp()?;
-                Some((tuple.serial, &rtp.client, rtp.addresses.as_slice()))
-            })
+            .filter_map(|tuple| Some((tuple.serial, tuple.rtp()?)))
     }
 
     /// Where the session's datagrams go: of each of its UDP clients the first address that passes,
@@ -459,8 +439,8 @@ impl Tokens {
     pub fn destinations(
         &mut self,
         session: &SessionId,
-        passes: impl Fn(&SocketAddr) -> bool,
-    ) -> Rc<[SocketAddr]> {
+        passes: impl Fn(SocketAddr, Carriage) -> bool,
+    ) -> Rc<[Destination]> {
         let Some(known) = self.sessions.get_mut(session) else {
             return Rc::default();
         };
@@ -470,8 +450,17 @@ impl Tokens {
         // Two names may be one host's: it gets everything once.
         let mut seen = HashSet::new();
         let clients = known.rtp.iter().filter_map(|tuple| tuple.rtp());
-        let addresses = clients.filter_map(|rtp| rtp.addresses.iter().find(|one| passes(one)));
-        let list: Rc<[SocketAddr]> = addresses.copied().filter(|one| seen.insert(*one)).collect();
+        let destinations = clients.filter_map(|rtp| {
+            let mut addresses = rtp.addresses.iter();
+            let address = addresses.find(|one| passes(**one, rtp.carriage))?;
+            Some(Destination {
+                address: *address,
+                carriage: rtp.carriage,
+            })
+        });
+        let list: Rc<[Destination]> = destinations
+            .filter(|one| seen.insert(one.address))
+            .collect();
         known.destinations = Some(list.clone());
         self.tuples_bytes += known.destinations_bytes();
         list
@@ -494,31 +483,24 @@ impl Tokens {
     }
 
     fn plan_rtp(&self, session: &SessionId, rtp: Vec<RtpTuple>) -> Vec<Step> {
-        let known: HashMap<&UdpClient, (u64, &UdpClient, &[SocketAddr])> = self
+        let known: HashMap<&UdpClient, (u64, &RtpTuple)> = self
             .udp_destinations(session)
-            .map(|known| (known.1, known))
+            .map(|known| (&known.1.client, known))
             .collect();
         let mut given = HashSet::with_capacity(rtp.len());
         let mut steps = Vec::with_capacity(rtp.len());
-        for RtpTuple {
-            client,
-            mut addresses,
-        } in rtp
-        {
-            if !given.insert(client.clone()) {
+        for mut tuple in rtp {
+            if !given.insert(tuple.client.clone()) {
                 continue;
             }
-            addresses.truncate(ADDRESSES_MAX);
-            match known.get(&client) {
-                None => steps.push(Step::Add(Kind::Rtp(RtpTuple { client, addresses }))),
-                Some((_, _, same)) if *same == addresses => {}
-                // It stays listed as it was written first.
-                Some((serial, client, _)) => {
-                    let client = UdpClient::clone(client);
-                    steps.push(Step::Replace(
-                        *serial,
-                        Kind::Rtp(RtpTuple { client, addresses }),
-                    ));
+            tuple.addresses.truncate(ADDRESSES_MAX);
+            match known.get(&tuple.client) {
+                None => steps.push(Step::Add(Kind::Rtp(tuple))),
+                Some((_, same)) if **same == tuple => {}
+                Some((serial, first)) => {
+                    // It stays listed as it was written first.
+                    tuple.client = first.client.clone();
+                    steps.push(Step::Replace(*serial, Kind::Rtp(tuple)));
                 }
             }
         }
@@ -545,6 +527,12 @@ impl Tokens {
             return Err(Full::UdpClients {
                 udp_clients_per_session_max,
             });
+        }
+        let known = self.udp_destinations(session).map(|(_, rtp)| rtp.carriage);
+        let carriages = known.chain(steps.iter().filter_map(Step::carriage));
+        let matrices: HashSet<Matrix> = carriages.filter_map(Carriage::matrix).collect();
+        if matrices.len() > MATRICES_MAX {
+            return Err(Full::Matrices);
         }
         let excess = (self.len() + reserved + tuples).saturating_sub(tokens_max);
         let over = self.shuts.range(..=(now, u64::MAX)).take(excess).count();

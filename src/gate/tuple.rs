@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use super::carriage::Carriage;
 use super::grant::{Grant, Note};
 use super::session_id::SessionId;
 use super::udp_clients::UdpClient;
@@ -21,6 +22,8 @@ pub const ADDRESSES_MAX: usize = 16;
 pub struct RtpTuple {
     /// As it was given: who is listed, and compared.
     pub client: UdpClient,
+    /// How it gets the session's stream, and how it gives one.
+    pub carriage: Carriage,
     /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
     /// count.
     pub addresses: Vec<SocketAddr>,
@@ -89,12 +92,11 @@ impl Tuple {
         }
     }
 
-    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends
-    /// nothing.
+    /// The addresses by which its datagrams are told, each once: of a host who sends, of a group
+    /// that they are sent to.
     pub(super) fn inbound(&self) -> Vec<SocketAddr> {
         let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
         let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
-        keys.retain(|key| !key.ip().is_multicast());
         keys.sort_unstable();
         keys.dedup();
         keys

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::fetch::Fault;
 use super::pass::Pass;
 use super::{RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, SessionId, Shut, Subnet, Tokens};
+use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
@@ -35,8 +35,12 @@ pub(super) enum Way {
     Post,
     /// A source as Icecast's clients are.
     Icecast,
-    /// A source's datagrams.
+    /// A source's datagrams: RTP,
     Rtp,
+    /// MPEG-TS alone,
+    Bare,
+    /// or either of these, to a group.
+    Group,
     /// An origin's answer.
     Pull,
     /// A viewer.
@@ -74,6 +78,8 @@ pub(super) struct Claim<'a> {
     pub way: Way,
     /// `None`: a proxy brings it, and does not say from where.
     pub from: Option<SocketAddr>,
+    /// What a token has to name, if that is not where it comes from: a group.
+    pub to: Option<SocketAddr>,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
     /// The authority that it is for.
@@ -124,6 +130,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: caller.is_named.then_some(caller.peer),
+            to: None,
             is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
@@ -136,6 +143,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: Some(from),
+            to: None,
             is_proxied: false,
             host: "",
             origin: None,
@@ -204,7 +212,7 @@ impl Gate<'_> {
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp => self.check_source(claim),
+            Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
             Way::Viewer | Way::Hls => check_named(claim),
@@ -395,13 +403,18 @@ impl Gate<'_> {
                     Shut::Direction => for_watching_only(),
                 });
             }
-            (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
-                let mut sessions = tokens.sessions_from(from);
-                sessions.any(|named| named == name)
-            }),
+            (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+                let named = claim.to.or(claim.from);
+                let mut sessions = named
+                    .into_iter()
+                    .flat_map(|from| tokens.sessions_from(from));
+                let is_bare = claim.way == Way::Bare;
+                let takes = |its| claim.way == Way::Group || (its == Carriage::Bare) == is_bare;
+                sessions.any(|(its, carriage)| its == name && takes(carriage))
+            }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
-            (Way::Rtp, None)
+            (Way::Rtp | Way::Bare | Way::Group, None)
             | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
@@ -576,8 +589,7 @@ impl Gate<'_> {
 
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
-        let subnets = &self.settings.rtp_to;
-        subnets.is_empty() || is_in(subnets, address.ip())
+        self.settings.may_receive(address.ip().to_canonical())
     }
 }
 

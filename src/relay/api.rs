@@ -5,12 +5,13 @@
 //! all of it has been checked.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::page::Page;
 use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
-use crate::gate::{self, Grant, SessionId, UdpClient};
+use crate::gate::{self, Carriage, Grant, Matrix, RtpTuple, SessionId, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
 use crate::stamp::Stamp;
 
@@ -51,6 +52,19 @@ pub(super) struct AddToken {
     pub session: SessionId,
     pub http: Option<Grant>,
     pub clients: Vec<UdpClient>,
+    /// Of all of these.
+    carriage: Carriage,
+}
+
+impl AddToken {
+    /// One of its clients, with these addresses.
+    pub fn tuple(&self, client: &UdpClient, addresses: Vec<SocketAddr>) -> RtpTuple {
+        RtpTuple {
+            client: client.clone(),
+            carriage: self.carriage,
+            addresses,
+        }
+    }
 }
 
 impl Call {
@@ -172,53 +186,106 @@ fn parse_add_token(
     udp_clients_max: usize,
     now: Stamp,
 ) -> Result<AddToken, Refusal> {
-    let known = [&["type", "sessionid", "udp-clients"], terms::NAMES].concat();
+    let known = [&["type", "sessionid", "udp-clients", "fec"], terms::NAMES].concat();
     let parameters = Parameters::read(target, &known)?;
-    let (http, rtp) = parse_types(parameters.raw("type"))?;
+    let types = Types::parse(parameters.raw("type"))?;
     let session = parameters.session()?;
-    let clients = match (parameters.raw("udp-clients"), rtp) {
-        (Some(raw), true) => gate::udp_clients::parse(raw, udp_clients_max)
+    let clients = match (parameters.raw("udp-clients"), types.carriage) {
+        (Some(raw), Some(_)) => gate::udp_clients::parse(raw, udp_clients_max)
             .map_err(|error| bad(error.to_string()))?,
-        (None, false) => Vec::new(),
-        (Some(_), false) => return Err(bad("udp-clients is given, but type does not say rtp-udp")),
-        (None, true) => {
+        (None, None) => Vec::new(),
+        (Some(_), None) => {
             return Err(bad(
-                "type says rtp-udp, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
+                "udp-clients is given, but type says neither rtp-udp nor udp",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(bad(
+                "type says that there are UDP clients, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
             ));
         }
     };
+    let carriage = match (parse_matrix(parameters.raw("fec"))?, types.carriage) {
+        (None, carriage) => carriage.unwrap_or(Carriage::Rtp(None)),
+        (Some(matrix), Some(Carriage::Rtp(_))) => Carriage::Rtp(Some(matrix)),
+        (Some(_), Some(Carriage::Bare) | None) => {
+            return Err(bad("fec is given, but type does not say rtp-udp"));
+        }
+    };
+    let fits = |client: &&UdpClient| carriage.ports(client.port.get()).is_none();
+    if let Some(client) = clients.iter().find(fits) {
+        return Err(bad(format!(
+            "udp-clients: '{client}': with fec two ports above it are needed, the highest 4 above; give one up to 65531"
+        )));
+    }
     Ok(AddToken {
         session,
-        http: terms::read(&parameters, http, now)?,
+        http: terms::read(&parameters, types.http, now)?,
         clients,
+        carriage,
     })
 }
 
-/// Whether `http` and whether `rtp-udp` is asked for.
-fn parse_types(raw: Option<&str>) -> Result<(bool, bool), Refusal> {
-    let raw = raw.ok_or_else(|| {
-        bad("the parameter 'type' is missing; it is http, rtp-udp or both, with a comma between")
-    })?;
-    let (mut http, mut rtp) = (false, false);
-    for entry in raw.split(',') {
-        let wanted = match percent_decoded(entry).as_deref() {
-            Some(b"http") => &mut http,
-            Some(b"rtp-udp") => &mut rtp,
-            _ => {
+fn parse_matrix(raw: Option<&str>) -> Result<Option<Matrix>, Refusal> {
+    let read = |raw| {
+        Matrix::parse(raw).ok_or_else(|| {
+            bad(format!(
+                "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
+                quoted(raw, 64)
+            ))
+        })
+    };
+    raw.map(read).transpose()
+}
+
+/// What is asked for.
+#[derive(Default)]
+struct Types {
+    http: bool,
+    /// Of UDP clients.
+    carriage: Option<Carriage>,
+}
+
+impl Types {
+    fn parse(raw: Option<&str>) -> Result<Types, Refusal> {
+        const RIGHT: &str =
+            "http, rtp-udp or udp, or http and one of the others with a comma between";
+        let raw =
+            raw.ok_or_else(|| bad(format!("the parameter 'type' is missing; it is {RIGHT}")))?;
+        let mut types = Types::default();
+        for entry in raw.split(',') {
+            let carriage = match percent_decoded(entry).as_deref() {
+                Some(b"http") => None,
+                Some(b"rtp-udp") => Some(Carriage::Rtp(None)),
+                Some(b"udp") => Some(Carriage::Bare),
+                _ => {
+                    return Err(bad(format!(
+                        "type: '{}' is not a type; it is {RIGHT}",
+                        quoted(entry, 64)
+                    )));
+                }
+            };
+            let (is_repeated, is_other) = match carriage {
+                None => (std::mem::replace(&mut types.http, true), false),
+                Some(_) => {
+                    let other = std::mem::replace(&mut types.carriage, carriage);
+                    (other == carriage, other.is_some())
+                }
+            };
+            if is_repeated {
                 return Err(bad(format!(
-                    "type: '{}' is not a type; it is http, rtp-udp or both, with a comma between",
+                    "type: '{}' comes more than once",
                     quoted(entry, 64)
                 )));
             }
-        };
-        if std::mem::replace(wanted, true) {
-            return Err(bad(format!(
-                "type: '{}' comes more than once",
-                quoted(entry, 64)
-            )));
+            if is_other {
+                return Err(bad(
+                    "type: a client gets rtp-udp or udp; give those of each in a call of their own",
+                ));
+            }
         }
+        Ok(types)
     }
-    Ok((http, rtp))
 }
 
 /// OpenAPI 3.1.

@@ -106,11 +106,6 @@ impl Counts {
     pub fn set_files(&mut self, files: Files) {
         self.files = files;
     }
-
-    /// So many datagrams were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.add(Count::Unsent, count as u64);
-    }
 }
 
 impl Counts {

@@ -139,7 +139,7 @@ impl Relay {
     /// The table of a token file, at the start, when the RTP socket is known.
     pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         self.grants.restore(tokens, &fault, &mut self.desk);
     }
 
@@ -286,7 +286,8 @@ impl Relay {
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
                 Owner::Tokens => {
-                    let fault = |address| self.rtp_in.destination_fault(address);
+                    let fault =
+                        |address, carriage| self.rtp_in.destination_fault(address, carriage);
                     self.grants.due(&fault, &mut self.desk);
                 }
             }
@@ -317,7 +318,7 @@ impl Relay {
                 }
             }
             Done::Appended(result) => {
-                let fault = |address| self.rtp_in.destination_fault(address);
+                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
                 self.grants
                     .appended(ticket, &result, &fault, &mut self.desk);
             }
@@ -329,7 +330,7 @@ impl Relay {
     /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
             || self.fetch.resolved(ticket, &[], &mut self.desk);
         if !is_anothers {
@@ -392,9 +393,11 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
+    /// The next datagrams to be sent, to one client. So many of those that were lent last were not
+    /// taken by the kernel.
+    pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
         self.desk.now = now;
+        self.streams.not_taken(not_taken as u64, &mut self.desk);
         let next = self.streams.next_client(&mut self.desk);
         self.settle();
         let (id, to) = next?;

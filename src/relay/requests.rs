@@ -15,7 +15,7 @@ use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
-use super::rtp_in::{Came, UdpPort};
+use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Origin};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
 use crate::format::Format;
@@ -261,6 +261,7 @@ impl Relay {
                 let seen = Seen {
                     counts: &self.desk.counts,
                     streams: self.streams.sums(&self.desk),
+                    udp_clients: self.streams.udp_clients(),
                     connections: self.clients.len(),
                     waiting: self.clients.waiting().len(),
                     blocked: self.clients.blocked().len(),
@@ -282,7 +283,7 @@ impl Relay {
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
     /// before anything else is read: whoever asks next finds it so.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         let changed = self
             .grants
             .change((id, reply), change, &fault, &mut self.desk);
@@ -410,7 +411,7 @@ impl Relay {
 
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         if self.rtp_in.is_bound()
             && let Some(session) = self.streams.session(id)
             && let Some(clients) = self.grants.destinations(&session, &fault)
@@ -423,7 +424,7 @@ impl Relay {
 
     /// Takes a datagram, whosever it is.
     pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
-        let known = |id| self.streams.rtp_source(id);
+        let known = |id| self.streams.known(id);
         let tokens = self.grants.tokens();
         let desk = &mut self.desk;
         match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
@@ -434,22 +435,29 @@ impl Relay {
                 }
                 self.go_on_in_order(id);
             }
+            Came::Bare(id) => {
+                if let Some(media) = self.streams.take_bare(id, bytes, desk) {
+                    let anew = self.streams.append(id, &media, desk);
+                    self.follow(anew);
+                }
+            }
             Came::Control(id, control) => {
-                if self.streams.take_control(id, &control, bytes, desk) && control.says_bye {
+                let said = (from.ip(), bytes);
+                if self.streams.take_control(id, &control, said, desk) && control.says_bye {
                     self.clients.count_cost(HEAD_COST);
                     self.streams
                         .end(id, End::Complete, "its source said goodbye", desk);
                 }
             }
-            Came::Candidate(silent, packet) => {
-                let its = silent.and_then(|live| self.streams.session(live));
+            Came::Newcomer(newcomer) => {
+                let is_bare = newcomer.packet.is_none();
+                let claim = newcomer.sender.claim(is_bare);
+                let its = newcomer.silent.and_then(|live| self.streams.session(live));
                 let has_source = |session: &SessionId| self.streams.has_source(session);
                 let standing = |session: &SessionId| self.standing(session);
-                match self
-                    .grants
-                    .session_for(from, its, has_source, standing, &self.desk)
-                {
-                    Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                let grants = &self.grants;
+                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
+                    Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
                     Err(dropped) => self.desk.counts.add(dropped, 1),
                 }
             }
@@ -457,35 +465,44 @@ impl Relay {
         }
     }
 
-    /// A packet of nobody's stream yet: the second in sequence begins one.
-    fn hear_candidate(
+    /// A datagram of nobody's stream yet: it may begin one.
+    fn hear_newcomer(
         &mut self,
-        from: SocketAddr,
-        (silent, session): (Option<LiveId>, SessionId),
-        packet: &Packet<'_>,
+        newcomer: &Newcomer<'_>,
+        session: SessionId,
+        port: UdpPort,
         bytes: &[u8],
     ) {
-        let Some(first) = self.rtp_in.hear(from, packet, bytes, &mut self.desk) else {
+        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.desk) else {
             return;
         };
-        let source = Origin::Rtp(from);
-        if let Some(old) = silent {
+        let Sender { named, from } = newcomer.sender;
+        let source = Origin::Rtp(named);
+        if let Some(old) = newcomer.silent {
             let reason = "its source has started anew";
             self.streams
                 .source_lost(old, source, reason, &mut self.desk);
         }
         self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
+        let packet = newcomer.packet.as_ref();
+        let is_transport = |packet: &Packet<'_>| packet.payload_type == PAYLOAD_TYPE_MPEG_TS;
         let media_type = Format::MpegTs.media_type().to_owned();
-        let given = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS).then_some(media_type);
+        let given = packet.is_none_or(is_transport).then_some(media_type);
         let id = self.begin(session.clone(), given, source, from);
-        self.streams.begin_rtp(id, packet, &mut self.desk);
-        self.rtp_in.is_source(from, id);
+        match packet {
+            Some(packet) => self.streams.begin_rtp(id, from, packet, &mut self.desk),
+            None => {
+                self.streams.begin_bare(id, from, &mut self.desk);
+                self.refresh_clients(id);
+            }
+        }
+        self.rtp_in.is_source(named, id);
         self.admit_waiting(&session);
         // It may not have been kept.
         if !first.is_empty() {
-            self.take_datagram(from, UdpPort::Rtp, &first);
+            self.take_datagram(from, port, &first);
         }
-        self.take_datagram(from, UdpPort::Rtp, bytes);
+        self.take_datagram(from, port, bytes);
     }
 }

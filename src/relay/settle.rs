@@ -105,8 +105,8 @@ impl Relay {
                 for id in self.streams.with_clients(&session) {
                     self.refresh_clients(id);
                 }
-                if let Some((id, source)) = self.streams.rtp_source_of(&session)
-                    && !self.grants.is_client(&session, source)
+                if let Some((id, source, is_bare)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source, is_bare)
                 {
                     self.streams
                         .end(id, End::Lost, "its token was revoked", &mut self.desk);

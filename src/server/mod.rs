@@ -72,8 +72,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 const SIGNALS: Token = Token(usize::MAX);
 /// A thread has something to tell.
 const THREADS: Token = Token(usize::MAX - 1);
-const RTP: Token = Token(usize::MAX - 2);
-const RTCP: Token = Token(usize::MAX - 3);
+/// Of all sockets for datagrams.
+const UDP: Token = Token(usize::MAX - 2);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -178,7 +178,7 @@ impl Server {
             SIGNALS => self.signalled(now),
             // They are heard in every turn.
             THREADS => {}
-            RTP | RTCP => {
+            UDP => {
                 if let Some(udp) = &mut self.udp {
                     udp.note_readable();
                 }
@@ -451,13 +451,11 @@ impl Server {
     fn send(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(now) else {
+            let not_taken = std::mem::take(&mut udp.not_taken);
+            let Some(datagrams) = self.relay.next_datagrams(now, not_taken) else {
                 return;
             };
-            let dropped = udp.send(&datagrams);
-            if dropped > 0 {
-                self.relay.counts().datagrams_dropped(dropped);
-            }
+            udp.not_taken = udp.send(&datagrams);
         }
     }
 

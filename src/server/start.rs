@@ -20,12 +20,10 @@ use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
 use super::token_file::TokenFile;
 use super::udp::{Udp, is_own_address};
-use super::{
-    Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, THREADS, sys,
-};
+use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
 use crate::config::{Bind, Config, Listen};
-use crate::gate::{HostName, Tokens};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
+use crate::gate::{HostName, InterfaceName, Tokens};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings, UdpPort};
 use crate::stamp::Stamp;
 
 /// Why the server did not start, in one line.
@@ -98,7 +96,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
     server.listen(&config.listen, inherited.listeners)?;
     if let (Some(bind), true) = (&config.rtp, is_gated) {
-        server.receive_rtp(bind, inherited.rtp)?;
+        server.receive_rtp(config, bind, inherited.rtp)?;
     }
     if let Some(tokens) = tokens {
         server.relay.restore(tokens, server.now());
@@ -218,23 +216,36 @@ impl Server {
         Ok(())
     }
 
-    fn receive_rtp(&mut self, bind: &Bind, inherited: Option<UdpSocket>) -> Result<(), StartError> {
+    fn receive_rtp(
+        &mut self,
+        config: &Config,
+        bind: &Bind,
+        inherited: Option<UdpSocket>,
+    ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
         let socket = match inherited {
             Some(socket) => socket,
             None => bind_udp(bind)?,
         };
         let mut udp = Udp::new(socket).map_err(failed)?;
+        udp.set_outgoing(&config.outgoing).map_err(|error| {
+            let interface = &config.outgoing.interface;
+            let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
+            StartError(format!(
+                "cannot send to groups by the interface {interface}: {error}"
+            ))
+        })?;
+        for (index, join) in config.core.joins.iter().enumerate() {
+            udp.join(join, UdpPort::Group(index))
+                .map_err(|error| StartError(format!("cannot join {join}: {error}")))?;
+        }
         let registry = self.poll.registry();
-        registry
-            .register(&mut udp.rtp, RTP, Interest::READABLE)
-            .map_err(failed)?;
-        if let Some(rtcp) = &mut udp.rtcp {
+        for socket in udp.sockets() {
             registry
-                .register(rtcp, RTCP, Interest::READABLE)
+                .register(socket, UDP, Interest::READABLE)
                 .map_err(failed)?;
         }
-        let bound = udp.rtp.local_addr().map_err(failed)?;
+        let bound = udp.bound().map_err(failed)?;
         self.relay.set_rtp(bound);
         self.relay.set_own_addresses(is_own_address);
         self.udp = Some(udp);

@@ -24,6 +24,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &[
             "json",
             "proxy_header",
+            "post",
             "stream",
             "hls",
             "rtp",
@@ -40,6 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("json", &[]),
     ("proxy_header", &[]),
+    ("post", &["rtp", "gate"]),
     ("stream", &["hls", "slots", "format", "gather", "moment"]),
     ("hls", &["format", "moment", "stamp"]),
     ("rtp", &["format", "held", "moment"]),

@@ -583,7 +583,7 @@ impl World {
 
     fn send(&mut self) {
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(self.now) else {
+            let Some(datagrams) = self.relay.next_datagrams(self.now, 0) else {
                 return;
             };
             assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);

@@ -11,12 +11,14 @@ mod aligner;
 mod packet;
 mod picture;
 mod psi;
+mod seam;
 mod streams;
 mod tables;
 
 pub use aligner::Aligner;
 pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+pub(super) use seam::Seam;
 pub use tables::Repetition;
 pub(super) use tables::Tables;
 

@@ -9,9 +9,9 @@
 //! Viewers get whole units only: PES packets of MPEG-TS, Ogg pages, Matroska blocks, FLV tags, MP4
 //! fragments, frames of MPEG audio and ADTS. So what they have had is sound wherever the source
 //! breaks off. The next source goes on at its first join point: MPEG-TS and Ogg with its own
-//! header first, MPEG audio and ADTS as it comes; of the others the header must describe the same
-//! tracks, is left out but for what viewers lack of it, and the times are moved on, so that a
-//! player sees one stream.
+//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it
+//! comes; of the others the header must describe the same tracks, is left out but for what viewers
+//! lack of it, and the times are moved on, so that a player sees one stream.
 //!
 //! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
 //! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).

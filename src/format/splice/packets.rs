@@ -4,7 +4,7 @@
 //! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
 //! of it has come. What has begun and never ends is not waited for.
 
-use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
+use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Seam, Shape, decoding_time};
 use super::super::window::grow;
 use super::super::{LetGo, MediaTime};
 
@@ -16,6 +16,8 @@ pub(super) struct Packets {
     /// Since the last packet.
     bytes_without: usize,
     waiting: Waiting,
+    /// Marks what jumps, if another source was before this one.
+    seam: Option<Box<Seam>>,
 }
 
 /// Packets from the first on whose PES packet is not whole.
@@ -57,6 +59,7 @@ impl Packets {
                 bytes: Vec::new(),
                 open: Vec::new(),
             },
+            seam: None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Packets {
         let had = self.aligner.shape().or(self.had);
         *self = Packets {
             had,
+            seam: Some(Box::default()),
             ..Packets::new(self.waiting.bytes_max)
         };
     }
@@ -81,7 +85,10 @@ impl Packets {
         let mut taken = 0;
         self.aligner.feed(bytes, |_, packet| {
             taken += packet.whole().len();
-            self.waiting.take(packet, out);
+            match &mut self.seam {
+                None => self.waiting.take(packet, out),
+                Some(seam) => seam.pass(packet, |packet| self.waiting.take(packet, out)),
+            }
         });
         if taken > 0 {
             self.bytes_without = 0;
@@ -105,6 +112,7 @@ impl Packets {
         self.aligner.held_bytes()
             + self.waiting.bytes.capacity()
             + self.waiting.open.capacity() * size_of::<Open>()
+            + self.seam.as_ref().map_or(0, |_| size_of::<Seam>())
     }
 }
 

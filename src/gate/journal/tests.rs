@@ -11,13 +11,17 @@ fn session(name: &str) -> SessionId {
     SessionId::parse(name.as_bytes()).expect("a good sessionid")
 }
 
-fn client(text: &str, addresses: &[&str]) -> RtpTuple {
+fn client(text: &str, carriage: &str, addresses: &[&str]) -> RtpTuple {
     let client = udp_clients::parse(text, 1).expect("a good entry").remove(0);
     let addresses = addresses
         .iter()
         .map(|address| address.parse().expect("an address"))
         .collect();
-    RtpTuple { client, addresses }
+    RtpTuple {
+        client,
+        carriage: Carriage::parse(carriage).expect("a good one"),
+        addresses,
+    }
 }
 
 /// Some hundred changes of a few sessions, with names that JSON has to escape.
@@ -28,11 +32,12 @@ fn changes(seed: u64) -> Vec<Entry> {
         let session = session(names[random.draw() as usize % names.len()]);
         let rtp = match random.draw() % 3 {
             0 => Vec::new(),
-            1 => vec![client("192.0.2.7:5004", &["192.0.2.7:5004"])],
+            1 => vec![client("192.0.2.7:5004", "rtp", &["192.0.2.7:5004"])],
             _ => vec![
-                client("[2001:db8::7]:5004", &["[2001:db8::7]:5004"]),
+                client("[2001:db8::7]:5004", "udp", &["[2001:db8::7]:5004"]),
                 client(
                     "player.example:6000",
+                    ["rtp", "5x10"][random.draw() as usize % 2],
                     &["192.0.2.8:6000", "[2001:db8::8]:6000"],
                 ),
             ],

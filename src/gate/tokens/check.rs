@@ -43,7 +43,7 @@ impl Tokens {
                 );
                 tuples += 1;
             }
-            let clients = self.udp_destinations(session).map(|(_, client, _)| client);
+            let clients = self.udp_destinations(session).map(|(_, rtp)| &rtp.client);
             let distinct = clients.collect::<HashSet<_>>().len();
             assert_eq!(distinct, known.rtp.len(), "one client twice");
             assert!(

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Way;
-use crate::gate::{Direction, Grant, RtpTuple, SessionId, Terms, Tokens, udp_clients};
+use crate::gate::{Carriage, Direction, Grant, RtpTuple, SessionId, Terms, Tokens, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
 use crate::stamp::Stamp;
@@ -46,6 +46,10 @@ enum Rule {
     Takeover,
     /// In reach of `--rtp-to`.
     RtpTo,
+    /// A group as a UDP client is named by that.
+    Group,
+    /// From the one host that `--join` names.
+    Sender,
     /// No loop of relays.
     Via,
     /// `--streams`
@@ -77,7 +81,9 @@ enum Cell {
 }
 
 use Cell::{DoesNotApply, Dropped, Refused};
-use Way::{Call, Figures, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer};
+use Way::{
+    Bare, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
+};
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
 const NO_REQUEST: &str = "there is no request, and no browser that could be made to send it";
@@ -92,26 +98,28 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
-            Put | Post | Icecast | Rtp => DoesNotApply("for sources there is --publish-from"),
+            Put | Post | Icecast | Rtp | Bare | Group => {
+                DoesNotApply("for sources there is --publish-from")
+            }
             Pull => DoesNotApply(NAMED),
             Viewer | Hls => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply(NAMED),
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
             Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
             Page => Refused(404),
-            Rtp | Pull => DoesNotApply("no proxy of requests is in between"),
+            Rtp | Bare | Group | Pull => DoesNotApply("no proxy of requests is in between"),
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Figures | Page => Refused(403),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -119,7 +127,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Site => match way {
             Put | Post | Icecast | Call | Figures => Refused(403),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -130,31 +138,31 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
             Viewer | Hls => DoesNotApply("the token says who may watch"),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp => DoesNotApply("tuples of UDP clients have none"),
+            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp => DoesNotApply("tuples of UDP clients have none"),
+            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
             // A key has no UDP clients.
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             // What is to have UDP clients is a key.
             Call => Refused(409),
@@ -164,60 +172,68 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Viewer => Refused(503),
             // They cannot be counted.
             Hls => Refused(403),
-            Put | Post | Icecast | Rtp => DoesNotApply("a session has one source"),
+            Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
-            Rtp | Pull => Dropped,
+            Rtp | Bare | Group | Pull => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
-            Rtp | Pull => Dropped,
+            Rtp | Bare | Group | Pull => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
-            Rtp => DoesNotApply("nothing is sent to a source"),
+            Rtp | Bare | Group => DoesNotApply("nothing is sent to a source"),
             Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
             Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Group => match way {
+            Call => Refused(403),
+            _ => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Sender => match way {
+            Group => Dropped,
+            _ => DoesNotApply("it is sent to no group"),
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
             Viewer | Hls | Pull => Refused(508),
-            Rtp => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
             Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
-            Rtp => DoesNotApply("it has no connection"),
+            Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
-            Rtp => DoesNotApply("it has no connection"),
+            Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
             Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
-            Rtp | Pull => Dropped,
+            Rtp | Bare | Group | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
@@ -228,7 +244,9 @@ fn ways() -> Vec<Way> {
         Put => Some(Post),
         Post => Some(Icecast),
         Icecast => Some(Rtp),
-        Rtp => Some(Pull),
+        Rtp => Some(Bare),
+        Bare => Some(Group),
+        Group => Some(Pull),
         Pull => Some(Viewer),
         Viewer => Some(Hls),
         Hls => Some(Call),
@@ -258,7 +276,9 @@ fn rules() -> Vec<Rule> {
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
-        Rule::RtpTo => Some(Rule::Via),
+        Rule::RtpTo => Some(Rule::Group),
+        Rule::Group => Some(Rule::Sender),
+        Rule::Sender => Some(Rule::Via),
         Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
@@ -269,6 +289,8 @@ fn rules() -> Vec<Rule> {
 }
 
 const CLIENT: &str = "10.0.0.1:6000";
+/// What is sent there is taken, and whoever sends is a client.
+const GROUP: &str = "239.1.2.3:5004";
 /// More relays than there may be.
 const LOOP: &str = "Via: 1.1 a, 1.1 b, 1.1 c, 1.1 d, 1.1 e, 1.1 f, 1.1 g, 1.1 h, 1.1 i, 1.1 j, 1.1 k, \
                     1.1 l, 1.1 m, 1.1 n, 1.1 o, 1.1 p, 1.1 q\r\n";
@@ -296,11 +318,20 @@ fn unanswered(stage: &mut Stage) -> ConnectionId {
     id
 }
 
-fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
-    let clients = udp_clients::parse(CLIENT, 1).expect("a UDP client");
+fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
+    let (client, carriage) = match way {
+        Group => (GROUP, Carriage::Rtp(None)),
+        Bare => (CLIENT, Carriage::Bare),
+        _ => (CLIENT, Carriage::Rtp(None)),
+    };
+    let clients = udp_clients::parse(client, 1).expect("a UDP client");
     let client = clients.into_iter().next().expect("one");
     let addresses = client.address().into_iter().collect();
-    let tuple = RtpTuple { client, addresses };
+    let tuple = RtpTuple {
+        client,
+        carriage,
+        addresses,
+    };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
     let tokens = stage.relay.grants.table().expect("a table");
     tokens
@@ -338,6 +369,10 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
         Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
         _ => "--token-server=10.0.0.0/8",
     });
+    options.push(match broken {
+        Some(Rule::Sender) => "--join=239.1.2.3@10.0.0.9",
+        _ => "--join=239.1.2.3@10.0.0.1",
+    });
     let fetches = way == Pull || broken == Some(Rule::Via);
     options.extend(fetches.then_some("--origin=http://10.1.0.1:8000"));
     options.extend_from_slice(match broken {
@@ -356,8 +391,8 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
 
 /// Who is there before.
 fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
-    allow(stage, "a", Some(Direction::Both));
-    allow(stage, "other", Some(Direction::Both));
+    allow(stage, way, "a", Some(Direction::Both));
+    allow(stage, way, "other", Some(Direction::Both));
     if way == Viewer {
         other_source(stage, "a");
     }
@@ -385,7 +420,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
                 Viewer | Hls | Pull => Direction::In,
                 _ => Direction::Out,
             };
-            allow(stage, "a", Some(wrong));
+            allow(stage, way, "a", Some(wrong));
         }
         Some(Rule::Time) => {
             let terms = Terms {
@@ -438,8 +473,12 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         ),
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
-        Viewer | Rtp | Pull => ("GET /stream/a", ""),
+        Viewer | Rtp | Bare | Group | Pull => ("GET /stream/a", ""),
         Hls => ("GET /stream/a/index.m3u8", ""),
+        Call if broken == Some(Rule::Group) => (
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.9.9.9:6000",
+            "",
+        ),
         Call => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
             "",
@@ -487,13 +526,18 @@ fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
     prepare(&mut stage, way, broken);
     match way {
-        Rtp => {
+        Rtp | Bare | Group => {
             change(&mut stage, way, broken);
+            let port = match way {
+                Group => UdpPort::Group(0),
+                _ => UdpPort::Rtp,
+            };
             for number in 0..2 {
                 let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
                 packet.resize(12 + 188, 0x47);
+                let datagram = &packet[if way == Bare { 12 } else { 0 }..];
                 let from = CLIENT.parse().expect("an address");
-                stage.relay.datagram(from, UdpPort::Rtp, &packet, stage.now);
+                stage.relay.datagram(from, port, datagram, stage.now);
                 stage.settle();
             }
             match is_by(&stage, CLIENT) {

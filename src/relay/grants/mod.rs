@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Claim, Gate, Standing, Way, framework_is_off};
+use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
 use super::timers::Armed;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{self, Addition, BLOCKS_MAX, Blocks, Record, RtpTuple, SessionId, Tokens};
+use crate::gate::{
+    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
+};
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::stamp::Stamp;
 use ledger::Ledger;
@@ -71,10 +73,10 @@ pub(super) type Caller = (ConnectionId, Reply);
 /// What is told of a change that was made: the status, and a body in JSON.
 pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
-pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr) -> Option<&'static str>;
+pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static str>;
 
 /// A host:port may be named by every session there is; of so many a free one is sought.
-const SESSIONS_TRIED_MAX: usize = 64;
+pub(super) const SESSIONS_TRIED_MAX: usize = 64;
 
 /// A change that can be made.
 enum Decided {
@@ -173,45 +175,51 @@ impl Grants {
         &mut self,
         session: &SessionId,
         fault: Fault<'_>,
-    ) -> Option<Rc<[SocketAddr]>> {
-        let reaches = |address: &SocketAddr| fault(*address).is_none();
+    ) -> Option<Rc<[Destination]>> {
+        let reaches = |address, carriage| fault(address, carriage).is_none();
         Some(self.tokens.as_mut()?.destinations(session, reaches))
     }
 
-    /// Whether a tuple of the session names this address.
-    pub fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
+    /// Whether a tuple of the session names this address, for what comes from there: MPEG-TS alone,
+    /// or RTP.
+    pub fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
         let tokens = self.tokens.iter();
-        let mut named = tokens
+        let named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
+            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
+        let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The session whose source an address may become: `its`, if it is the source of that already
-    /// and silent, or else the first of its that has none. Or as what its packets are dropped.
+    /// The session whose source somebody may become who sends RTP, or MPEG-TS alone: `its`, if it
+    /// is the source of that already and silent, or else the first of its that has none. Or as
+    /// what its datagrams are dropped.
     pub fn session_for(
         &self,
-        from: SocketAddr,
+        (claim, is_bare): (&Claim<'_>, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
         standing: impl Fn(&SessionId) -> Standing,
         desk: &Desk,
     ) -> Result<SessionId, Count> {
         let is_silent = its.is_some();
+        let named = claim.to.ok_or(Count::Stranger)?;
         let sessions = self.tokens.iter();
-        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(from));
+        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(named));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        let free = || tried.find(|session| !has_source(session)).cloned();
+        let is_free = |(session, carriage): &(&SessionId, Carriage)| {
+            (*carriage == Carriage::Bare) == is_bare && !has_source(session)
+        };
+        let free = || tried.find(is_free).map(|(session, _)| session.clone());
         let session = its.or_else(free).ok_or(Count::SecondSource)?;
-        let claim = Claim::without_request(Way::Rtp, from);
         let gate = self.gate(desk);
-        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        gate.enter(claim).map_err(|_| Count::Outside)?;
         // A source that is silent has lost its place to who comes from the same address.
         let standing = Standing {
             has_source: !is_silent && has_source(&session),
             ..standing(&session)
         };
-        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+        gate.publish(claim, &session, Framing::UntilClose, &standing)
             .map_err(|_| Count::Refused)?;
         Ok(session)
     }
@@ -279,7 +287,7 @@ impl Grants {
         }
         let gate = self.gate(desk);
         let may_stay =
-            |address: &SocketAddr| gate.may_receive(address) && fault(*address).is_none();
+            |address, carriage| gate.may_receive(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
@@ -396,7 +404,8 @@ fn check_destinations(
     for tuple in clients {
         // The first address that can be reached is sent to; what is wrong with a name is what is
         // wrong with all of its addresses.
-        let faults = tuple.addresses.iter().map(|address| fault(*address));
+        let addresses = tuple.addresses.iter();
+        let faults = addresses.map(|address| fault(*address, tuple.carriage));
         if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
             let detail = format!("udp-clients: '{}': {fault}", tuple.client);
             return Err(Refusal::new(Status::BadRequest, detail));
@@ -410,7 +419,7 @@ fn check_destinations(
         None => Ok(()),
         Some(tuple) => {
             let detail = format!(
-                "udp-clients: '{}' is in none of the subnets that UDP clients may be in",
+                "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
                 tuple.client
             );
             Err(Refusal::new(Status::Forbidden, detail))

@@ -103,7 +103,7 @@ impl Streams {
         live.source_type = content_type;
         live.is_paused = false;
         live.stream.begin_seam();
-        (live.input, live.via) = (None, None);
+        (live.input, live.bare, live.via) = (None, None, None);
         let digest = live.session.digest();
         desk.log(
             Level::Info,
@@ -117,13 +117,15 @@ impl Streams {
         let now = desk.now;
         let live = self.lives.get_mut(old)?;
         let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
-        let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
+        let (pull, via) = (live.pull.take(), live.via.take());
+        let (input, bare) = (live.input.take(), live.bare.take());
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", desk);
         let id = self.begin_live(session, content_type, source, address, desk);
         let live = self.lives.get_mut(id)?;
-        (live.pull, live.input, live.via) = (pull, input, via);
+        (live.pull, live.via) = (pull, via);
+        (live.input, live.bare) = (input, bare);
         Some(id)
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Said;
 use super::Streams;
+use super::bare::BareInput;
 use super::outlet::Outlet;
 use super::rtp::RtpInput;
 use super::turns::Line;
@@ -20,6 +21,7 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
@@ -46,6 +48,8 @@ pub struct Live {
     pub(super) source_type: Option<String>,
     /// What is known of its source, or of the last it had, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
+    /// The same, if that is datagrams without RTP.
+    pub(super) bare: Option<Box<BareInput>>,
     /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
     pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
@@ -97,11 +101,21 @@ pub struct Row<'a> {
     bytes_sent: u64,
     viewers: usize,
     udp_clients: usize,
+    /// What each of these has got.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
     rtp: Option<&'static str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowClient {
+    address: SocketAddr,
+    #[serde(flatten)]
+    figures: ClientFigures,
 }
 
 #[derive(Serialize)]
@@ -118,7 +132,8 @@ impl Live {
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
         let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
-        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes);
+        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
+            + self.bare.as_deref().map_or(0, BareInput::held_bytes);
         self.session.held_bytes()
             + self.stream.held_bytes()
             + splicer
@@ -152,6 +167,12 @@ impl Live {
         }
     }
 
+    /// When the newest datagram of its source came, if it has such a source.
+    pub(super) fn heard(&self) -> Option<Moment> {
+        let of_rtp = self.input.as_ref().map(|input| input.heard());
+        of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
+    }
+
     /// Why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
         let payload_type = self.input.as_ref()?.payload_type();
@@ -163,7 +184,11 @@ impl Live {
     fn row_source(&self) -> RowSource {
         let input = self.input.as_ref();
         RowSource {
-            protocol: if input.is_some() { "rtp-udp" } else { "http" },
+            protocol: match (input, &self.bare) {
+                (Some(_), _) => "rtp-udp",
+                (None, Some(_)) => "udp",
+                (None, None) => "http",
+            },
             address: self.source_address.to_string(),
             packets: input
                 .filter(|input| input.is_transport())
@@ -192,9 +217,15 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.bytes_sent,
+            bytes_sent: bytes_sent + self.outlet.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.client_count,
+            udp_clients: self.outlet.post.client_count(),
+            udp: self
+                .outlet
+                .post
+                .figures()
+                .map(|(address, figures)| RowClient { address, figures })
+                .collect(),
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),
@@ -263,6 +294,7 @@ impl Streams {
             splicer: self.new_splicer(desk),
             source_type: None,
             input: None,
+            bare: None,
             outlet: Outlet::default(),
             attended_until: None,
             cuts: Cuts::default(),
@@ -436,7 +468,8 @@ impl Streams {
                 .add(Count::BytesReceived, figures.bytes_received);
             desk.counts.add(Count::BytesSent, figures.bytes_sent);
             desk.counts.add(Count::Skips, figures.skips);
-            desk.counts.add(Count::UdpBytesSent, live.outlet.bytes_sent);
+            desk.counts
+                .add(Count::UdpBytesSent, live.outlet.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);

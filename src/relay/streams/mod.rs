@@ -1,6 +1,7 @@
 //! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
 //! go out, and the bound on all buffers.
 
+mod bare;
 mod check;
 mod draining;
 mod frame;
@@ -32,6 +33,7 @@ use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use turns::Turns;
@@ -52,6 +54,8 @@ pub(super) struct Streams {
     spliced: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
+    /// Whose datagrams were lent last.
+    posted: Option<LiveId>,
     said: VecDeque<Said>,
 }
 
@@ -89,6 +93,9 @@ impl Cut {
     }
 }
 
+/// Figures have no rows for thousands of clients.
+const UDP_CLIENTS_SHOWN_MAX: usize = 256;
+
 /// What the streams say.
 pub(super) enum Said {
     /// This viewer cannot go on with its stream.
@@ -123,6 +130,7 @@ impl Streams {
             frame: Frame::default(),
             spliced: Vec::new(),
             posting: VecDeque::new(),
+            posted: None,
             said: VecDeque::new(),
         }
     }
@@ -192,12 +200,29 @@ impl Streams {
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += live.outlet.bytes_sent;
+            sums.udp_bytes += live.outlet.post.bytes_sent();
             sums.viewers += live.stream.viewer_count();
-            sums.udp_clients += live.outlet.client_count;
+            sums.udp_clients += live.outlet.post.client_count();
             sums.held += usize::from(live.has_waiting_viewers());
         }
         sums
+    }
+
+    /// What UDP clients have got, by their addresses: of [`UDP_CLIENTS_SHOWN_MAX`] of them, those
+    /// of the streams that began first.
+    pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
+        let lives = self.order.values().filter_map(|id| self.lives.get(*id));
+        let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
+        for (address, figures) in lives.flat_map(|live| live.outlet.post.figures()) {
+            if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
+                break;
+            }
+            // It may be one of several streams.
+            let sum = clients.entry(address).or_default();
+            sum.sent += figures.sent;
+            sum.dropped += figures.dropped;
+        }
+        clients
     }
 
     /// What they have said and nobody has heard.
@@ -252,7 +277,7 @@ impl Streams {
         let idle_time = desk.settings.limits.source_idle_time;
         let gone = match live.source {
             Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => input.map(|input| input.heard() + idle_time),
+            Origin::Rtp(_) => live.heard().map(|heard| heard + idle_time),
             Origin::Http(_) | Origin::Gone => None,
         };
         let rest = live.outlet.rest_until;
@@ -280,7 +305,7 @@ impl Streams {
         live.armed.fired();
         let source = live.source;
         let idle_time = desk.settings.limits.source_idle_time;
-        let heard = live.input.as_ref().map(|input| input.heard());
+        let heard = live.heard();
         let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
         match source {
             Origin::Rtp(_) if is_silent => {
@@ -302,7 +327,7 @@ impl Streams {
             self.rest_timed_out(id, desk);
             return false;
         }
-        if heard.is_some() {
+        if live.input.is_some() {
             return true;
         }
         self.pump(id, desk);
