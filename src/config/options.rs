@@ -1,7 +1,7 @@
 //! The table of options: for each its name, what it takes and where that goes, its group, its
 //! default, and what it says about itself. What bounds clients stands in [`bounds`]. There is no
-//! other list of them: an option goes by
 //! other list of them: an option goes by deleting its row, and its field.
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::row::{Asked, Fallback, Group, Row, Takes};
