@@ -5,8 +5,9 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::gate::{self, Direction, RtpTuple, SessionId, Tokens, udp_clients};
+use tollgate::gate::{self, Carriage, Direction, RtpTuple, SessionId, Tokens, udp_clients};
 use tollgate::http::{HeadReader, Limits};
+use tollgate::stamp::Stamp;
 
 const CURL: &[u8] = b"GET /stream/demo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
 
@@ -71,22 +72,31 @@ fn tokens(criterion: &mut Criterion) {
         let addresses = vec![address.parse().expect("an address")];
         let added = table.add(
             &session(number),
-            Some(Direction::Both),
-            vec![RtpTuple { client, addresses }],
+            Some(Direction::Both.into()),
+            vec![RtpTuple {
+                client,
+                carriage: Carriage::Rtp(None),
+                addresses,
+            }],
         );
         assert_eq!(added, Ok(2));
     }
     let mut group = criterion.benchmark_group("100,000 tokens");
     let (known, unknown) = (session(31_415), session(SESSIONS));
     group.bench_function("a session that is there", |bencher| {
-        bencher.iter(|| assert!(table.may_watch(black_box(&known))))
+        bencher.iter(|| assert!(table.watch(black_box(&known), Stamp::default()).is_ok()))
     });
     group.bench_function("a session that is not", |bencher| {
-        bencher.iter(|| assert!(!table.may_watch(black_box(&unknown))))
+        bencher.iter(|| assert!(table.watch(black_box(&unknown), Stamp::default()).is_err()))
     });
     let address: SocketAddr = "10.0.122.183:5004".parse().expect("an address");
     group.bench_function("the sender of a datagram", |bencher| {
-        bencher.iter(|| assert_eq!(table.sessions_from(black_box(address)).next(), Some(&known)));
+        bencher.iter(|| {
+            assert_eq!(
+                table.sessions_from(black_box(address)).next(),
+                Some((&known, Carriage::Rtp(None)))
+            )
+        });
     });
     group.finish();
 }

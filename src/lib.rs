@@ -9,14 +9,16 @@
 //! server      THE SHELL: sockets, clock, signals, and nothing else
 //! config      the table of options, which are written into the core's settings
 //! relay       THE CORE: the whole server without a socket or a clock
+//! post        what is on its way to a stream's UDP clients, and what each has got
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
-//! rtp         RTP and RTCP packets, order, MPEG-TS over RTP, pacing
+//! hls         where a stream's segments begin and end, and the list of them
+//! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
-//! gate        tokens, the udp-clients list, subnets
+//! gate        tokens, the udp-clients list, groups, subnets
 //! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
-//! gather, held, moment, random, slots     what all of them are made of
+//! gather, held, moment, random, slots, stamp     what all of them are made of
 //! ```
 //!
 //! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
@@ -45,9 +47,9 @@
 //!
 //! - `relay::Relay::datagram` is handed what the shell has received,
 //! - `relay::requests::Relay::take_datagram` asks
-//! - `relay::rtp_in::RtpIn::sort` whose it is, by its address;
+//! - `relay::rtp_in::RtpIn::sort` whose it is, by its address or the group it was sent to;
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
-//! - `relay::streams::outlet::Outlet::forward` to the stream's UDP clients,
+//! - `post::Post::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
 //! - `relay::streams::live::Streams::append` and its media goes the way of a byte.
 //!
@@ -68,7 +70,7 @@
 //! It stands in the table until somebody comes.
 //!
 //! - `relay::admission::Gate::publish` is asked by every way in,
-//! - `relay::admission::Gate::has_token_in` whether there is one.
+//! - `relay::admission::Gate::check_token_in` whether there is one.
 #![deny(unsafe_code)]
 
 pub mod config;
@@ -76,13 +78,16 @@ pub mod format;
 pub mod gate;
 pub mod gather;
 pub mod held;
+pub mod hls;
 pub mod http;
 pub mod json;
 pub mod moment;
+pub mod post;
 pub mod proxy_header;
 pub mod random;
 pub mod relay;
 pub mod rtp;
 pub mod server;
 pub mod slots;
+pub mod stamp;
 pub mod stream;

@@ -214,7 +214,7 @@ impl Scene {
 
     fn break_off(&mut self) {
         if let (Some(splicer), Told::Known(format)) = (&mut self.splicer, self.stream.told()) {
-            splicer.break_off(format, self.stream.header().to_vec());
+            splicer.break_off(Some(format), self.stream.header().to_vec());
         }
     }
 

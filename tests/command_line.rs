@@ -377,3 +377,50 @@ fn what_a_client_sends_begins_no_line_of_the_log() {
         );
     }
 }
+
+/// An event has its time, unless stderr is systemd's journal, which has one of its own; what a
+/// program may read at the start is as it was.
+#[test]
+fn events_have_a_time_where_nobody_else_keeps_it() {
+    use std::os::unix::fs::MetadataExt;
+    for (name, is_journal, has_time) in [
+        ("plain", None, true),
+        ("journal", Some(true), false),
+        ("others-journal", Some(false), true),
+    ] {
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("times-{name}"));
+        let file = std::fs::File::create(&path).expect("a file");
+        let stderr = file.metadata().expect("it is there");
+        let mut command = command(&["--listen=127.0.0.1:0"]);
+        command.env_remove("JOURNAL_STREAM").stderr(file);
+        if let Some(is_its) = is_journal {
+            let inode = stderr.ino() + u64::from(!is_its);
+            command.env("JOURNAL_STREAM", format!("{}:{inode}", stderr.dev()));
+        }
+        let mut child = command.spawn().expect("the program starts");
+        let text = until("it listens", || {
+            let text = std::fs::read_to_string(&path).expect("the file");
+            text.contains("listening http").then_some(text)
+        });
+        child.kill().expect("it runs");
+        child.wait().expect("its end");
+        let event = text.lines().find(|line| line.contains("event=open"));
+        let (time, rest) = event
+            .and_then(|line| line.split_once(' '))
+            .expect("an event");
+        assert_eq!(
+            time.starts_with("time=20") && time.ends_with('Z'),
+            has_time,
+            "{name}: {text}"
+        );
+        assert_eq!(
+            rest.starts_with("level=warn event=open"),
+            has_time,
+            "{name}: {text}"
+        );
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with("listening http 127.0.0.1:"))
+        );
+    }
+}

@@ -51,6 +51,8 @@ fn what_is_described_is_what_is_answered() {
         let query = format!("?type=http&sessionid={session}");
         assert_eq!(ask("POST", "/api/add-token", &query, &[]), status);
     }
+    let conflict = "?type=http&sessionid=a&for=b&direction=out";
+    assert_eq!(ask("POST", "/api/add-token", conflict, &[]), 409);
     let _source = Source::open(server.listeners[0], "/stream/a");
     for path in ["/api/abort-stream", "/api/revoke-token"] {
         for (session, status) in [("a", 200), ("nobody", 404)] {

@@ -60,3 +60,29 @@ fn the_points_are_the_same_wherever_the_bytes_are_cut() {
         }
     }
 }
+
+/// In ticks of 90 kHz: the first join and the last, and how many there are.
+#[test]
+fn each_join_has_the_time_that_its_container_says() {
+    for (name, first, last, joins) in [
+        ("h264.ts", 126_000, 306_000, 3),
+        ("h264.mp4", 0, 180_000, 3),
+        ("sound.mp3", 2_351, 213_942, 10),
+        ("sound.aac", 0, 204_800, 10),
+    ] {
+        let (mut times, mut newest) = (Vec::new(), None);
+        for finding in corpus::findings(&corpus::file(name)) {
+            match finding {
+                Finding::Time(offset, time) => newest = Some((offset, time)),
+                Finding::Join(start) => {
+                    let (offset, time) = newest.expect("a time");
+                    assert_eq!(offset, start.offset, "{name}");
+                    times.push(time.ticks());
+                }
+                _ => {}
+            }
+        }
+        let found = (times[0], times[times.len() - 1], times.len());
+        assert_eq!(found, (first, last, joins), "{name}");
+    }
+}

@@ -13,9 +13,13 @@ use tollgate::stream::{Limits, Notice, Pool, Stream};
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it is used for bytes that are made here")]
 mod corpus;
+#[path = "support/made.rs"]
+#[allow(dead_code, reason = "some of it is used")]
+mod made;
 #[path = "support/transport.rs"]
 mod transport;
 
+use made::{mp4_box, tag};
 use transport::{packet, pes, tables};
 
 const VIDEO: u16 = 0x101;
@@ -210,14 +214,6 @@ fn other_containers_with_frames_of_sound_in_them_are_not_told_to_be_sound() {
     }
 }
 
-/// A tag of FLV, with the size that follows it.
-fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
-    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
-    let [high, time @ ..] = milliseconds.to_be_bytes();
-    let whole = (body.len() as u32 + 11).to_be_bytes();
-    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
-}
-
 #[test]
 fn only_metadata_replaces_metadata() {
     let head = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
@@ -278,17 +274,20 @@ fn packets_of_receivers_and_recorders_are_joined_as_bare_ones() {
 fn a_source_goes_on_only_with_packets_of_the_same_length() {
     let bare = corpus::file("h264.ts");
     let with_stamps = around(&bare, 4, 0);
-    for (first, second, goes_on) in [
-        (&with_stamps, &with_stamps, true),
-        (&bare, &with_stamps, false),
-        (&with_stamps, &bare, false),
+    let without_tables = with_stamps[10 * 192..].to_vec();
+    assert!(corpus::had(&without_tables[..1_000]).1.is_empty());
+    for (first, second, cut, goes_on) in [
+        (&with_stamps, &with_stamps, 20_000, true),
+        (&bare, &with_stamps, 20_000, false),
+        (&with_stamps, &bare, 20_000, false),
+        // Before any table.
+        (&without_tables, &bare, 1_000, false),
+        (&without_tables, &with_stamps, 1_000, true),
     ] {
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
-        splicer
-            .feed(&first[..20_000], &mut out)
-            .expect("like itself");
+        splicer.feed(&first[..cut], &mut out).expect("like itself");
         let (format, header) = corpus::had(&out);
-        assert!(splicer.break_off(format.expect("it is told"), header));
+        assert!(splicer.break_off(format, header));
         let before = out.len();
         assert_eq!(splicer.feed(second, &mut out).is_ok(), goes_on);
         assert_eq!(out.len() > before, goes_on);
@@ -332,7 +331,7 @@ fn laced_sound_goes_on_where_its_last_frame_has_ended() {
     let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
     splicer.feed(&file, &mut out).expect("like itself");
     let (format, header) = corpus::had(&out);
-    assert!(splicer.break_off(format.expect("it is told"), header));
+    assert!(splicer.break_off(format, header));
     let seam = out.len();
     splicer.feed(&file, &mut out).expect("the same");
     // The first Cluster behind the seam, and its time.
@@ -358,7 +357,7 @@ fn another_header_in_the_middle_of_a_later_source_goes_out_as_it_does_of_the_fir
     splicer.feed(&source, &mut out).expect("the first");
     assert!(out == source, "before a seam it goes out as it is");
     let (format, had) = corpus::had(&out);
-    assert!(splicer.break_off(format.expect("it is told"), had));
+    assert!(splicer.break_off(format, had));
     let seam = out.len();
     splicer.feed(&source, &mut out).expect("it goes on");
     splicer.finish(&mut out);
@@ -367,11 +366,6 @@ fn another_header_in_the_middle_of_a_later_source_goes_out_as_it_does_of_the_fir
     assert_eq!(headers, 2, "all but the first");
     let moofs = |bytes: &[u8]| bytes.windows(4).filter(|bytes| bytes == b"moof").count();
     assert_eq!(moofs(behind), moofs(&source));
-}
-
-/// A box of MP4.
-fn mp4_box(kind: &[u8], content: &[u8]) -> Vec<u8> {
-    [&(content.len() as u32 + 8).to_be_bytes(), kind, content].concat()
 }
 
 #[test]
@@ -395,7 +389,7 @@ fn fragments_that_cannot_be_moved_are_not_waited_for() {
         let source = [&header[..], &moof, &[0, 0, 4, 0], b"mdat", &[1; 100]].concat();
         let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
         splicer.feed(&source, &mut out).expect("the first");
-        let is_held = splicer.break_off(format.expect("it is told"), header.clone());
+        let is_held = splicer.break_off(format, header.clone());
         assert_eq!(is_held, can_be_moved);
     }
 }
@@ -468,7 +462,7 @@ fn a_source_that_broke_within_the_headers_of_ogg_is_not_waited_for() {
             let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
             splicer.feed(&file[..cut], &mut out).expect("the first");
             let (format, had) = corpus::had(&out);
-            let goes_on = splicer.break_off(format.expect("it is told"), had);
+            let goes_on = splicer.break_off(format, had);
             assert_eq!(goes_on, is_held, "{name}, cut at {cut}");
         }
     }

@@ -252,6 +252,69 @@ fn no_page_of_another_site_is_told_what_the_api_knows() {
     assert_eq!(linked.status(), 200);
 }
 
+/// A browser asks before its page's own request, and is told what the page is told then.
+#[test]
+fn a_browser_that_asks_first_is_told_whose_pages_may() {
+    let ask = |server: &Server, target: &str, origin: &str| {
+        let origin = format!("Origin: {origin}");
+        let fields = [&*origin, "Access-Control-Request-Method: GET"];
+        let answer = request(server.address(), "OPTIONS", target, &fields);
+        assert_eq!(answer.status(), 204);
+        let field = |name: &str| answer.head.field(name).map(str::to_owned);
+        let names = ["Origin", "Methods", "Headers"];
+        names.map(|name| field(&format!("Access-Control-Allow-{name}")))
+    };
+    let methods = "GET, HEAD, PUT, POST, OPTIONS";
+    let named = Server::start(&["--cors=http://site.example"]);
+    let open = Server::start(&["--cors=*"]);
+    let told = |origin: &str| [origin, methods, "*"].map(|value| Some(value.to_owned()));
+    let site = "http://site.example";
+    assert_eq!(ask(&named, "/stream/demo", site), told(site));
+    assert_eq!(ask(&open, "/stream/demo", site), told("*"));
+    for (server, target, origin) in [
+        (&named, "/stream/demo", "http://other.example"),
+        (&named, "/api/list-tokens", site),
+        (&open, "/api/list-tokens", site),
+        (&open, "/metrics", site),
+    ] {
+        assert_eq!(ask(server, target, origin), [None, None, None], "{target}");
+    }
+}
+
+/// Whoever looks for why the API refuses their own host is shown it; others are told no subnets.
+#[test]
+fn this_host_is_told_by_which_address_it_is_refused() {
+    let server = Server::start(&["--token-server=127.0.0.9/32", "--token-server=::1"]);
+    let refused = server.request("GET", "/api/list-tokens");
+    refused.assert_problem(403, &["this is 127.0.0.1", "127.0.0.9/32, ::1/128"]);
+    let proxied = Server::start(&["--token-server=127.0.0.9/32", "--forwarded-from=127.0.0.1"]);
+    let field = "X-Forwarded-For: 192.0.2.7";
+    let refused = request(proxied.address(), "GET", "/api/list-tokens", &[field]);
+    refused.assert_problem(403, &["only the hosts"]);
+    assert!(!refused.text().contains("127.0.0.9"), "{}", refused.text());
+}
+
+#[test]
+fn figures_are_for_whom_the_operator_names_and_nothing_else_is() {
+    let gated = "--token-server=192.0.2.1";
+    for options in [&[gated][..], &[]] {
+        let closed = Server::start(options);
+        assert_eq!(closed.request("GET", "/metrics").status(), 403);
+        let open = Server::start(&[options, &["--metrics-from=127.0.0.0/8"]].concat());
+        let figures = open.request("GET", "/metrics");
+        assert_eq!(figures.status(), 200, "{}", figures.text());
+        assert!(figures.text().contains("tollgate_"));
+        for target in ["/api/list-tokens", "/api/list-streams", "/api/openapi.json"] {
+            assert_eq!(open.request("GET", target).status(), 403, "{target}");
+        }
+        let of_page = ["Origin: http://other.example"];
+        let refused = request(open.address(), "GET", "/metrics", &of_page);
+        refused.assert_problem(403, &["Origin"]);
+        let elsewhere = Server::start(&[options, &["--metrics-from=192.0.2.0/24"]].concat());
+        assert_eq!(elsewhere.request("GET", "/metrics").status(), 403);
+    }
+}
+
 #[test]
 fn who_comes_by_a_proxy_that_names_nobody_is_nobody() {
     let server = Server::start(&[

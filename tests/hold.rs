@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::net::UdpSocket;
 
 use support::client::Client;
@@ -11,7 +12,7 @@ use support::response::End;
 use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::{corpus, until};
-use tollgate::format::Finding;
+use tollgate::format::{Finding, mpegts};
 use tollgate::rtp::Packet;
 
 fn headers(bytes: &[u8]) -> usize {
@@ -81,6 +82,23 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
     }
 }
 
+/// Of its first picture viewers have had nothing, and of MPEG-TS too little to tell what it is.
+#[test]
+fn a_source_that_breaks_before_its_first_picture_is_whole_goes_on_too() {
+    let server = Server::gated(&["--hold=60"]);
+    for name in ["h264.ts", "h264.flv"] {
+        server.admit(name);
+        let file = file(name);
+        let mut viewer = broken(&server, name, &file[..900]);
+        let mut source = Source::open(server.address(), &format!("/stream/{name}"));
+        source.send(&file);
+        assert_eq!(source.finish().status(), 200);
+        let (got, end) = viewer.read_to_end();
+        assert_eq!((end, headers(&got)), (End::Complete, 1), "{name}");
+        assert!(got.ends_with(&file[file.len() - 9..]) && got.len() > file.len() * 9 / 10);
+    }
+}
+
 #[test]
 fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
     let origin = Server::gated(&[]);
@@ -114,7 +132,31 @@ fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
     }
 }
 
-/// A UDP client gets both sources as one stream: sequence numbers go on, and nothing is left out.
+/// How often counters jump in a transport stream (ISO/IEC 13818-1 section 2.4.3.3): where a packet
+/// says so, and where none does.
+fn counter_jumps(transport: &[u8]) -> (usize, usize) {
+    let mut newest: HashMap<u16, u8> = HashMap::new();
+    let (mut marked, mut unmarked) = (0, 0);
+    for bytes in transport.as_chunks().0 {
+        let packet = mpegts::Packet::new(bytes).expect("in step");
+        let has_payload = bytes[3] & 0x10 != 0;
+        let counter = bytes[3] & 15;
+        let before = newest.insert(packet.pid(), counter);
+        let expected = before.map(|before| (before + u8::from(has_payload)) & 15);
+        if packet.pid() != 0x1fff && expected.is_some_and(|expected| expected != counter) {
+            let jumps = if packet.is_discontinuous() {
+                &mut marked
+            } else {
+                &mut unmarked
+            };
+            *jumps += 1;
+        }
+    }
+    (marked, unmarked)
+}
+
+/// A UDP client gets both sources as one stream: sequence numbers go on, nothing is left out, and a
+/// decoder is told of all that jumps.
 #[test]
 fn udp_clients_stay_too() {
     let server = Server::gated(&["--hold=60", "--rtp=127.0.0.1:0"]);
@@ -133,16 +175,20 @@ fn udp_clients_stay_too() {
     assert_eq!(source.finish().status(), 200);
     let (whole, end) = viewer.read_to_end();
     assert_eq!(end, End::Complete);
-    let (mut received, mut next) = (Vec::new(), None);
+    let (mut received, mut next, mut ssrc) = (Vec::new(), None, None);
     while received.len() < whole.len() {
         let mut datagram = [0; 2048];
         let bytes = client.recv(&mut datagram).expect("a datagram");
         let packet = Packet::parse(&datagram[..bytes]).expect("RTP");
         assert!(next.is_none_or(|next| next == packet.sequence_number));
+        assert_eq!(*ssrc.get_or_insert(packet.ssrc), packet.ssrc);
         next = Some(packet.sequence_number.wrapping_add(1));
         received.extend_from_slice(packet.payload);
     }
     assert!(received == whole);
+    let (marked, unmarked) = counter_jumps(&received);
+    assert_eq!(unmarked, counter_jumps(&file).1);
+    assert!(marked > 0);
 }
 
 #[test]

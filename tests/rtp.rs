@@ -3,91 +3,16 @@
 
 mod support;
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
+use support::datagrams::{
+    PACKET_BYTES, admit, assert_silent, client, datagram, receive, start, transport,
+};
 use support::server::Server;
 use support::streaming::{Source, Viewer, chunk};
 use support::until;
 use tollgate::rtp::Packet;
-
-const PACKET_BYTES: usize = 188;
-
-/// A UDP client, or somebody who would like to be one.
-fn client() -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("an option");
-    socket
-}
-
-fn start() -> (Server, SocketAddr) {
-    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
-    let rtp = server.rtp.expect("it says where RTP is");
-    (server, rtp)
-}
-
-fn admit(server: &Server, session: &str, clients: &[&UdpSocket]) {
-    let list: Vec<String> = clients
-        .iter()
-        .map(|client| client.local_addr().expect("its address").to_string())
-        .collect();
-    let target = format!(
-        "/api/add-token?type=http,rtp-udp&sessionid={session}&udp-clients={}",
-        list.join(",")
-    );
-    assert_eq!(server.request("POST", &target).status(), 201);
-}
-
-fn receive(socket: &UdpSocket) -> Vec<u8> {
-    let mut datagram = [0; 2048];
-    let (bytes, _) = socket.recv_from(&mut datagram).expect("a datagram");
-    datagram[..bytes].to_vec()
-}
-
-/// Nothing has come, and nothing does while the server answers another request.
-fn assert_silent(socket: &UdpSocket, server: &Server) {
-    server.tokens();
-    socket.set_nonblocking(true).expect("an option");
-    let error = socket
-        .recv_from(&mut [0; 2048])
-        .expect_err("nothing was to be sent here");
-    assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    socket.set_nonblocking(false).expect("an option");
-}
-
-fn datagram(payload_type: u8, sequence_number: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
-    [
-        &Packet::header(payload_type, sequence_number, 9, ssrc)[..],
-        payload,
-    ]
-    .concat()
-}
-
-/// Seven packets of a transport stream; `clock` is a reference in seconds for the first.
-fn transport(counter: u8, clock: Option<f64>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for index in 0..7u8 {
-        let mut packet = [counter; PACKET_BYTES];
-        packet[..4].copy_from_slice(&[
-            0x47,
-            0x01,
-            0x00,
-            0x10 | (counter.wrapping_mul(7).wrapping_add(index) & 15),
-        ]);
-        if let (0, Some(seconds)) = (index, clock) {
-            let base = (seconds * 90_000.0) as u64;
-            packet[3] |= 0x20;
-            packet[4..6].copy_from_slice(&[7, 0x10]);
-            packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
-            packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
-        }
-        bytes.extend(packet);
-    }
-    bytes
-}
 
 #[test]
 fn a_body_goes_out_to_each_client_whole_and_in_order() {

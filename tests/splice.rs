@@ -22,7 +22,7 @@ fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
         .feed(first, &mut out)
         .expect("the first source is like itself");
     let (format, header) = had(&out);
-    if !splicer.break_off(format?, header) {
+    if !splicer.break_off(Some(format?), header) {
         return None;
     }
     if let Err(unlike) = splicer.feed(second, &mut out) {
@@ -145,7 +145,7 @@ fn nothing_goes_on_with_what_is_not_known() {
     let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
     splicer.feed(&text, &mut out).expect("like itself");
     assert!(out == text);
-    assert!(!splicer.break_off(Format::Mp3, Vec::new()));
+    assert!(!splicer.break_off(Some(Format::Mp3), Vec::new()));
 }
 
 #[test]
@@ -157,17 +157,17 @@ fn what_is_held_is_bounded() {
         .feed(&whole[..12_000], &mut out)
         .expect("like itself");
     assert_eq!(out.len(), 12_000);
-    assert!(!splicer.break_off(Format::Mp4, had(&out).1));
+    assert!(!splicer.break_off(Some(Format::Mp4), had(&out).1));
     splicer
         .feed(&whole[12_000..], &mut out)
         .expect("like itself");
     assert!(out == whole);
-    assert!(splicer.break_off(Format::Mp4, had(&whole).1));
+    assert!(splicer.break_off(Some(Format::Mp4), had(&whole).1));
     // A source that never comes to a join point.
     let transport = file("h264.ts");
     let (mut splicer, mut out) = (Splicer::new(5_000), Vec::new());
     splicer.feed(&transport, &mut out).expect("like itself");
-    assert!(splicer.break_off(Format::MpegTs, had(&transport).1));
+    assert!(splicer.break_off(Some(Format::MpegTs), had(&transport).1));
     let packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
     let mut fed = 0;
     let unlike = loop {
@@ -293,7 +293,7 @@ fn a_fragment_longer_than_can_be_counted_is_let_go() {
     let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
     splicer.feed(&file, &mut out).expect("like itself");
     assert!(out == file);
-    assert!(!splicer.break_off(Format::Mp4, had(&file).1));
+    assert!(!splicer.break_off(Some(Format::Mp4), had(&file).1));
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn what_is_no_transport_stream_any_more_goes_out_as_it_comes() {
         splicer.feed(&[b'x'; 1000], &mut out).expect("like itself");
     }
     assert!(out.len() > whole.len() + 100_000);
-    assert!(!splicer.break_off(Format::MpegTs, had(&whole).1));
+    assert!(!splicer.break_off(Some(Format::MpegTs), had(&whole).1));
 }
 
 /// Each track is looked for in each fragment: what has more of them than a live stream goes out as

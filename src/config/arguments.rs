@@ -11,9 +11,9 @@ use std::fmt::{self, Display, Formatter};
 use lexopt::{Arg, Parser};
 
 use super::features::left_out;
-use super::options::OPTIONS;
+use super::options::options;
 use super::row::{Asked, Fallback, Row, Takes};
-use super::{Command, Config};
+use super::{Command, Config, Outgoing};
 use crate::gate::Excerpt;
 use crate::relay::Settings;
 
@@ -35,7 +35,7 @@ pub fn parse(
     };
     let variables = read_environment(environment)?;
     let mut config = blank();
-    for row in OPTIONS {
+    for row in options() {
         if let Some(values) = given.get(row.name) {
             set_from_arguments(&mut config, row, values)?;
         } else if let Some(value) = variables.get(row.name) {
@@ -54,7 +54,7 @@ pub fn parse(
 impl Default for Config {
     fn default() -> Config {
         let mut config = blank();
-        for row in OPTIONS {
+        for row in options() {
             set_default(&mut config, row);
         }
         config
@@ -66,6 +66,7 @@ fn blank() -> Config {
     Config {
         listen: Vec::new(),
         rtp: None,
+        outgoing: Outgoing::default(),
         token_file: None,
         access_log: None,
         cors: Vec::new(),
@@ -120,7 +121,7 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgum
 }
 
 fn row_named(name: &str) -> Option<&'static Row> {
-    OPTIONS.iter().find(|row| row.name == name)
+    options().find(|row| row.name == name)
 }
 
 /// The value behind `=`, or the next argument unless that is an option itself.
@@ -147,7 +148,7 @@ fn read_environment(
             continue;
         }
         let named = |row: &&Row| row.has_variable() && name == *variable(row.name);
-        match OPTIONS.iter().find(named) {
+        match options().find(named) {
             Some(row) => drop(variables.insert(row.name, value)),
             // Of several the first in the alphabet is told, whatever their order is here.
             None => unknown = Some(unknown.map_or(name.clone(), |other| name.min(other))),
@@ -237,6 +238,18 @@ fn check_together(config: &Config) -> Result<(), BadArgument> {
         return Err(BadArgument::Alone {
             name: "token-file",
             needs: "token-server",
+        });
+    }
+    let needed = [
+        ("token-server", config.core.token_servers.is_empty()),
+        ("rtp", config.rtp.is_none()),
+    ];
+    if let Some((needs, _)) = needed.into_iter().find(|(_, is_missing)| *is_missing)
+        && !config.core.joins.is_empty()
+    {
+        return Err(BadArgument::Alone {
+            name: "join",
+            needs,
         });
     }
     if config.core.asks_origin && config.core.origins.is_empty() {
@@ -444,9 +457,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         return None;
     }
     let typed = name.to_ascii_lowercase().replace('_', "-");
-    let near = OPTIONS
-        .iter()
-        .filter_map(|row| Some((distance(&typed, row.name)?, row.name)));
+    let near = options().filter_map(|row| Some((distance(&typed, row.name)?, row.name)));
     near.min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

@@ -1,7 +1,7 @@
 //! What the table of options says to people: `--help`, and the README's list.
 
 use super::arguments::variable;
-use super::options::OPTIONS;
+use super::options::options;
 use super::row::{Fallback, Group, Row, Takes};
 
 /// Where the words behind an option begin in `--help`, in columns from 0.
@@ -66,7 +66,7 @@ pub fn readme_table() -> String {
 }
 
 fn rows(group: Group) -> impl Iterator<Item = &'static Row> {
-    OPTIONS.iter().filter(move |row| row.group == group)
+    options().filter(move |row| row.group == group)
 }
 
 fn is_repeatable(row: &Row) -> bool {

@@ -17,6 +17,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::gate::InterfaceName;
 use crate::relay::{Fields, Limits, Settings};
 
 pub use arguments::{BadArgument, parse};
@@ -41,6 +42,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// `None`: there is no RTP. Without a token server there is none either.
     pub rtp: Option<Bind>,
+    /// How datagrams leave.
+    pub outgoing: Outgoing,
     /// Where the tokens are kept; only with a token server.
     pub token_file: Option<PathBuf>,
     /// `None`: requests are not logged.
@@ -80,6 +83,17 @@ impl Config {
             ..self.core.clone()
         }
     }
+}
+
+/// How datagrams leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// From 1 on: those to groups pass so many routers less one.
+    pub hops: u8,
+    /// By which those to groups leave; `None`: by that which the routes say.
+    pub interface: Option<InterfaceName>,
+    /// From 0 to 63.
+    pub dscp: u8,
 }
 
 /// Where clients are waited for.

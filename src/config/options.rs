@@ -1,12 +1,14 @@
 //! The table of options: for each its name, what it takes and where that goes, its group, its
-//! default, and what it says about itself. There is no other list of them: an option goes by
-//! deleting its row, and its field.
+//! default, and what it says about itself. What bounds clients stands in [`bounds`]. There is no
+//! other list of them: an option goes by deleting its row, and its field.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::row::{Asked, Fallback, Group, Row, Takes};
-use super::values::{self, HOUR, Read};
+use super::values::{self, Read};
 use super::{Bind, Listen};
+
+mod bounds;
 
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
@@ -36,7 +38,12 @@ const MANY: usize = 10_000_000;
 /// The shortest time that cuts somebody, in seconds.
 const MOMENT: f64 = 0.01;
 
-pub(super) const OPTIONS: &[Row] = &[
+/// All of them, whatever their order: `--help` and the README go by their groups.
+pub(super) fn options() -> impl Iterator<Item = &'static Row> + Clone {
+    ROWS.iter().chain(bounds::ROWS)
+}
+
+const ROWS: &[Row] = &[
     Row {
         name: "token-server",
         takes: Takes::Many("ADDR/MASK", |config, text| {
@@ -75,6 +82,46 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "send and receive RTP here, or off",
         more: "Bound only with `--token-server`, since RTP needs tokens. Without IPv6 the default \
                is `0.0.0.0:5004`.",
+    },
+    Row {
+        name: "join",
+        takes: Takes::Many("GROUP[@SRC][%NIC]", |config, text| {
+            push(&mut config.core.joins, values::join(text))
+        }),
+        group: Group::Main,
+        fallback: Fallback::Shown("none"),
+        help: "take what is sent to this multicast group",
+        more: "It comes to the port of `--rtp`, and is the source of the session whose token names \
+               the group. With SRC only what that host sends counts (source-specific, IGMPv3 and \
+               MLDv2); NIC is the interface. Needs `--token-server`.",
+    },
+    Row {
+        name: "multicast",
+        takes: Takes::One("TTL[%NIC]", |config, text| {
+            let (hops, interface) = values::multicast(text)?;
+            config.outgoing.hops = hops;
+            config.outgoing.interface = interface;
+            Ok(())
+        }),
+        group: Group::Main,
+        fallback: Fallback::Value("1"),
+        help: "how far, and by which interface, to groups",
+        more: "Each router takes one off the TTL, and drops what has none left: with 1 datagrams \
+               stay in the network that this host is in. Without NIC they leave by the interface \
+               that the routes say.",
+    },
+    Row {
+        name: "dscp",
+        takes: Takes::One("N", |config, text| {
+            put(
+                &mut config.outgoing.dscp,
+                values::count(text, 0..=63).map(|dscp| dscp as u8),
+            )
+        }),
+        group: Group::Main,
+        fallback: Fallback::Value("0"),
+        help: "mark datagrams with this DSCP",
+        more: "Routers that know it may let them go first; 34 (AF41) is usual for video.",
     },
     Row {
         name: "check",
@@ -136,6 +183,18 @@ pub(super) const OPTIONS: &[Row] = &[
         more: "On top of the token. PUT and POST from elsewhere get 403, and RTP is dropped.",
     },
     Row {
+        name: "metrics-from",
+        takes: Takes::Many("SUBNET", |config, text| {
+            push(&mut config.core.metrics_from, values::subnet(text))
+        }),
+        group: Group::Gate,
+        fallback: Fallback::Shown("off"),
+        help: "let hosts in this subnet read `/metrics`",
+        more: "Beside those that may call the API, and without `--token-server`, too. Nothing else of the \
+               API opens to them. Where a proxy on this host is not named with `--forwarded-from` or \
+               `--proxy-protocol`, whoever comes by it is this host.",
+    },
+    Row {
         name: "rtp-to",
         takes: Takes::Many("SUBNET", |config, text| {
             push(&mut config.core.rtp_to, values::subnet(text))
@@ -144,7 +203,8 @@ pub(super) const OPTIONS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
-               that the relay cannot be turned on a stranger.",
+               that the relay cannot be turned on a stranger. A multicast group has to be in one, \
+               unless `--join` names it: without this option no other group can be a client.",
     },
     Row {
         name: "proxy-protocol",
@@ -171,285 +231,6 @@ pub(super) const OPTIONS: &[Row] = &[
                anyone else the fields are ignored.",
     },
     Row {
-        name: "connections",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.connections_max,
-                values::count(text, 1..=MANY).map(Some),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Shown("by file limit"),
-        help: "clients at once",
-        more: "Past it a newcomer gets 503 with `Retry-After`. Some are kept back for the API's \
-               hosts.",
-    },
-    Row {
-        name: "connections-per-host",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.connections_per_host_max,
-                values::count(text, 1..=MANY).map(Some),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Shown("all"),
-        help: "clients at once of one address",
-        more: "Past it a newcomer from there gets 429.",
-    },
-    Row {
-        name: "streams",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.streams_max,
-                values::count(text, 1..=MANY),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("1000"),
-        help: "streams at once",
-        more: "Past it a source gets 503.",
-    },
-    Row {
-        name: "tokens",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.tokens.tokens_max,
-                values::count(text, 1..=MANY),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("100000"),
-        help: "tuples in the token table",
-        more: "Past it add-token gets 503 and adds nothing.",
-    },
-    Row {
-        name: "udp-clients",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.tokens.udp_clients_per_session_max,
-                values::count(text, 1..=65_536),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("256"),
-        help: "UDP clients of a session",
-        more: "Past it add-token gets 503 and adds nothing; a longer `udp-clients` list gets 400.",
-    },
-    Row {
-        name: "head-bytes",
-        takes: Takes::One("SIZE", |config, text| {
-            put(
-                &mut config.core.limits.http.head_bytes_max,
-                values::size(text, KIB..=KIB * KIB),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("16K"),
-        help: "length of a request's head",
-        more: "A longer target gets 414, a longer head 431.",
-    },
-    Row {
-        name: "head-headers",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.http.head_fields_max,
-                values::count(text, 8..=1024),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("64"),
-        help: "fields of a request's head",
-        more: "More get 431.",
-    },
-    Row {
-        name: "log-lines",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.report.lines_per_second_max,
-                values::count(text, 1..=1_000_000).map(|lines| lines as u32),
-            )
-        }),
-        group: Group::Limits,
-        fallback: Fallback::Value("100"),
-        help: "log lines a second",
-        more: "What is left out is counted, and the count logged.",
-    },
-    Row {
-        name: "head-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.head_time,
-                values::time(text, MOMENT..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("10"),
-        help: "to send a request's head",
-        more: "Then 408, and the connection is closed.",
-    },
-    Row {
-        name: "source-idle-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.source_idle_time,
-                values::time(text, MOMENT..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("15"),
-        help: "a source that sends nothing is lost after",
-        more: "Its viewers' connections are closed without a clean end.",
-    },
-    Row {
-        name: "body-rate",
-        takes: Takes::One("N", |config, text| {
-            put(
-                &mut config.core.limits.body_bytes_per_second_min,
-                values::count(text, 0..=1_000_000_000).map(|bytes| bytes as u64),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("100"),
-        help: "slowest source, in bytes a second; 0: any",
-        more: "Averaged over `--source-idle-time`. A source below it is lost, as one that sends \
-               nothing.",
-    },
-    Row {
-        name: "viewer-stall-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.viewer_stall_time,
-                values::time(text, MOMENT..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("30"),
-        help: "a viewer that takes nothing is cut after",
-        more: "A slow viewer is not cut: it skips.",
-    },
-    Row {
-        name: "keep-alive-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.keep_alive_time,
-                values::time(text, MOMENT..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("30"),
-        help: "an idle connection is closed after",
-        more: "",
-    },
-    Row {
-        name: "wait",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.wait_time,
-                values::time(text, 0.0..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("0"),
-        help: "a viewer who is early is kept waiting",
-        more: "If its session may stream and does not yet. Then it gets its 404.",
-    },
-    #[cfg(feature = "hold")]
-    Row {
-        name: "hold",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.hold_time,
-                values::time(text, 0.0..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("0"),
-        help: "viewers outlive a source that broke by",
-        more: "A source that comes back meanwhile goes on at its first join point.",
-    },
-    Row {
-        name: "origin-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.origin_time,
-                values::time(text, MOMENT..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("10"),
-        help: "for an origin to answer",
-        more: "Found, connected to and heard; then the next one is asked. With none left viewers \
-               get 504.",
-    },
-    Row {
-        name: "origin-idle",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.origin_idle_time,
-                values::time(text, 0.0..=HOUR),
-            )
-        }),
-        group: Group::Times,
-        fallback: Fallback::Value("10"),
-        help: "a pull without viewers is ended after",
-        more: "UDP clients do not keep it.",
-    },
-    Row {
-        name: "buffer",
-        takes: Takes::One("SIZE", |config, text| {
-            put(
-                &mut config.core.limits.stream.buffer_bytes,
-                values::size(text, 64 * KIB..=64 * GIB),
-            )
-        }),
-        group: Group::Buffers,
-        fallback: Fallback::Value("8M"),
-        help: "what a stream keeps for its viewers",
-        more: "A whole group of pictures should fit. A viewer that falls out of it skips to the \
-               newest join point. Allocated as it fills.",
-    },
-    Row {
-        name: "buffers",
-        takes: Takes::One("SIZE", |config, text| {
-            put(
-                &mut config.core.limits.buffers_bytes_max,
-                values::size(text, 64 * KIB..=KIB * GIB),
-            )
-        }),
-        group: Group::Buffers,
-        fallback: Fallback::Value("1G"),
-        help: "what all streams keep together",
-        more: "Past it a stream keeps less than `--buffer`, at least 128 KiB. Not below `--buffer`.",
-    },
-    Row {
-        name: "join-back-bytes",
-        takes: Takes::One("SIZE", |config, text| {
-            put(
-                &mut config.core.limits.stream.join_back_bytes,
-                values::size(text, 0..=64 * GIB).map(|bytes| bytes as u64),
-            )
-        }),
-        group: Group::Buffers,
-        fallback: Fallback::Value("0"),
-        help: "viewers begin at least so far back",
-        more: "At the join point before that, so that a player's buffer fills at once. Not above \
-               `--buffer`.",
-    },
-    Row {
-        name: "join-back-time",
-        takes: Takes::One("TIME", |config, text| {
-            put(
-                &mut config.core.limits.stream.join_back_time,
-                values::time(text, 0.0..=HOUR),
-            )
-        }),
-        group: Group::Buffers,
-        fallback: Fallback::Value("0"),
-        help: "viewers begin at least so long ago",
-        more: "As far as the buffer reaches back.",
-    },
-    Row {
         name: "log",
         takes: Takes::One("LEVEL", |config, text| {
             put(
@@ -460,7 +241,7 @@ pub(super) const OPTIONS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Value("info"),
         help: "error, warn, info or debug",
-        more: "One line an event on stderr.",
+        more: "One line an event on stderr, with the time unless that is systemd's journal.",
     },
     Row {
         name: "access-log",
@@ -494,6 +275,17 @@ pub(super) const OPTIONS: &[Row] = &[
         help: "let this site's pages watch; * is any",
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
+    },
+    Row {
+        name: "hls",
+        takes: Takes::One("on/off", |config, text| {
+            put(&mut config.core.serves_hls, values::switch(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("on"),
+        help: "give streams out as HLS, too",
+        more: "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC, to whoever may \
+               watch.",
     },
     #[cfg(feature = "icecast")]
     Row {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use super::options::OPTIONS;
+use super::options::options;
 use super::row::Takes;
 use super::*;
 use crate::gate::Subnet;
@@ -54,6 +54,7 @@ fn an_empty_command_line_has_the_defaults() {
     assert_eq!(config.core.limits.buffers_bytes_max, 1 << 30);
     assert_eq!(config.core.limits.report.level, Level::Info);
     let without_limits = Settings {
+        serves_hls: true,
         limits: config.core.limits,
         ..Settings::default()
     };
@@ -271,7 +272,7 @@ fn a_mistyped_option_names_the_nearest() {
 fn the_option_of_what_is_left_out_says_what_it_needs() {
     for feature in FEATURES {
         for option in feature.options {
-            let is_option = OPTIONS.iter().any(|row| row.name == *option);
+            let is_option = options().any(|row| row.name == *option);
             assert_eq!(is_option, feature.is_in, "{option}");
             if is_option {
                 continue;
@@ -342,6 +343,16 @@ fn wrong_values_are_told_with_what_would_be_right() {
             "--rtp-to=10.0.0.0/33",
             "'10.0.0.0/33' has a bad mask; give a prefix length from 0 to 32",
         ),
+        (
+            "--join=10.0.0.1",
+            "'10.0.0.1' is wrong; give GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3",
+        ),
+        (
+            "--multicast=0",
+            "'0' is wrong; give a TTL from 1 to 255, or TTL%INTERFACE",
+        ),
+        ("--multicast=1%", "'1%' is wrong; give a TTL from 1 to 255"),
+        ("--dscp=64", "'64' is wrong; give a number from 0 to 63"),
         (
             "--hostname=a..b",
             "'a..b': empty label in the name; give labels",
@@ -520,6 +531,17 @@ fn options_that_contradict_each_other_are_told() {
         "--origin-tokens has no meaning without --origin; give both"
     );
     assert_eq!(
+        said("--join=239.1.2.3"),
+        "--join has no meaning without --token-server; give both"
+    );
+    assert!(
+        read(
+            &["--join=239.1.2.3", "--token-server=::1", "--rtp=off"],
+            &[]
+        )
+        .is_err()
+    );
+    assert_eq!(
         said("--buffer=2G"),
         "--buffer: 2147483648 is above --buffers, 1073741824; give at most that, or raise --buffers"
     );
@@ -532,11 +554,11 @@ fn options_that_contradict_each_other_are_told() {
 #[test]
 fn help_fits_a_screen_and_the_readme_has_every_option() {
     let (help, readme) = (help(), readme_table());
-    assert!(help.lines().count() <= 55, "{} lines", help.lines().count());
+    assert!(help.lines().count() <= 63, "{} lines", help.lines().count());
     for line in help.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    for row in OPTIONS {
+    for row in options() {
         // Two columns for the mark, and at least one space before the words.
         assert!(row.usage().len() <= 25, "{}", row.usage());
         assert!(help.contains(&format!(" {} ", row.usage())), "{}", row.name);
@@ -555,8 +577,8 @@ fn help_fits_a_screen_and_the_readme_has_every_option() {
 
 #[test]
 fn names_are_distinct_and_plain() {
-    let names: BTreeSet<&str> = OPTIONS.iter().map(|row| row.name).collect();
-    assert_eq!(names.len(), OPTIONS.len());
+    let names: BTreeSet<&str> = options().map(|row| row.name).collect();
+    assert_eq!(names.len(), options().count());
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
     assert!(names.iter().all(|name| name.bytes().all(plain)));
 }
@@ -565,7 +587,7 @@ fn names_are_distinct_and_plain() {
 /// words and deeds together.
 #[test]
 fn shown_defaults_can_be_given() {
-    for row in OPTIONS {
+    for row in options() {
         let (super::row::Fallback::Value(text), Takes::One(..)) = (&row.fallback, row.takes) else {
             continue;
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, Listen};
 use crate::gate::host::{BadHost, host_and_port};
-use crate::gate::{Excerpt, HostName, Subnet};
+use crate::gate::{Excerpt, HostName, InterfaceName, Join, Subnet};
 use crate::relay::{Level, OriginUrl, Peer};
 
 /// What is wrong with a value, and what would be right.
@@ -135,6 +135,29 @@ pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
     bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
 }
 
+pub(super) fn join(text: &str) -> Read<Join> {
+    let right =
+        "GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3, 232.1.2.3@192.0.2.7 or ff3e::1%eth0";
+    Join::parse(text).map_or_else(|| wrong(text, right), Ok)
+}
+
+/// How far datagrams to groups go, and perhaps by which interface.
+pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
+    let (hops, name) = match text.split_once('%') {
+        Some((hops, name)) => (hops, Some(InterfaceName::parse(name))),
+        None => (text, None),
+    };
+    let hops = digits(hops).and_then(|hops| u8::try_from(hops).ok());
+    match (hops.filter(|hops| *hops > 0), name) {
+        (Some(hops), None) => Ok((hops, None)),
+        (Some(hops), Some(Some(name))) => Ok((hops, Some(name))),
+        (None, _) | (_, Some(None)) => wrong(
+            text,
+            "a TTL from 1 to 255, or TTL%INTERFACE, such as 8%eth0",
+        ),
+    }
+}
+
 pub(super) fn subnet(text: &str) -> Read<Subnet> {
     text.parse::<Subnet>().map_err(|bad| bad.to_string())
 }
@@ -157,6 +180,15 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
         "info" => Ok(Level::Info),
         "debug" => Ok(Level::Debug),
         _ => wrong(text, "error, warn, info or debug"),
+    }
+}
+
+/// Whether something is wanted.
+pub(super) fn switch(text: &str) -> Read<bool> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => wrong(text, "on or off"),
     }
 }
 

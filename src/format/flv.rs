@@ -17,8 +17,8 @@ pub(super) struct Flv {
 }
 
 /// What the header is made of: the file's head and the four bytes behind it, metadata, and the
-/// sequence headers for pictures and for sound. It is told at a key frame; what has changed since
-/// waits for the next.
+/// sequence headers for pictures and for sound. It is told when media come; what has changed since
+/// waits for the next key frame.
 #[derive(Default)]
 struct Tags {
     /// `None` until it has been read.
@@ -140,7 +140,9 @@ impl Flv {
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
         let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
         let is_join = kind == Kind::KeyFrame || (kind == Kind::Sound && is_sound_only && spaced);
-        if is_join && self.tags.tell() {
+        // Who comes before there is a point needs what there is.
+        let is_first = !self.tags.is_told && matches!(kind, Kind::Picture | Kind::Sound);
+        if (is_join || is_first) && self.tags.tell() {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
         }

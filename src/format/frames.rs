@@ -6,7 +6,9 @@
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, Format, Header, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
+use super::{
+    Finding, Findings, Format, Header, LetGo, MediaTime, SEARCH_BYTES_MAX, Start, UNIT_SPACING,
+};
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ const LAYER_BITS: u32 = 0x0006_0000;
 
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
-struct Frame {
+pub(super) struct Frame {
     /// Head included: 7 to 8191 bytes.
     length: u32,
     /// The bits of the head's first four bytes that do not change within a stream, the layer's
@@ -69,7 +71,8 @@ struct Frame {
 }
 
 impl Frame {
-    fn read(bytes: &[u8], at: usize) -> Look<Frame> {
+    /// The one whose head stands at `at`.
+    pub fn read(bytes: &[u8], at: usize) -> Look<Frame> {
         let head = bytes.get(at..).unwrap_or_default();
         if head.first().is_some_and(|byte| *byte != 0xFF)
             || head.get(1).is_some_and(|byte| byte & 0xE0 != 0xE0)
@@ -116,7 +119,8 @@ impl Frame {
         })
     }
 
-    fn length(&self) -> usize {
+    /// Of the whole frame: at least its head's.
+    pub fn length(&self) -> usize {
         self.length as usize
     }
 
@@ -128,9 +132,42 @@ impl Frame {
         }
     }
 
+    /// How many samples of each channel it has, and how many of them are a second. More than one
+    /// block in a frame of ADTS is seen nowhere, and would be taken for one.
+    fn samples(&self) -> (u32, u32) {
+        let [_, kind, rates, _] = self.constant.to_be_bytes();
+        if self.codec() == Codec::Adts {
+            let index = usize::from(rates >> 2 & 0x0F);
+            return (1024, ADTS_RATES.get(index).copied().unwrap_or_default());
+        }
+        let (version, layer) = (kind >> 3 & 0x03, 4 - (kind >> 1 & 0x03));
+        let samples = match (layer, version) {
+            (1, _) => 384,
+            (3, 0 | 2) => 576,
+            _ => 1152,
+        };
+        (samples, mpeg_rate(version, rates >> 2 & 0x03))
+    }
+
     fn follows(&self, before: &Frame) -> bool {
         self.constant == before.constant
     }
+}
+
+/// In Hz, by the head's index.
+const ADTS_RATES: [u32; 13] = [
+    96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
+    7_350,
+];
+
+/// In Hz, by the head's version and index.
+const fn mpeg_rate(version: u8, index: u8) -> u32 {
+    let shift = match version {
+        0 => 2,
+        2 => 1,
+        _ => 0,
+    };
+    [44_100, 48_000, 32_000, 0][index as usize & 0x03] >> shift
 }
 
 /// In kbit/s, of MPEG-1 layers I, II and III, and of MPEG-2's layer I and its others. The free
@@ -171,14 +208,8 @@ const SLOT_LENGTHS: [[u16; 64]; 16] = {
 const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 {
     let (version, layer) = (kind >> 2, 4 - (kind & 0x03));
     let is_first = version == 3;
-    let shift = match version {
-        0 => 2,
-        2 => 1,
-        3 => 0,
-        _ => return 0,
-    };
     // Layer 4 is ADTS, not of this kind.
-    if layer == 4 || sampling_rate == 3 || bit_rate == 0 || bit_rate == 15 {
+    if version == 1 || layer == 4 || sampling_rate == 3 || bit_rate == 0 || bit_rate == 15 {
         return 0;
     }
     let row = match (is_first, layer) {
@@ -186,7 +217,7 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
         (false, 1) => 3,
         (false, _) => 4,
     };
-    let hertz = [44_100, 48_000, 32_000][sampling_rate] >> shift;
+    let hertz = mpeg_rate(version as u8, sampling_rate as u8);
     let kilobits = BIT_RATES[row][bit_rate - 1] as u32;
     let length = match (layer, is_first) {
         (1, _) => 12_000 * kilobits / hertz * 4,
@@ -294,6 +325,37 @@ enum Place {
     Search(u64),
 }
 
+/// What time it is by the samples that came: exact, however long it runs.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    /// When the samples began to come at this rate,
+    ticks: u64,
+    samples_per_second: u32,
+    /// and how many have come since.
+    samples: u64,
+}
+
+impl Clock {
+    fn time(&self) -> MediaTime {
+        let since = MediaTime::of_clock(self.samples, self.samples_per_second);
+        since.map_or(MediaTime::from_ticks(self.ticks), |since| {
+            since.after(self.ticks)
+        })
+    }
+
+    fn count(&mut self, frame: &Frame) {
+        let (samples, samples_per_second) = frame.samples();
+        if samples_per_second != self.samples_per_second {
+            *self = Clock {
+                ticks: self.time().ticks(),
+                samples_per_second,
+                samples: 0,
+            };
+        }
+        self.samples += u64::from(samples);
+    }
+}
+
 /// Goes through one stream's frames.
 pub(super) struct Walk {
     /// `None` until frames prove one.
@@ -301,6 +363,7 @@ pub(super) struct Walk {
     /// What the findings call the stream.
     format: Format,
     place: Place,
+    clock: Clock,
     /// No join or unit before these offsets.
     join_from: u64,
     unit_from: u64,
@@ -314,6 +377,7 @@ impl Walk {
             codec: None,
             format,
             place: Place::Beginning,
+            clock: Clock::default(),
             join_from: 0,
             unit_from: 0,
         }
@@ -389,11 +453,13 @@ impl Walk {
             }
         }
         self.place = Place::Boundary(frame);
+        self.clock.count(&frame);
         Step::Pass(frame.length() as u64)
     }
 
     fn report(&mut self, at: u64, findings: &mut Findings<'_>) {
         self.join_from = at + JOIN_SPACING;
+        findings(Finding::Time(at, self.clock.time()), Header::NONE);
         findings(Finding::Join(Start::at(at)), Header::NONE);
         if at >= self.unit_from {
             self.unit_from = at + UNIT_SPACING;

@@ -7,6 +7,7 @@
 //! that never does.
 
 use super::LetGo;
+use super::mpegts::Repetition;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -29,9 +30,22 @@ pub(super) enum Parts<'a> {
 pub(super) trait InParts {
     /// Shows those that make the header that was told, one after the other.
     fn each(&self, part: &mut dyn FnMut(&[u8]));
+
+    /// Its tables, if it is one of MPEG-TS.
+    fn tables(&self) -> Option<Repetition> {
+        None
+    }
 }
 
 impl Header<'_> {
+    /// Its tables, if it is one of MPEG-TS.
+    pub fn tables(self) -> Option<Repetition> {
+        match self.0 {
+            Parts::Several(parts) => parts.tables(),
+            Parts::Whole(_) => None,
+        }
+    }
+
     pub(super) const NONE: Header<'static> = Header(Parts::Whole(&[]));
 
     /// A copy, in one allocation of its length.

@@ -24,6 +24,7 @@ pub mod mpegts;
 mod ogg;
 #[cfg_attr(not(feature = "hold"), path = "splice/absent.rs")]
 pub mod splice;
+mod time;
 mod window;
 
 use detect::{Beginning, Detection};
@@ -34,6 +35,7 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
+pub use time::MediaTime;
 use window::Window;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
@@ -138,6 +140,11 @@ pub enum Finding {
     Unknown,
     /// What a late viewer gets first has changed. No earlier point counts any more.
     Header,
+    /// What begins at this offset, a picture or some sound, is to be decoded at this time. Told of
+    /// MPEG-TS, MP4 and sound that is a row of frames; of a point before the point itself is.
+    Time(u64, MediaTime),
+    /// The media that came so far ends before this offset: another header begins there.
+    Break(u64),
     /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
     Join(Start),
     /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets
@@ -284,6 +291,15 @@ impl Scanner {
         match &self.state {
             State::Known(container) => container.header(),
             State::Undecided(_) | State::Unknown => Header::NONE,
+        }
+    }
+
+    /// Whether what comes now is of use only to whoever has the stream from its first byte on: of
+    /// MP4 whose positions count from there.
+    pub fn needs_first_byte(&self) -> bool {
+        match &self.state {
+            State::Known(Container::Mp4(walker)) => walker.needs_first_byte(),
+            State::Known(_) | State::Undecided(_) | State::Unknown => false,
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
@@ -20,6 +20,9 @@ pub(super) struct Mp4 {
     /// Where the fragment begins that the next `moof` belongs to.
     fragment_start: Option<u64>,
     last_unit: Option<u64>,
+    /// The newest fragment's positions count from the file's first byte: they are wrong for whoever
+    /// has not had all of it.
+    is_absolute: bool,
 }
 
 /// What `moov` says of the track that decides.
@@ -28,6 +31,8 @@ struct Tracks {
     video: Option<u32>,
     /// The flags of its samples where nothing else is said.
     usual_flags: Option<u32>,
+    /// The track by which it is told what time it is, and its ticks a second: video, or the first.
+    clock: Option<(u32, u32)>,
 }
 
 pub(super) const BOX_HEAD_BYTES: usize = 8;
@@ -75,10 +80,11 @@ impl Walker<Findings<'_>> for Mp4 {
             return Ok(Step::Hold(whole));
         };
         if is_header {
-            self.keep(&kind, content, head_bytes, findings)?;
+            self.keep(&kind, (content, head_bytes), at, findings)?;
         } else {
-            let is_join = self.tracks.begin_with_sync(&content[head_bytes..]);
-            self.fragment(is_join, at, findings);
+            let moof = &content[head_bytes..];
+            self.is_absolute = is_absolute(moof);
+            self.fragment(moof, at, findings);
         }
         Ok(Step::Pass(length))
     }
@@ -93,17 +99,22 @@ impl Mp4 {
         self.header.held_bytes()
     }
 
+    pub(super) fn needs_first_byte(&self) -> bool {
+        self.is_absolute
+    }
+
     /// A box of the header.
     fn keep(
         &mut self,
         kind: &[u8; 4],
-        content: &[u8],
-        head_bytes: usize,
+        (content, head_bytes): (&[u8], usize),
+        at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<(), LetGo> {
-        if self.has_header && kind == b"ftyp" {
+        if self.has_header {
             // Another beginning in mid-stream.
-            self.has_header = false;
+            findings(Finding::Break(at), self.header.lend());
+            self.has_header = kind != b"ftyp";
         }
         self.header.append(content)?;
         if kind == b"moov" {
@@ -116,8 +127,11 @@ impl Mp4 {
         Ok(())
     }
 
-    fn fragment(&mut self, is_join: bool, at: u64, findings: &mut Findings<'_>) {
+    fn fragment(&mut self, moof: &[u8], at: u64, findings: &mut Findings<'_>) {
         let start = self.fragment_start.take().unwrap_or(at);
+        if let Some(time) = self.tracks.time(moof) {
+            findings(Finding::Time(start, time), self.header.lend());
+        }
         if self
             .last_unit
             .is_none_or(|last| start >= last + UNIT_SPACING)
@@ -125,7 +139,7 @@ impl Mp4 {
             self.last_unit = Some(start);
             findings(Finding::Unit(Start::at(start)), self.header.lend());
         }
-        if is_join {
+        if !self.is_absolute && self.tracks.begin_with_sync(moof) {
             findings(Finding::Join(Start::at(start)), self.header.lend());
         }
     }
@@ -136,13 +150,17 @@ impl Tracks {
     fn read(moov: &[u8]) -> Option<Tracks> {
         let mvex = child(moov, b"mvex")?;
         let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-        let video = tracks.into_iter().find_map(|(_, trak)| {
-            let tkhd = child(trak, b"tkhd")?;
+        let mut tracks = tracks.filter_map(|(_, trak)| {
             let mdia = child(trak, b"mdia")?;
-            let hdlr = child(mdia, b"hdlr")?;
-            let id = number_behind_times(tkhd)?;
-            (hdlr.get(8..12)? == b"vide").then_some(id)
+            let is_video = child(mdia, b"hdlr")?.get(8..12)? == b"vide";
+            let ticks_per_second = child(mdia, b"mdhd").and_then(number_behind_times);
+            let id = number_behind_times(child(trak, b"tkhd")?)?;
+            Some((is_video, (id, ticks_per_second.unwrap_or_default())))
         });
+        let first = tracks.clone().next();
+        let video = tracks.find(|(is_video, _)| *is_video);
+        let clock = video.or(first).map(|(_, clock)| clock);
+        let video = video.map(|(_, (id, _))| id);
         let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
         // Of the others nothing is asked.
         let usual_flags = video.and_then(|video| {
@@ -151,25 +169,36 @@ impl Tracks {
                 (number(trex, 4)? == video).then_some(flags)
             })
         });
-        Some(Tracks { video, usual_flags })
+        Some(Tracks {
+            video,
+            usual_flags,
+            clock,
+        })
+    }
+
+    /// When a fragment's first sample is to be decoded. All of its tracks must say their times, or
+    /// nobody can begin with it.
+    fn time(&self, moof: &[u8]) -> Option<MediaTime> {
+        let (clock, ticks_per_second) = self.clock?;
+        let mut time = None;
+        for (_, traf) in boxes(moof).filter(|(kind, _)| kind == b"traf") {
+            let tfdt = child(traf, b"tfdt")?;
+            let ticks = match tfdt.first()? {
+                1 => u64::from(number(tfdt, 4)?) << 32 | u64::from(number(tfdt, 8)?),
+                _ => u64::from(number(tfdt, 4)?),
+            };
+            if header_of(traf)?.0 == clock {
+                time = time.or(MediaTime::of_clock(ticks, ticks_per_second));
+            }
+        }
+        time
     }
 
     /// Whether decoding can begin at this fragment.
     fn begin_with_sync(&self, moof: &[u8]) -> bool {
-        let fragments = || {
-            boxes(moof)
-                .filter(|(kind, _)| kind == b"traf")
-                .map(|(_, traf)| traf)
-        };
-        // Positions from the beginning of the file are wrong for whoever joins late.
-        let is_absolute =
-            |traf: &[u8]| header_of(traf).is_none_or(|(_, flags, _)| flags & BASE_DATA_OFFSET != 0);
-        if fragments().any(is_absolute) {
-            return false;
-        }
         match self.video {
             None => true,
-            Some(video) => fragments().any(|traf| {
+            Some(video) => track_fragments(moof).any(|traf| {
                 self.first_sample_flags(traf, video)
                     .is_some_and(|flags| flags & NOT_SYNC == 0)
             }),
@@ -201,6 +230,18 @@ impl Tracks {
         }
         self.usual_flags
     }
+}
+
+fn track_fragments(moof: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let fragments = boxes(moof).filter(|(kind, _)| kind == b"traf");
+    fragments.map(|(_, traf)| traf)
+}
+
+/// Whether a fragment's positions count from the file's first byte: of one without a header nobody
+/// knows.
+fn is_absolute(moof: &[u8]) -> bool {
+    let is_absolute = |(_, flags, _)| flags & BASE_DATA_OFFSET != 0;
+    track_fragments(moof).any(|traf| header_of(traf).is_none_or(is_absolute))
 }
 
 /// The head of a box.

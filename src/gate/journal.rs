@@ -5,12 +5,17 @@
 //! tollgate-tokens 1
 //! [{"add":"demo","udp":[["192.0.2.7:5004"],["p.example:5004","192.0.2.8:5004"]]}] fb09a3c7
 //! [{"revoke":"demo"},{"add":"other","http":"in"}] 962c0cda
+//! [{"add":"key","http":"out","for":"other","expires":1795312800},{"time":1795309200}] fe8722b2
 //! ```
 //!
 //! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
 //! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
 //! its version. Replayed from an empty table, the changes give the table. `udp` holds the clients
-//! as they were given, a name with the addresses that it had then: a restart changes nothing.
+//! as they were given, a name with the addresses that it had then: a restart changes nothing. One
+//! that gets something else than RTP alone has that in front, and a space: `udp 192.0.2.7:5004`,
+//! `5x10 p.example:5004`. `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the
+//! terms of what `http` grants, times in seconds since 1970 began. `time` says how late it has
+//! been: a clock that has been set back since opens nothing that was over then.
 //!
 //! A line is written when the one before is on disk. So a crash can spoil the last line only: that
 //! one is dropped, and nobody had been told of it. A line that is wrong anywhere else was damaged
@@ -21,11 +26,14 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
+use super::carriage::Carriage;
+use super::grant::{Direction, Grant, Note, Terms};
+use super::record::{Entry, Record};
 use super::session_id::SessionId;
 use super::tokens::Tokens;
-use super::tuple::{Direction, Kind, RtpTuple};
+use super::tuple::{Kind, RtpTuple, Tuple};
 use super::udp_clients::UdpClient;
+use crate::stamp::Stamp;
 
 /// The first line.
 pub const HEADER: &[u8] = b"tollgate-tokens 1\n";
@@ -38,11 +46,14 @@ const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Clients in one record of a compacted journal, and records in a line of it.
 const RUN_CLIENTS_MAX: usize = 1024;
 const LINE_RECORDS: usize = 64;
+/// For so long a compacted journal keeps what is over: a day.
+const OVER_KEPT_SECONDS: u64 = 86_400;
 /// A smaller journal is not worth compacting.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 
-/// A record as JSON; `add` or `revoke` is there, and the others with `add` only.
-#[derive(Serialize, Deserialize)]
+/// A record as JSON: `add`, `revoke` or `time` is there, the others with `add` only, and terms with
+/// `http` only.
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,39 +61,24 @@ struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     revoke: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    http: Option<Way>,
+    http: Option<String>,
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    opens: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_viewers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_bitrate: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Each client as it was given, and if that is a name the addresses behind it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     udp: Vec<Vec<String>>,
-}
-
-/// A [`Direction`] as it is written.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Way {
-    In,
-    Out,
-    Both,
-}
-
-impl From<Direction> for Way {
-    fn from(direction: Direction) -> Way {
-        match direction {
-            Direction::In => Way::In,
-            Direction::Out => Way::Out,
-            Direction::Both => Way::Both,
-        }
-    }
-}
-
-impl From<Way> for Direction {
-    fn from(way: Way) -> Direction {
-        match way {
-            Way::In => Direction::In,
-            Way::Out => Direction::Out,
-            Way::Both => Direction::Both,
-        }
-    }
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<u64>,
 }
 
 impl From<&Record> for Written {
@@ -90,22 +86,41 @@ impl From<&Record> for Written {
         match record {
             Record::Add { session, http, rtp } => Written {
                 add: Some(session.as_str().to_owned()),
-                revoke: None,
-                http: http.map(Way::from),
                 udp: rtp.iter().map(write_client).collect(),
+                ..http.as_ref().map_or_else(Written::default, write_grant)
             },
             Record::Revoke { session } => Written {
-                add: None,
                 revoke: Some(session.as_str().to_owned()),
-                http: None,
-                udp: Vec::new(),
+                ..Written::default()
             },
         }
     }
 }
 
+fn write_grant(grant: &Grant) -> Written {
+    let terms = &grant.terms;
+    let seconds = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.unix_seconds);
+    Written {
+        http: Some(grant.direction.name().to_owned()),
+        opens: terms
+            .opens
+            .as_ref()
+            .map(|session| session.as_str().to_owned()),
+        expires: seconds(terms.expires),
+        ends: seconds(terms.ends),
+        max_viewers: terms.viewers_max,
+        max_bitrate: terms.bits_per_second_max,
+        note: terms.note.as_ref().map(|note| note.as_str().to_owned()),
+        ..Written::default()
+    }
+}
+
 fn write_client(tuple: &RtpTuple) -> Vec<String> {
-    let mut written = vec![tuple.client.to_string()];
+    let client = match tuple.carriage {
+        Carriage::Rtp(None) => tuple.client.to_string(),
+        Carriage::Rtp(Some(_)) | Carriage::Bare => format!("{} {}", tuple.carriage, tuple.client),
+    };
+    let mut written = vec![client];
     if tuple.client.address().is_none() {
         written.extend(tuple.addresses.iter().map(SocketAddr::to_string));
     }
@@ -114,6 +129,10 @@ fn write_client(tuple: &RtpTuple) -> Vec<String> {
 
 fn read_client(written: &[String]) -> Option<RtpTuple> {
     let (client, addresses) = written.split_first()?;
+    let (carriage, client) = match client.split_once(' ') {
+        Some((carriage, client)) => (Carriage::parse(carriage)?, client),
+        None => (Carriage::Rtp(None), client.as_str()),
+    };
     let client = UdpClient::parse(client.as_bytes()).ok()?;
     let addresses = match client.address() {
         Some(address) => vec![address],
@@ -122,36 +141,83 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
             .map(|address| address.parse().ok())
             .collect::<Option<_>>()?,
     };
-    Some(RtpTuple { client, addresses })
+    Some(RtpTuple {
+        client,
+        carriage,
+        addresses,
+    })
 }
 
-impl Written {
-    /// `None`: it says nothing that a record can say.
-    fn into_record(self) -> Option<Record> {
-        let session = |text: String| SessionId::parse(text.as_bytes()).ok();
-        match (self.add, self.revoke) {
-            (Some(add), None) if self.http.is_some() || !self.udp.is_empty() => Some(Record::Add {
-                session: session(add)?,
-                http: self.http.map(Direction::from),
-                rtp: self
-                    .udp
-                    .iter()
-                    .map(|client| read_client(client))
-                    .collect::<Option<_>>()?,
-            }),
-            (None, Some(revoke)) if self.http.is_none() && self.udp.is_empty() => {
-                Some(Record::Revoke {
-                    session: session(revoke)?,
-                })
-            }
-            _ => None,
-        }
+/// What was written may be absent, but must be good where it is there.
+fn read_if<T, U>(written: Option<T>, read: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
+    match written {
+        None => Some(None),
+        Some(written) => read(written).map(Some),
     }
 }
 
-/// The line of changes that are made together.
-pub fn encode(records: &[Record]) -> Vec<u8> {
-    let written: Vec<Written> = records.iter().map(Written::from).collect();
+fn read_session(text: String) -> Option<SessionId> {
+    SessionId::parse(text.as_bytes()).ok()
+}
+
+/// A time that is written with more than four digits of a year was never one.
+fn read_stamp(unix_seconds: u64) -> Option<Stamp> {
+    Some(Stamp { unix_seconds }).filter(|stamp| *stamp <= Stamp::MAX)
+}
+
+impl Written {
+    fn has_terms(&self) -> bool {
+        let numbers = [self.expires, self.ends, self.max_bitrate];
+        let has_number = numbers.iter().any(Option::is_some) || self.max_viewers.is_some();
+        has_number || self.opens.is_some() || self.note.is_some()
+    }
+
+    /// `None`: it says nothing that an entry can say.
+    fn add_to(self, entry: &mut Entry) -> Option<()> {
+        let is_bare = self.http.is_none() && self.udp.is_empty() && !self.has_terms();
+        let is_good = self.http.is_some() || !self.has_terms();
+        match (&self.add, &self.revoke, self.time) {
+            (Some(_), None, None) if is_good && !is_bare => {
+                entry.records.push(self.into_addition()?);
+            }
+            (None, Some(_), None) if is_bare => entry.records.push(Record::Revoke {
+                session: self.revoke.and_then(read_session)?,
+            }),
+            (None, None, Some(time)) if is_bare && entry.time.is_none() => {
+                entry.time = Some(read_stamp(time)?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn into_addition(self) -> Option<Record> {
+        let clients = self.udp.iter().map(|client| read_client(client));
+        let rtp = clients.collect::<Option<_>>()?;
+        let terms = Terms {
+            opens: read_if(self.opens, read_session)?,
+            expires: read_if(self.expires, read_stamp)?,
+            ends: read_if(self.ends, read_stamp)?,
+            viewers_max: self.max_viewers,
+            bits_per_second_max: self.max_bitrate,
+            note: read_if(self.note, |note| Note::parse(&note))?,
+        };
+        let direction = read_if(self.http, |name| Direction::parse(&name))?;
+        Some(Record::Add {
+            session: self.add.and_then(read_session)?,
+            http: direction.map(|direction| Grant { direction, terms }),
+            rtp,
+        })
+    }
+}
+
+/// The line of changes that are made together, and of how late it was.
+pub fn encode(records: &[Record], time: Option<Stamp>) -> Vec<u8> {
+    let time = time.map(|time| Written {
+        time: Some(time.unix_seconds),
+        ..Written::default()
+    });
+    let written: Vec<Written> = records.iter().map(Written::from).chain(time).collect();
     // Strings have no way to fail.
     sealed(serde_json::to_vec(&written).unwrap_or_default())
 }
@@ -166,7 +232,7 @@ pub fn sealed(json: Vec<u8>) -> Vec<u8> {
 }
 
 /// Takes a line without its end.
-fn decode(line: &[u8]) -> Result<Vec<Record>, Fault> {
+fn decode(line: &[u8]) -> Result<Entry, Fault> {
     let parts = line
         .len()
         .checked_sub(SEAL_BYTES)
@@ -176,8 +242,10 @@ fn decode(line: &[u8]) -> Result<Vec<Record>, Fault> {
         return Err(Fault::Checksum);
     }
     let written: Vec<Written> = serde_json::from_slice(json).map_err(|_| Fault::NoRecord)?;
-    let records = written.into_iter().map(Written::into_record);
-    records.collect::<Option<_>>().ok_or(Fault::NoRecord)
+    let mut entry = Entry::default();
+    let mut written = written.into_iter();
+    let read = written.try_for_each(|written| written.add_to(&mut entry));
+    read.map(|()| entry).ok_or(Fault::NoRecord)
 }
 
 const SEAL_BYTES: usize = 9;
@@ -213,10 +281,14 @@ const CRC_TABLE: [u32; 256] = {
 };
 
 /// The records that make this table anew, tuples in the same order: one for each run of tuples of a
-/// session.
+/// session. What has been over for long is left out, so that a journal of tokens that come and go
+/// does not grow for ever.
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
-    for tuple in tokens.after(0) {
+    let unix_seconds = tokens.time().unix_seconds.saturating_sub(OVER_KEPT_SECONDS);
+    let long_ago = Stamp { unix_seconds };
+    let is_kept = |tuple: &&Tuple| !tuple.http().is_some_and(|grant| grant.is_shut(long_ago));
+    for tuple in tokens.after(0).filter(is_kept) {
         match (tuple.kind(), records.last_mut()) {
             (Kind::Rtp(client), Some(Record::Add { session, rtp, .. }))
                 if session == tuple.session() && rtp.len() < RUN_CLIENTS_MAX =>
@@ -229,9 +301,9 @@ fn records(tokens: &Tokens) -> Vec<Record> {
                 rtp: vec![client.clone()],
             }),
             // A record's http tuple is the first that it adds.
-            (Kind::Http(direction), _) => records.push(Record::Add {
+            (Kind::Http(grant), _) => records.push(Record::Add {
                 session: tuple.session().clone(),
-                http: Some(*direction),
+                http: Some(grant.clone()),
                 rtp: Vec::new(),
             }),
         }
@@ -242,8 +314,11 @@ fn records(tokens: &Tokens) -> Vec<Record> {
 /// The shortest journal of this table.
 pub fn compact(tokens: &Tokens) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
+    if tokens.time() > Stamp::default() {
+        bytes.extend_from_slice(&encode(&[], Some(tokens.time())));
+    }
     for records in records(tokens).chunks(LINE_RECORDS) {
-        bytes.extend_from_slice(&encode(records));
+        bytes.extend_from_slice(&encode(records, None));
     }
     bytes
 }
@@ -278,7 +353,7 @@ pub struct End {
 impl Replay {
     /// The changes of the next line. `None`: all of the input is taken, and there may be more.
     /// Nothing can be read on after an error.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Vec<Record>>, Damage> {
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, Damage> {
         while !input.is_empty() {
             if self.line.ends_with(b"\n") {
                 return Err(self.damage(Fault::Checksum));
@@ -289,9 +364,9 @@ impl Replay {
             self.line.extend_from_slice(piece);
             *input = rest;
             if end.is_some()
-                && let Some(records) = self.line_ended()?
+                && let Some(entry) = self.line_ended()?
             {
-                return Ok(Some(records));
+                return Ok(Some(entry));
             }
         }
         Ok(None)
@@ -324,11 +399,11 @@ impl Replay {
         Ok(())
     }
 
-    fn line_ended(&mut self) -> Result<Option<Vec<Record>>, Damage> {
+    fn line_ended(&mut self) -> Result<Option<Entry>, Damage> {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let records = if self.lines > 0 {
+        let entry = if self.lines > 0 {
             match decode(line) {
-                Ok(records) => Some(records),
+                Ok(entry) => Some(entry),
                 // It is left standing: what comes behind it shows whether it is the last.
                 Err(Fault::Checksum) => return Ok(None),
                 Err(fault) => return Err(self.damage(fault)),
@@ -343,7 +418,7 @@ impl Replay {
         self.offset += self.line.len() as u64;
         self.lines += 1;
         self.line.clear();
-        Ok(records)
+        Ok(entry)
     }
 
     fn damage(&self, fault: Fault) -> Damage {

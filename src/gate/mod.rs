@@ -1,16 +1,21 @@
 //! The gate: who may stream, who may watch, and where datagrams may go.
 //!
 //! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a
-//! request ([`udp_clients`], whose hosts are [`host`]s), the table of tokens ([`tokens`]) and the
-//! subnets that callers are measured against ([`subnet`]); and the changes of the table
-//! ([`record`]), with the bytes that outlive it (`journal`). Nothing here knows a socket, a clock,
-//! a file or HTTP; names are resolved elsewhere and come back as addresses.
+//! request ([`udp_clients`], whose hosts are [`host`]s) and how they get a stream ([`Carriage`]),
+//! the groups that are listened to ([`Join`]), the table of tokens ([`tokens`]), what they grant
+//! ([`grant`]), the subnets that callers are measured against ([`subnet`]), and the changes of the
+//! table ([`record`]), with the bytes that outlive it (`journal`). Nothing here knows a socket, a
+//! clock, a file or HTTP; names are resolved elsewhere and come back as addresses.
 
 mod blocks;
+mod carriage;
 pub mod excerpt;
+pub mod grant;
 pub mod host;
+mod join;
 #[cfg(feature = "token-file")]
 pub mod journal;
+pub mod limits;
 pub mod record;
 pub mod session_id;
 pub mod subnet;
@@ -19,11 +24,15 @@ pub mod tuple;
 pub mod udp_clients;
 
 pub use blocks::{BLOCKS_MAX, Blocks};
+pub use carriage::{Carriage, Matrix};
 pub use excerpt::Excerpt;
+pub use grant::{Direction, Grant, Note, Shut, Terms};
 pub use host::{Host, HostName};
-pub use record::Record;
+pub use join::{InterfaceName, Join};
+pub use limits::{Limits, MATRICES_MAX};
+pub use record::{Entry, Record};
 pub use session_id::SessionId;
 pub use subnet::Subnet;
-pub use tokens::{Addition, Limits, Tokens};
-pub use tuple::{ADDRESSES_MAX, Direction, RtpTuple, Tuple};
+pub use tokens::{Addition, Destination, Tokens};
+pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

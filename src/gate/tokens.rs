@@ -6,62 +6,34 @@
 //! with, if with any, does not depend on how much of a sessionid it has right, so the comparison's
 //! early exit tells nothing.
 //!
-//! Three views share the same tuples: by session, in the order of addition, and by the address that
-//! datagrams come from. [`Tokens::check`] is the agreement between them.
+//! Four views share the same tuples: by session, in the order of addition, by the address that
+//! datagrams come from, and by when they are over. [`Tokens::check`] is the agreement between them.
+//!
+//! What is over is kept, so that its refusal can say so, until its place is needed. No time is read
+//! here: who asks hands it in, and must never hand in one that lies before [`Tokens::time`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
+use super::carriage::{Carriage, Matrix};
+use super::grant::{BadKey, Direction, Grant, Shut};
+use super::limits::{Full, Limits, MATRICES_MAX};
 use super::session_id::SessionId;
-use super::tuple::{ADDRESSES_MAX, Direction, Kind, RtpTuple, Tuple, inbound_key};
+use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::stamp::Stamp;
 
-/// How many tuples there may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Tuples in the whole table: `--tokens`.
-    pub tokens_max: usize,
-    /// UDP clients of one session: `--udp-clients`.
-    pub udp_clients_per_session_max: usize,
-}
-
-impl Limits {
-    /// Of a table that somebody else's limits have bounded.
-    pub const NONE: Limits = Limits {
-        tokens_max: usize::MAX,
-        udp_clients_per_session_max: usize::MAX,
-    };
-}
-
-/// Why tuples were not added: none of them was.
+/// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    Tokens { tokens_max: usize },
-    UdpClients { udp_clients_per_session_max: usize },
+pub struct Destination {
+    /// A host, or a group.
+    pub address: SocketAddr,
+    /// What they are.
+    pub carriage: Carriage,
 }
-
-impl Display for Full {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Full::Tokens { tokens_max: max } => write!(
-                formatter,
-                "the table is full at {max} tokens; revoke some, or raise --tokens"
-            ),
-            Full::UdpClients {
-                udp_clients_per_session_max: max,
-            } => write!(
-                formatter,
-                "a session has at most {max} UDP clients; revoke some, or raise --udp-clients"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Full {}
 
 /// The tuples of one session. At least one: an empty session is not kept.
 #[derive(Debug, Default)]
@@ -70,7 +42,7 @@ struct Session {
     /// Serials ascend.
     rtp: Vec<Rc<Tuple>>,
     /// Where datagrams go, if that has been asked for since `rtp` changed.
-    destinations: Option<Rc<[SocketAddr]>>,
+    destinations: Option<Rc<[Destination]>>,
 }
 
 impl Session {
@@ -87,7 +59,7 @@ impl Session {
         list.map_or(0, |list| size_of_val(list) + 2 * size_of::<usize>())
     }
 
-    fn direction(&self) -> Option<Direction> {
+    fn grant(&self) -> Option<&Grant> {
         self.http.as_ref().and_then(|tuple| tuple.http())
     }
 }
@@ -105,7 +77,7 @@ impl Addition {
         self.steps.is_empty()
     }
 
-    /// By how many tuples the table grows.
+    /// By how many tuples that are not over the table grows.
     pub fn tuples(&self) -> usize {
         self.steps.iter().filter(|step| step.adds_tuple()).count()
     }
@@ -117,12 +89,15 @@ enum Step {
     Add(Kind),
     /// In the place of the tuple with this serial.
     Replace(u64, Kind),
+    /// The same; that one was over, and this one is not.
+    Renew(u64, Kind),
 }
 
 impl Step {
+    /// Whether there is one tuple more that is not over.
     fn adds_tuple(&self) -> bool {
         match self {
-            Step::Add(_) => true,
+            Step::Add(_) | Step::Renew(..) => true,
             Step::Replace(..) => false,
         }
     }
@@ -130,14 +105,25 @@ impl Step {
     fn adds_client(&self) -> bool {
         match self {
             Step::Add(Kind::Rtp(_)) => true,
-            Step::Add(Kind::Http(_)) | Step::Replace(..) => false,
+            Step::Add(Kind::Http(_)) | Step::Replace(..) | Step::Renew(..) => false,
+        }
+    }
+
+    fn carriage(&self) -> Option<Carriage> {
+        match self {
+            Step::Add(Kind::Rtp(rtp))
+            | Step::Replace(_, Kind::Rtp(rtp))
+            | Step::Renew(_, Kind::Rtp(rtp)) => Some(rtp.carriage),
+            Step::Add(Kind::Http(_))
+            | Step::Replace(_, Kind::Http(_))
+            | Step::Renew(_, Kind::Http(_)) => None,
         }
     }
 
     /// Whether the session may more than before, apart from the addresses of a client it has.
     fn is_new(&self) -> bool {
         match self {
-            Step::Add(_) | Step::Replace(_, Kind::Http(_)) => true,
+            Step::Add(_) | Step::Renew(..) | Step::Replace(_, Kind::Http(_)) => true,
             Step::Replace(_, Kind::Rtp(_)) => false,
         }
     }
@@ -151,6 +137,10 @@ pub struct Tokens {
     in_order: BTreeMap<u64, Rc<Tuple>>,
     /// For each address the tuples that have it, serials ascending; no list is empty.
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
+    /// The serials of those that will be over or are, by when.
+    shuts: BTreeMap<(Stamp, u64), ()>,
+    /// The latest time that is known to have been: a clock that has been set back since is wrong.
+    time: Stamp,
     /// Above every serial in the table.
     serial_next: u64,
     /// Bytes that the tuples take, and the lists of destinations.
@@ -165,6 +155,8 @@ impl Tokens {
             sessions: HashMap::new(),
             in_order: BTreeMap::new(),
             inbound: HashMap::new(),
+            shuts: BTreeMap::new(),
+            time: Stamp::default(),
             serial_next: 1,
             tuples_bytes: 0,
         }
@@ -176,9 +168,21 @@ impl Tokens {
             + hash_map_bytes(&self.sessions)
             + tree_map_bytes(&self.in_order)
             + hash_map_bytes(&self.inbound)
+            + tree_map_bytes(&self.shuts)
     }
 
-    /// The same table, which is to keep to other limits from now on, if it does already.
+    /// It has been this late.
+    pub fn tell_time(&mut self, time: Stamp) {
+        self.time = self.time.max(time);
+    }
+
+    /// The latest time that it was told.
+    pub fn time(&self) -> Stamp {
+        self.time
+    }
+
+    /// The same table, which is to keep to other limits from now on, if it does already. Where it
+    /// has more tuples than it may, those that are over by the time it was told make room.
     pub fn with_limits(mut self, limits: Limits) -> Result<Tokens, Full> {
         let Limits {
             tokens_max,
@@ -190,10 +194,11 @@ impl Tokens {
                 udp_clients_per_session_max,
             });
         }
+        self.limits = limits;
+        self.make_room(self.time);
         if self.len() > tokens_max {
             return Err(Full::Tokens { tokens_max });
         }
-        self.limits = limits;
         Ok(self)
     }
 
@@ -208,48 +213,79 @@ impl Tokens {
     }
 
     /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that
-    /// widens the session's `http` tuple counts as new. A UDP client that is there already is not
-    /// new, but goes by the addresses given now. Work grows with the session's tuples and the given
-    /// ones.
+    /// widens the session's `http` tuple counts as new, and so do terms that it did not have. A
+    /// UDP client that is there already is not new, but goes by the carriage and the addresses
+    /// given now. Work grows with the session's tuples and the given ones.
     pub fn add(
         &mut self,
         session: &SessionId,
-        http: Option<Direction>,
+        http: Option<Grant>,
         rtp: Vec<RtpTuple>,
     ) -> Result<usize, Full> {
-        let addition = self.plan(session, http, rtp, 0)?;
-        Ok(self.carry_out(addition))
+        let addition = self.plan(session, http, rtp, (0, self.time))?;
+        Ok(self.carry_out(addition, self.time))
     }
 
     /// Decides an addition without making it, where `reserved` tuples of other sessions have been
-    /// decided too. It may be carried out as long as nothing else has changed the session.
+    /// decided too. It may be carried out as long as nothing else has changed the session, and no
+    /// earlier than `now`.
     pub fn plan(
         &self,
         session: &SessionId,
-        http: Option<Direction>,
+        http: Option<Grant>,
         rtp: Vec<RtpTuple>,
-        reserved: usize,
+        (reserved, now): (usize, Stamp),
     ) -> Result<Addition, Full> {
-        let http = self.plan_http(session, http).into_iter();
+        let http = self.plan_http(session, http, now).into_iter();
         let steps: Vec<Step> = http.chain(self.plan_rtp(session, rtp)).collect();
-        self.check_room(session, &steps, reserved)?;
+        self.check_room(session, &steps, (reserved, now))?;
         Ok(Addition {
             session: session.clone(),
             steps,
         })
     }
 
-    /// Makes an addition, and tells how many tuples were new.
-    pub fn carry_out(&mut self, addition: Addition) -> usize {
+    /// Makes an addition, and tells how many tuples were new. Those that are over make room for
+    /// them, if they must.
+    pub fn carry_out(&mut self, addition: Addition, now: Stamp) -> usize {
         let Addition { session, steps } = addition;
         let new = steps.iter().filter(|step| step.is_new()).count();
         for step in steps {
             match step {
                 Step::Add(kind) => self.put(self.serial_next, &session, kind),
-                Step::Replace(serial, kind) => self.put(serial, &session, kind),
+                Step::Replace(serial, kind) | Step::Renew(serial, kind) => {
+                    self.put(serial, &session, kind);
+                }
             }
         }
+        self.make_room(now);
         new
+    }
+
+    /// Forgets `http` tuples that are over, those first that have been for longest, while there are
+    /// more than may be.
+    fn make_room(&mut self, now: Stamp) {
+        while self.len() > self.limits.tokens_max
+            && let Some((&(shuts, serial), ())) = self.shuts.first_key_value()
+            && shuts <= now
+        {
+            self.forget_http(serial);
+        }
+    }
+
+    fn forget_http(&mut self, serial: u64) {
+        let Some(tuple) = self.in_order.remove(&serial) else {
+            return;
+        };
+        self.remove_shuts(&tuple);
+        self.tuples_bytes -= tuple.held_bytes();
+        if let Some(known) = self.sessions.get_mut(&tuple.session) {
+            known.http = None;
+            if known.rtp.is_empty() {
+                self.tuples_bytes -= known.destinations_bytes();
+                self.sessions.remove(&tuple.session);
+            }
+        }
     }
 
     /// Removes all of the session's tuples and gives them back, in the order in which they were
@@ -264,18 +300,23 @@ impl Tokens {
             self.in_order.remove(&tuple.serial);
             self.tuples_bytes -= tuple.held_bytes();
             self.remove_inbound(tuple);
+            self.remove_shuts(tuple);
         }
         tuples
     }
 
     /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none
     /// any more. Looks at everything.
-    pub fn retain_addresses(&mut self, mut passes: impl FnMut(&SocketAddr) -> bool) -> usize {
+    pub fn retain_addresses(
+        &mut self,
+        mut passes: impl FnMut(SocketAddr, Carriage) -> bool,
+    ) -> usize {
         let mut changed = Vec::new();
         for tuple in self.in_order.values() {
             let Some(rtp) = tuple.rtp() else { continue };
             let mut left = rtp.clone();
-            left.addresses.retain(&mut passes);
+            left.addresses
+                .retain(|address| passes(*address, rtp.carriage));
             if left != *rtp {
                 changed.push((tuple.serial, tuple.session.clone(), left));
             }
@@ -288,14 +329,73 @@ impl Tokens {
         count
     }
 
-    /// Whether the session has an `http` tuple that lets a source in.
-    pub fn may_publish(&self, session: &SessionId) -> bool {
-        self.direction(session).is_some_and(Direction::allows_in)
+    /// What this sessionid's `http` tuple grants, if it has one.
+    pub fn grant(&self, session: &SessionId) -> Option<&Grant> {
+        self.sessions.get(session)?.grant()
     }
 
-    /// Whether the session has an `http` tuple that lets viewers in.
-    pub fn may_watch(&self, session: &SessionId) -> bool {
-        self.direction(session).is_some_and(Direction::allows_out)
+    /// The session that a sessionid opens: the one to which it is a key, or else its own. One step:
+    /// what that is a key to does not count.
+    pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
+        let opens = |grant: &'a Grant| grant.terms.opens.as_ref();
+        self.grant(name).and_then(opens).unwrap_or(name)
+    }
+
+    /// Whether who has this sessionid may be the source of the session that it opens.
+    pub fn publish(&self, name: &SessionId, now: Stamp) -> Result<(), Shut> {
+        self.ask(name, now, Direction::allows_in)
+    }
+
+    /// Whether who has this sessionid may watch the session that it opens.
+    pub fn watch(&self, name: &SessionId, now: Stamp) -> Result<(), Shut> {
+        self.ask(name, now, Direction::allows_out)
+    }
+
+    fn ask(&self, name: &SessionId, now: Stamp, allows: fn(Direction) -> bool) -> Result<(), Shut> {
+        match self.grant(name) {
+            None => Err(Shut::NoToken),
+            Some(grant) if grant.is_shut(now) => Err(Shut::Over),
+            Some(grant) if !allows(grant.direction) => Err(Shut::Direction),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// When the next `http` tuple will be over, of those that are not yet.
+    pub fn next_shut(&self, now: Stamp) -> Option<Stamp> {
+        let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
+        self.shuts
+            .range(later)
+            .next()
+            .map(|((shuts, _), ())| *shuts)
+    }
+
+    /// The sessionids whose `http` tuples are over since after `since`, up to now.
+    pub fn shut_since(&self, since: Stamp, now: Stamp) -> impl Iterator<Item = &SessionId> {
+        let meanwhile = (since, u64::MAX)..=(now.max(since), u64::MAX);
+        let serials = self.shuts.range(meanwhile).map(|((_, serial), ())| serial);
+        serials.filter_map(|serial| Some(&self.in_order.get(serial)?.session))
+    }
+
+    /// Whether a sessionid can be what an addition makes of it. A name is a session's or a key's.
+    pub fn check_key(
+        &self,
+        name: &SessionId,
+        http: Option<&Grant>,
+        has_rtp: bool,
+    ) -> Result<(), BadKey> {
+        let asked = http.and_then(|grant| grant.terms.opens.as_ref());
+        let known = self
+            .grant(name)
+            .and_then(|grant| grant.terms.opens.as_ref());
+        let has_tuples = self.sessions.contains_key(name);
+        match asked {
+            _ if has_rtp && (asked.is_some() || known.is_some()) => Err(BadKey::Rtp),
+            Some(session) if session == name => Err(BadKey::Itself),
+            Some(session) if self.opened_by(session) != session => Err(BadKey::OfKey),
+            Some(_) if has_tuples && known.is_none() => Err(BadKey::IsSession),
+            _ if known.is_some() && known != asked => Err(BadKey::IsKey),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The session's tuples, in the order in which they were added.
@@ -312,27 +412,25 @@ impl Tokens {
         self.in_order.range(range).map(|(_, tuple)| tuple.as_ref())
     }
 
-    /// The sessions one of whose UDP clients has this address, in the order in which those were
-    /// added. A session comes twice if two of its clients have the address. One look-up, however
-    /// large the table is.
-    pub fn sessions_from(&self, address: SocketAddr) -> impl Iterator<Item = &SessionId> {
+    /// The sessions one of whose UDP clients has this address, and how that gives a stream, in the
+    /// order in which those were added. A session comes twice if two of its clients have the
+    /// address. One look-up, however large the table is.
+    pub fn sessions_from(
+        &self,
+        address: SocketAddr,
+    ) -> impl Iterator<Item = (&SessionId, Carriage)> {
         let tuples = self.inbound.get(&inbound_key(address)).into_iter();
-        tuples.flatten().map(|tuple| &tuple.session)
+        let tuples = tuples.flatten();
+        tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.carriage)))
     }
 
-    /// The session's UDP clients with the serials of their tuples and their addresses, in the order
-    /// in which they were added.
-    pub fn udp_destinations(
-        &self,
-        session: &SessionId,
-    ) -> impl Iterator<Item = (u64, &UdpClient, &[SocketAddr])> {
+    /// The session's UDP clients with the serials of their tuples, in the order in which they were
+    /// added.
+    pub fn udp_destinations(&self, session: &SessionId) -> impl Iterator<Item = (u64, &RtpTuple)> {
         let session = self.sessions.get(session).into_iter();
         session
             .flat_map(|session| &session.rtp)
-            .filter_map(|tuple| {
-                let rtp = tuple.rtp()?;
-                Some((tuple.serial, &rtp.client, rtp.addresses.as_slice()))
-            })
+            .filter_map(|tuple| Some((tuple.serial, tuple.rtp()?)))
     }
 
     /// Where the session's datagrams go: of each of its UDP clients the first address that passes,
@@ -341,8 +439,8 @@ impl Tokens {
     pub fn destinations(
         &mut self,
         session: &SessionId,
-        passes: impl Fn(&SocketAddr) -> bool,
-    ) -> Rc<[SocketAddr]> {
+        passes: impl Fn(SocketAddr, Carriage) -> bool,
+    ) -> Rc<[Destination]> {
         let Some(known) = self.sessions.get_mut(session) else {
             return Rc::default();
         };
@@ -352,63 +450,69 @@ impl Tokens {
         // Two names may be one host's: it gets everything once.
         let mut seen = HashSet::new();
         let clients = known.rtp.iter().filter_map(|tuple| tuple.rtp());
-        let addresses = clients.filter_map(|rtp| rtp.addresses.iter().find(|one| passes(one)));
-        let list: Rc<[SocketAddr]> = addresses.copied().filter(|one| seen.insert(*one)).collect();
+        let destinations = clients.filter_map(|rtp| {
+            let mut addresses = rtp.addresses.iter();
+            let address = addresses.find(|one| passes(**one, rtp.carriage))?;
+            Some(Destination {
+                address: *address,
+                carriage: rtp.carriage,
+            })
+        });
+        let list: Rc<[Destination]> = destinations
+            .filter(|one| seen.insert(one.address))
+            .collect();
         known.destinations = Some(list.clone());
         self.tuples_bytes += known.destinations_bytes();
         list
     }
 
-    fn direction(&self, session: &SessionId) -> Option<Direction> {
-        self.sessions.get(session)?.direction()
-    }
-
-    fn plan_http(&self, session: &SessionId, http: Option<Direction>) -> Option<Step> {
+    fn plan_http(&self, session: &SessionId, http: Option<Grant>, now: Stamp) -> Option<Step> {
         let asked = http?;
-        let tuple = self
-            .sessions
-            .get(session)
-            .and_then(|known| known.http.as_ref());
+        let known = self.sessions.get(session);
+        let tuple = known.and_then(|known| known.http.as_ref());
         let Some((tuple, known)) = tuple.and_then(|tuple| Some((tuple, tuple.http()?))) else {
             return Some(Step::Add(Kind::Http(asked)));
         };
-        let widened = known.widened_by(asked);
-        (widened != known).then_some(Step::Replace(tuple.serial, Kind::Http(widened)))
+        let joined = known.joined_by(asked);
+        let is_renewed = known.is_shut(now) && !joined.is_shut(now);
+        match joined == *known {
+            true => None,
+            false if is_renewed => Some(Step::Renew(tuple.serial, Kind::Http(joined))),
+            false => Some(Step::Replace(tuple.serial, Kind::Http(joined))),
+        }
     }
 
     fn plan_rtp(&self, session: &SessionId, rtp: Vec<RtpTuple>) -> Vec<Step> {
-        let known: HashMap<&UdpClient, (u64, &UdpClient, &[SocketAddr])> = self
+        let known: HashMap<&UdpClient, (u64, &RtpTuple)> = self
             .udp_destinations(session)
-            .map(|known| (known.1, known))
+            .map(|known| (&known.1.client, known))
             .collect();
         let mut given = HashSet::with_capacity(rtp.len());
         let mut steps = Vec::with_capacity(rtp.len());
-        for RtpTuple {
-            client,
-            mut addresses,
-        } in rtp
-        {
-            if !given.insert(client.clone()) {
+        for mut tuple in rtp {
+            if !given.insert(tuple.client.clone()) {
                 continue;
             }
-            addresses.truncate(ADDRESSES_MAX);
-            match known.get(&client) {
-                None => steps.push(Step::Add(Kind::Rtp(RtpTuple { client, addresses }))),
-                Some((_, _, same)) if *same == addresses => {}
-                // It stays listed as it was written first.
-                Some((serial, client, _)) => {
-                    let client = UdpClient::clone(client);
-                    steps.push(Step::Replace(
-                        *serial,
-                        Kind::Rtp(RtpTuple { client, addresses }),
-                    ));
+            tuple.addresses.truncate(ADDRESSES_MAX);
+            match known.get(&tuple.client) {
+                None => steps.push(Step::Add(Kind::Rtp(tuple))),
+                Some((_, same)) if **same == tuple => {}
+                Some((serial, first)) => {
+                    // It stays listed as it was written first.
+                    tuple.client = first.client.clone();
+                    steps.push(Step::Replace(*serial, Kind::Rtp(tuple)));
                 }
             }
         }
         steps
     }
 
-    fn check_room(&self, session: &SessionId, steps: &[Step], reserved: usize) -> Result<(), Full> {
+    fn check_room(
+        &self,
+        session: &SessionId,
+        steps: &[Step],
+        (reserved, now): (usize, Stamp),
+    ) -> Result<(), Full> {
         let Limits {
             tokens_max,
             udp_clients_per_session_max,
@@ -424,13 +528,21 @@ impl Tokens {
                 udp_clients_per_session_max,
             });
         }
-        if tuples > tokens_max.saturating_sub(self.len() + reserved) {
+        let known = self.udp_destinations(session).map(|(_, rtp)| rtp.carriage);
+        let carriages = known.chain(steps.iter().filter_map(Step::carriage));
+        let matrices: HashSet<Matrix> = carriages.filter_map(Carriage::matrix).collect();
+        if matrices.len() > MATRICES_MAX {
+            return Err(Full::Matrices);
+        }
+        let excess = (self.len() + reserved + tuples).saturating_sub(tokens_max);
+        let over = self.shuts.range(..=(now, u64::MAX)).take(excess).count();
+        if tuples > 0 && over < excess {
             return Err(Full::Tokens { tokens_max });
         }
         Ok(())
     }
 
-    /// Puts a tuple into all three views, in the place of the one with its serial if there is one.
+    /// Puts a tuple into its views, in the place of the one with its serial if there is one.
     fn put(&mut self, serial: u64, session: &SessionId, kind: Kind) {
         let tuple = Rc::new(Tuple {
             serial,
@@ -442,6 +554,10 @@ impl Tokens {
         if let Some(replaced) = self.in_order.insert(serial, tuple.clone()) {
             self.tuples_bytes -= replaced.held_bytes();
             self.remove_inbound(&replaced);
+            self.remove_shuts(&replaced);
+        }
+        if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
+            self.shuts.insert((shuts, serial), ());
         }
         for address in tuple.inbound() {
             put_by_serial(self.inbound.entry(address).or_default(), tuple.clone());
@@ -454,6 +570,12 @@ impl Tokens {
                 known.destinations = None;
                 put_by_serial(&mut known.rtp, tuple);
             }
+        }
+    }
+
+    fn remove_shuts(&mut self, tuple: &Tuple) {
+        if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
+            self.shuts.remove(&(shuts, tuple.serial));
         }
     }
 
@@ -470,79 +592,6 @@ impl Tokens {
             }
         }
     }
-
-    /// Panics unless the three views agree and the limits hold. For tests and simulations: it looks
-    /// at everything.
-    pub fn check(&self) {
-        self.check_sessions();
-        self.check_inbound();
-        let tuples = self.in_order.values().map(|tuple| tuple.held_bytes());
-        let lists = self.sessions.values().map(Session::destinations_bytes);
-        let bytes = tuples.chain(lists).sum::<usize>();
-        assert_eq!(bytes, self.tuples_bytes, "tuples' bytes");
-        assert!(self.len() <= self.limits.tokens_max, "too many tuples");
-        for (serial, tuple) in &self.in_order {
-            assert_eq!(*serial, tuple.serial, "a tuple in the wrong place");
-            assert!(*serial < self.serial_next, "a serial will be given again");
-        }
-    }
-
-    fn check_sessions(&self) {
-        let mut tuples = 0;
-        for (session, known) in &self.sessions {
-            assert!(known.http.iter().all(|tuple| tuple.http().is_some()));
-            assert!(known.rtp.iter().all(|tuple| tuple.rtp().is_some()));
-            assert!(
-                known
-                    .in_order()
-                    .is_sorted_by(|one, two| one.serial < two.serial)
-            );
-            for tuple in known.in_order() {
-                assert_eq!(&tuple.session, session, "a tuple of another session");
-                let same = self.in_order.get(&tuple.serial);
-                assert!(
-                    same.is_some_and(|same| Rc::ptr_eq(same, tuple)),
-                    "not in the order"
-                );
-                tuples += 1;
-            }
-            let clients = self.udp_destinations(session).map(|(_, client, _)| client);
-            let distinct = clients.collect::<HashSet<_>>().len();
-            assert_eq!(distinct, known.rtp.len(), "one client twice");
-            assert!(
-                distinct <= self.limits.udp_clients_per_session_max,
-                "too many clients"
-            );
-            assert!(
-                known.in_order().next().is_some(),
-                "an empty session is kept"
-            );
-        }
-        assert_eq!(tuples, self.len(), "tuples in no session");
-    }
-
-    fn check_inbound(&self) {
-        let mut entries = 0;
-        for (address, tuples) in &self.inbound {
-            assert!(!tuples.is_empty(), "an empty list of an address");
-            assert!(tuples.is_sorted_by(|one, two| one.serial < two.serial));
-            for tuple in tuples {
-                assert!(tuple.inbound().contains(address), "an address of no tuple");
-                let same = self.in_order.get(&tuple.serial);
-                assert!(
-                    same.is_some_and(|same| Rc::ptr_eq(same, tuple)),
-                    "a revoked tuple"
-                );
-            }
-            entries += tuples.len();
-        }
-        let expected: usize = self
-            .in_order
-            .values()
-            .map(|tuple| tuple.inbound().len())
-            .sum();
-        assert_eq!(entries, expected, "a tuple without its addresses");
-    }
 }
 
 /// Keeps serials ascending; takes the place of a tuple with the same serial.
@@ -553,5 +602,6 @@ fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
     }
 }
 
+mod check;
 #[cfg(test)]
 mod tests;

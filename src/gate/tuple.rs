@@ -7,50 +7,23 @@ use std::net::SocketAddr;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use super::carriage::Carriage;
+use super::grant::{Grant, Note};
 use super::session_id::SessionId;
 use super::udp_clients::UdpClient;
+use crate::stamp::Stamp;
 
 /// How many addresses of one UDP client are kept; a name that resolves to more has the rest
 /// ignored.
 pub const ADDRESSES_MAX: usize = 16;
-
-/// What an `http` tuple allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To be the source.
-    In,
-    /// To watch.
-    Out,
-    Both,
-}
-
-impl Direction {
-    /// Whether the session's source may come.
-    pub fn allows_in(self) -> bool {
-        match self {
-            Direction::In | Direction::Both => true,
-            Direction::Out => false,
-        }
-    }
-
-    /// Whether its viewers may.
-    pub fn allows_out(self) -> bool {
-        match self {
-            Direction::Out | Direction::Both => true,
-            Direction::In => false,
-        }
-    }
-
-    pub(super) fn widened_by(self, other: Direction) -> Direction {
-        if self == other { self } else { Direction::Both }
-    }
-}
 
 /// A UDP client and what its host resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpTuple {
     /// As it was given: who is listed, and compared.
     pub client: UdpClient,
+    /// How it gets the session's stream, and how it gives one.
+    pub carriage: Carriage,
     /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
     /// count.
     pub addresses: Vec<SocketAddr>,
@@ -59,7 +32,7 @@ pub struct RtpTuple {
 /// What a tuple is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Http(Direction),
+    Http(Grant),
     Rtp(RtpTuple),
 }
 
@@ -93,7 +66,7 @@ impl Tuple {
     pub fn held_bytes(&self) -> usize {
         let view = 2 * size_of::<usize>();
         let kind = match &self.kind {
-            Kind::Http(_) => 0,
+            Kind::Http(grant) => grant.held_bytes(),
             Kind::Rtp(rtp) => {
                 let addresses = rtp.addresses.capacity() * size_of::<SocketAddr>();
                 // A list has four places at least.
@@ -111,19 +84,19 @@ impl Tuple {
         }
     }
 
-    pub(super) fn http(&self) -> Option<Direction> {
+    /// What it grants over HTTP, if that is what the tuple is about.
+    pub fn http(&self) -> Option<&Grant> {
         match &self.kind {
-            Kind::Http(direction) => Some(*direction),
+            Kind::Http(grant) => Some(grant),
             Kind::Rtp(_) => None,
         }
     }
 
-    /// The addresses by which its datagrams are told, each once. None for multicast: a group sends
-    /// nothing.
+    /// The addresses by which its datagrams are told, each once: of a host who sends, of a group
+    /// that they are sent to.
     pub(super) fn inbound(&self) -> Vec<SocketAddr> {
         let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
         let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
-        keys.retain(|key| !key.ip().is_multicast());
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -137,6 +110,35 @@ impl Serialize for Tuple {
         object.serialize_field("sessionid", &self.session)?;
         object.serialize_field("host", &client.map(|client| client.host.as_str()))?;
         object.serialize_field("port", &client.map(|client| client.port.get()))?;
+        object.end()
+    }
+}
+
+/// A tuple with all that is known of it, for callers who ask for it. Times are seconds since 1970
+/// began.
+pub struct Detailed<'a>(pub &'a Tuple);
+
+impl Serialize for Detailed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Detailed(tuple) = self;
+        let client = tuple.rtp().map(|rtp| &rtp.client);
+        let grant = tuple.http();
+        let terms = grant.map(|grant| &grant.terms);
+        let seconds = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.unix_seconds);
+        let note = terms.and_then(|terms| terms.note.as_ref());
+        let mut object = serializer.serialize_struct("Detailed", 11)?;
+        object.serialize_field("sessionid", &tuple.session)?;
+        object.serialize_field("host", &client.map(|client| client.host.as_str()))?;
+        object.serialize_field("port", &client.map(|client| client.port.get()))?;
+        object.serialize_field("session", &tuple.session.digest().to_string())?;
+        object.serialize_field("direction", &grant.map(|grant| grant.direction.name()))?;
+        object.serialize_field("for", &terms.and_then(|terms| terms.opens.as_ref()))?;
+        object.serialize_field("expires", &terms.and_then(|terms| seconds(terms.expires)))?;
+        object.serialize_field("ends", &terms.and_then(|terms| seconds(terms.ends)))?;
+        object.serialize_field("max_viewers", &terms.and_then(|terms| terms.viewers_max))?;
+        let bitrate = terms.and_then(|terms| terms.bits_per_second_max);
+        object.serialize_field("max_bitrate", &bitrate)?;
+        object.serialize_field("note", &note.map(Note::as_str))?;
         object.end()
     }
 }

@@ -12,11 +12,19 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::fetch::Fault;
-use super::settings::Fields;
-use super::{CONNECTIONS_BEYOND_MAX, RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, SessionId, Subnet, Tokens};
+use super::pass::Pass;
+use super::{RETRY_AFTER_SECONDS, Settings};
+use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
+use crate::stamp::Stamp;
+
+pub(super) use place::{Beyond, Door};
+use refusals::{
+    busy, for_source_only, for_watching_only, forbidden, from_elsewhere, no_token,
+    no_token_of_origin, not_running, of_nobody, token_is_over, watched_uncounted,
+};
+pub(super) use refusals::{framework_is_off, not_found};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +35,21 @@ pub(super) enum Way {
     Post,
     /// A source as Icecast's clients are.
     Icecast,
-    /// A source's datagrams.
+    /// A source's datagrams: RTP,
     Rtp,
+    /// MPEG-TS alone,
+    Bare,
+    /// or either of these, to a group.
+    Group,
     /// An origin's answer.
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, by playlists and segments.
+    Hls,
     /// A call of the API.
     Call,
-    /// The figures, and the API's description.
+    /// The figures.
     Figures,
     /// The operator's page.
     Page,
@@ -58,21 +72,14 @@ pub(super) struct Caller {
     pub beyond: Option<Beyond>,
 }
 
-/// Which limit a connection is beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beyond {
-    /// Connections in all.
-    All,
-    /// Connections from its host.
-    Host,
-}
-
 /// Who comes in, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub way: Way,
     /// `None`: a proxy brings it, and does not say from where.
     pub from: Option<SocketAddr>,
+    /// What a token has to name, if that is not where it comes from: a group.
+    pub to: Option<SocketAddr>,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
     /// The authority that it is for.
@@ -88,6 +95,7 @@ pub(super) struct Claim<'a> {
 pub(super) struct Standing {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
+    /// A source of it runs.
     pub has_source: bool,
     /// It is fetched, or being fetched.
     pub is_fetched: bool,
@@ -97,19 +105,12 @@ pub(super) struct Standing {
     pub has_room: bool,
     /// It may be fetched, one pull more.
     pub has_room_for_pull: bool,
+    /// So many watch it over HTTP, or wait to;
+    pub viewers: usize,
+    /// and so many by the sessionid that somebody has who asks.
+    pub viewers_by_name: usize,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
-}
-
-/// How a connection tells whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
-    /// It is whose address it comes from.
-    Own,
-    /// It begins with a PROXY protocol header.
-    Header,
-    /// Each of its requests says so in a field.
-    Field,
 }
 
 /// Whom every question is about: the tokens, the blocks and what the operator chose.
@@ -120,6 +121,7 @@ pub(super) struct Gate<'a> {
     /// The server has been told to end.
     is_closing: bool,
     now: Moment,
+    time: Stamp,
 }
 
 impl<'a> Claim<'a> {
@@ -128,6 +130,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: caller.is_named.then_some(caller.peer),
+            to: None,
             is_proxied: caller.is_proxied,
             host: &head.host,
             origin: head.origin.as_deref(),
@@ -140,6 +143,7 @@ impl<'a> Claim<'a> {
         Claim {
             way,
             from: Some(from),
+            to: None,
             is_proxied: false,
             host: "",
             origin: None,
@@ -167,7 +171,7 @@ impl<'a> Gate<'a> {
         tokens: Option<&'a Tokens>,
         blocks: &'a Blocks,
         is_closing: bool,
-        now: Moment,
+        (now, time): (Moment, Stamp),
     ) -> Gate<'a> {
         Gate {
             settings,
@@ -175,60 +179,8 @@ impl<'a> Gate<'a> {
             blocks,
             is_closing,
             now,
+            time,
         }
-    }
-}
-
-/// What is known of a connection before it asks for anything.
-impl Settings {
-    /// How a connection from there tells whose it is. Nobody else is believed.
-    pub(super) fn door(&self, host: IpAddr) -> Door {
-        if is_in(&self.proxies, host) {
-            Door::Header
-        } else if self.is_forwarder(host) {
-            Door::Field
-        } else {
-            Door::Own
-        }
-    }
-
-    /// Whether what requests from there say of their client is believed.
-    pub(super) fn is_forwarder(&self, host: IpAddr) -> bool {
-        is_in(&self.forwarders, host)
-    }
-
-    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
-    /// comes by one: a client is never named by a proxy's address.
-    pub(super) fn is_proxy(&self, host: IpAddr) -> bool {
-        is_in(&self.proxies, host) || self.is_forwarder(host)
-    }
-
-    /// Whether a host is of those that may call the API.
-    pub(super) fn is_operators(&self, host: IpAddr) -> bool {
-        is_in(&self.token_servers, host)
-    }
-
-    /// Whether there is a place for another connection, with so many there. Half of what lies
-    /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
-    pub(super) fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
-        let beyond_max = match host {
-            Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
-            Some(_) | None => CONNECTIONS_BEYOND_MAX,
-        };
-        connections < self.limits.connections_max + beyond_max
-    }
-
-    /// Which limit a connection is beyond, of a host that has so many others.
-    pub(super) fn beyond(&self, of_host: usize) -> Option<Beyond> {
-        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
-    }
-
-    /// What lets the pages of an origin watch.
-    pub(super) fn cors(&self, origin: &str) -> Fields {
-        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
-        let mut sites = self.cors.iter();
-        let site = sites.find(|(site, _)| is_allowed(site));
-        site.map_or(&[], |(_, fields)| fields)
     }
 }
 
@@ -260,12 +212,16 @@ impl Gate<'_> {
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp => self.check_source(claim),
+            Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer => check_named(claim),
+            Way::Viewer | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
-                self.check_caller(claim)?;
+                let may_look =
+                    claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
+                if !may_look {
+                    self.check_caller(claim)?;
+                }
                 self.check_calling_page(claim)?;
                 self.check_host(claim)
             }
@@ -292,9 +248,21 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet may call the API{}",
-            claim.namelessness()
+            "only the hosts of the token server's subnet may call the API{}{}",
+            claim.namelessness(),
+            self.missed_by(claim)
         )))
+    }
+
+    /// Where this host itself asks, it may do so by another of its addresses than was meant.
+    fn missed_by(&self, claim: &Claim<'_>) -> String {
+        let from = claim.from.map(|from| from.ip());
+        let said = from.filter(IpAddr::is_loopback).map(|from| {
+            let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
+            let subnets = subnets.collect::<Vec<_>>().join(", ");
+            format!("; this is {from}, and --token-server says {subnets}")
+        });
+        said.unwrap_or_default()
     }
 
     fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
@@ -302,9 +270,7 @@ impl Gate<'_> {
         if subnets.is_empty() || claim.is_in(subnets) {
             return Ok(());
         }
-        Err(forbidden(
-            "streams are taken from certain subnets only, and this host is in none of them",
-        ))
+        Err(from_elsewhere())
     }
 
     /// A name that a stranger has pointed here (DNS rebinding) is not the server's.
@@ -379,20 +345,26 @@ impl Gate<'_> {
 
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
-    /// Whether somebody who may come in may be the session's source, with a body that ends as
-    /// `framing` says.
+    /// The session that a sessionid opens.
+    pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
+        self.tokens.map_or(name, |tokens| tokens.opened_by(name))
+    }
+
+    /// Whether somebody who may come in may be the source of the session that a sessionid opens,
+    /// with a body that ends as `framing` says. What runs of it is `standing`.
     pub fn publish(
         &self,
         claim: &Claim<'_>,
-        session: &SessionId,
+        name: &SessionId,
         framing: Framing,
         standing: &Standing,
     ) -> Result<(), Refusal> {
         let is_request = matches!(claim.way, Way::Put | Way::Post | Way::Icecast);
-        if !self.has_token_in(claim, session) {
-            return Err(no_token());
-        }
-        self.check_block(session)?;
+        self.check_token_in(claim, name)?;
+        self.check_block(match is_request {
+            true => self.opened_by(name),
+            false => name,
+        })?;
         self.check_open()?;
         if is_request && framing == Framing::None {
             return Err(Refusal::framing(
@@ -408,8 +380,7 @@ impl Gate<'_> {
             ));
         }
         if !standing.has_room {
-            let detail = "as many streams run as may";
-            return Err(busy(detail));
+            return Err(busy("as many streams run as may"));
         }
         Ok(())
     }
@@ -422,30 +393,113 @@ impl Gate<'_> {
         verdict.is_ok()
     }
 
-    fn has_token_in(&self, claim: &Claim<'_>, session: &SessionId) -> bool {
-        match (claim.way, self.tokens) {
+    fn check_token_in(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
+        let is_there = match (claim.way, self.tokens) {
             (Way::Put | Way::Post | Way::Icecast, None) => true,
-            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => tokens.may_publish(session),
-            (Way::Rtp, Some(tokens)) => claim.from.is_some_and(|from| {
-                let mut sessions = tokens.sessions_from(from);
-                sessions.any(|named| named == session)
-            }),
+            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => {
+                return tokens.publish(name, self.time).map_err(|shut| match shut {
+                    Shut::NoToken => no_token(),
+                    Shut::Over => token_is_over(),
+                    Shut::Direction => for_watching_only(),
+                });
+            }
+            (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+                let named = claim.to.or(claim.from);
+                let mut sessions = named
+                    .into_iter()
+                    .flat_map(|from| tokens.sessions_from(from));
+                let is_bare = claim.way == Way::Bare;
+                let takes = |its| claim.way == Way::Group || (its == Carriage::Bare) == is_bare;
+                sessions.any(|(its, carriage)| its == name && takes(carriage))
+            }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
-            (Way::Rtp, None)
-            | (Way::Viewer | Way::Call | Way::Figures | Way::Page, _)
+            (Way::Rtp | Way::Bare | Way::Group, None)
+            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
-        }
+        };
+        if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Whether the session may be watched, told before anything about whether it runs.
-    pub fn watch(&self, session: &SessionId, standing: &Standing) -> Result<(), Refusal> {
-        if !(self.has_token_out(session) || self.origin_decides(standing)) {
-            return Err(match self.settings.asks_origin {
-                true => no_token_of_origin(),
-                false => no_token(),
-            });
+    /// Whether the session that a sessionid opens may be watched by one more who has that, told
+    /// before anything about whether it runs.
+    pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        let is_full =
+            |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
+        // By a session's own sessionid all count who watch it.
+        if is_full(session, standing.viewers) {
+            return Err(busy("this session has as many viewers as its token allows"));
         }
+        if name != session && is_full(name, standing.viewers_by_name) {
+            return Err(busy("as many watch by this sessionid as its token allows"));
+        }
+        Ok(())
+    }
+
+    /// How many may watch, as this sessionid's token says.
+    fn viewers_max(&self, name: &SessionId) -> Option<usize> {
+        let grant = self.tokens?.grant(name)?;
+        grant.terms.viewers_max.map(|most| most as usize)
+    }
+
+    /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
+    /// watches so holds no connection that could be counted: where viewers are, it is a no.
+    pub fn watch_in_segments(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        if self
+            .viewers_max(name)
+            .or(self.viewers_max(session))
+            .is_some()
+        {
+            return Err(watched_uncounted());
+        }
+        Ok(())
+    }
+
+    /// By what who was admitted is inside. A source is as slow as its token says, and the
+    /// session's.
+    pub fn pass(&self, name: SessionId, session: &SessionId, is_viewer: bool) -> Option<Pass> {
+        let tokens = self.tokens?;
+        let grants = [tokens.grant(&name), tokens.grant(session)];
+        let paces = grants.iter().flatten();
+        let pace = paces
+            .filter_map(|grant| grant.terms.bits_per_second_max)
+            .min();
+        let ends = grants[0].and_then(|grant| grant.terms.ends);
+        Some(Pass::new(name, is_viewer, ends, pace))
+    }
+
+    /// How late it is.
+    pub fn time(&self) -> Stamp {
+        self.time
+    }
+
+    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+        let token = self
+            .tokens
+            .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
+        match token {
+            Ok(()) => {}
+            Err(Shut::Over) => return Err(token_is_over()),
+            Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
+            Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
+            Err(Shut::NoToken) => return Err(no_token()),
+            Err(Shut::Direction) => return Err(for_source_only()),
+        }
+        Ok(())
+    }
+
+    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
+    pub fn may_go_on(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        self.check_token_out(name, standing)?;
         self.check_block(session)?;
         self.check_open()?;
         match &standing.http_fault {
@@ -456,11 +510,11 @@ impl Gate<'_> {
 
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
-        !self.settings.asks_origin || self.has_token_out(session)
-    }
-
-    fn has_token_out(&self, session: &SessionId) -> bool {
-        self.tokens.is_none_or(|tokens| tokens.may_watch(session))
+        let has_token = || {
+            self.tokens
+                .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
+        };
+        !self.settings.asks_origin || has_token()
     }
 
     /// Whether the origin says who may watch: not where the session has a source of its own here,
@@ -535,8 +589,7 @@ impl Gate<'_> {
 
     /// Whether a UDP client may be there.
     pub fn may_receive(&self, address: &SocketAddr) -> bool {
-        let subnets = &self.settings.rtp_to;
-        subnets.is_empty() || is_in(subnets, address.ip())
+        self.settings.may_receive(address.ip().to_canonical())
     }
 }
 
@@ -548,52 +601,11 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     match claim.from {
         Some(_) => Ok(()),
-        None => Err(forbidden(
-            "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
-             its PROXY protocol header",
-        )),
+        None => Err(of_nobody()),
     }
 }
 
-fn forbidden(detail: impl Into<String>) -> Refusal {
-    Refusal::new(Status::Forbidden, detail)
-}
-
-fn busy(detail: &'static str) -> Refusal {
-    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-}
-
-fn not_running() -> Refusal {
-    Refusal::new(Status::NotFound, "this session is not running now")
-}
-
-/// 403 for who has no token; the same whether the session exists or not.
-fn no_token() -> Refusal {
-    forbidden("this sessionid has no http token; the token server adds one with add-token")
-}
-
-/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
-/// has a source here.
-fn no_token_of_origin() -> Refusal {
-    forbidden(
-        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
-    )
-}
-
-/// The answer to every call where there is no token table.
-pub(super) fn framework_is_off() -> Refusal {
-    forbidden(
-        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
-    )
-}
-
-/// There is nothing here for whoever asks.
-pub(super) fn not_found() -> Refusal {
-    Refusal::new(
-        Status::NotFound,
-        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
-    )
-}
-
+mod place;
+mod refusals;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,10 @@ pub(super) enum Count {
     UdpBytesSent,
     /// Times that a viewer of one of these fell out of the buffer.
     Skips,
+    /// Requests for HLS playlists,
+    Playlists,
+    /// and for what they name.
+    Segments,
     /// Writes to the token file.
     TokenWrites,
     TokenWritesFailed,
@@ -101,11 +105,6 @@ impl Counts {
     /// How many file descriptors there are: the shell opens them.
     pub fn set_files(&mut self, files: Files) {
         self.files = files;
-    }
-
-    /// So many datagrams were not taken by the kernel.
-    pub fn datagrams_dropped(&mut self, count: usize) {
-        self.add(Count::Unsent, count as u64);
     }
 }
 

@@ -16,12 +16,14 @@ use super::{Action, Level};
 use crate::http::{HttpDate, Reply, Version};
 use crate::moment::Moment;
 use crate::random::Random;
+use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
     pub settings: Settings,
     /// When the input arrived that is being dealt with.
     pub now: Moment,
     pub timers: Timers,
+    calendar: Calendar,
     pub random: Random,
     /// What the shell is to do.
     pub actions: VecDeque<Action>,
@@ -46,6 +48,7 @@ impl Desk {
     pub fn new(settings: Settings) -> Desk {
         Desk {
             now: Moment::START,
+            calendar: Calendar::new(Duration::from_secs(settings.started_unix_seconds)),
             timers: Timers::default(),
             random: Random::new(settings.random_key),
             actions: VecDeque::new(),
@@ -106,11 +109,20 @@ impl Desk {
         }
     }
 
+    /// This host's clock says that it is so long since 1970 began.
+    /// Says whether it is later than was thought.
+    pub fn hear_time(&mut self, since_1970: Duration) -> bool {
+        self.calendar.hear(since_1970, self.now)
+    }
+
+    /// When that second begins, by what is known of the time now.
+    pub fn moment_of(&self, stamp: Stamp) -> Moment {
+        self.calendar.moment_of(stamp)
+    }
+
     /// The date of an answer.
     pub fn date(&self) -> HttpDate {
-        HttpDate {
-            unix_seconds: self.settings.started_unix_seconds + self.now.since_start().as_secs(),
-        }
+        HttpDate(self.calendar.at(self.now))
     }
 }
 

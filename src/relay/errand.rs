@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::gate::Record;
+use crate::gate::Entry;
 
 /// Addresses that a name may have.
 pub const ADDRESSES_MAX: usize = 32;
@@ -17,7 +17,7 @@ pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
     Resolve(Vec<(String, u16)>),
     /// Put these changes behind what the token file holds, on disk, all of them or none.
-    Append(Vec<Record>),
+    Append(Entry),
 }
 
 /// What it did.

@@ -13,8 +13,9 @@ const CONNECTION_BYTES: usize = 84 * 1024;
 const ANSWERED_CLIENT_BYTES: usize = 640;
 /// For each stream, whatever `--buffers` says.
 const GRANTED_BYTES: usize = 192 * 1024;
-/// For each stream with RTP: packets that came early, datagrams on their way.
-const RTP_BYTES: usize = 1280 * 1024;
+/// For each stream with RTP: packets that came early, datagrams on their way, what corrections are
+/// made of.
+const RTP_BYTES: usize = 1536 * 1024;
 /// For each UDP client of a stream.
 const UDP_CLIENT_BYTES: usize = 64;
 /// First packets that wait for their second.

@@ -4,7 +4,7 @@
 //! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
 //! another client's request.
 
-use super::api;
+use super::parameters::parse_session;
 use crate::gate::SessionId;
 use crate::http::credentials::basic_password;
 use crate::http::{Head, Method, Refusal, Status};
@@ -36,7 +36,7 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
             "a source is admitted by Basic credentials whose password is the sessionid",
         ));
     };
-    let session = api::parse_session(&password)?;
+    let session = parse_session(&password)?;
     match head.target.segments.as_slice() {
         [first, named] if first == b"stream" && *named != password => Err(Refusal::new(
             Status::Forbidden,

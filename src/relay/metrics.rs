@@ -1,10 +1,13 @@
 //! Figures for whoever watches over the server, in Prometheus's text format. No label holds a
 //! sessionid.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use super::counts::{Count, Counts, Turns};
 use super::held::HeldBytes;
+use crate::post::ClientFigures;
 use crate::stream::Figures;
 
 /// The media type of the text format.
@@ -14,8 +17,12 @@ pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) struct Seen<'a> {
     pub counts: &'a Counts,
     pub streams: Sums,
+    /// What some of the UDP clients have got.
+    pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
     pub connections: usize,
     pub waiting: usize,
+    /// Who waits for a playlist to have a segment.
+    pub blocked: usize,
     pub pulls: usize,
     pub pull_failures: u64,
     pub deadlines: usize,
@@ -53,9 +60,13 @@ const FAMILIES: &[Family] = &[
     gauge("tollgate_draining_streams", "Streams without a source whose rest still goes out.", |seen| one(seen.streams.draining)),
     gauge("tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
     gauge("tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
+    gauge("tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
+    counter("tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
+    counter("tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
     gauge("tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
     counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
     gauge("tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
+    gauge("tollgate_udp_client_datagrams", "Datagrams to a UDP client of streams that run, by what became of them; of 256 clients at the most.", of_udp_clients),
     gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files().own + seen.connections as u64)),
     gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files().max)),
     gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
@@ -121,6 +132,18 @@ fn labelled(
 ) -> Vec<(String, u64)> {
     let samples = samples.into_iter();
     let samples = samples.map(|(value, count)| (format!("{{{label}=\"{value}\"}}"), count));
+    samples.collect()
+}
+
+/// By their addresses, which are no secret of a session's.
+fn of_udp_clients(seen: &Seen<'_>) -> Vec<(String, u64)> {
+    let clients = seen.udp_clients.iter();
+    let samples = clients.flat_map(|(client, figures)| {
+        [("sent", figures.sent), ("dropped", figures.dropped)].map(|(state, count)| {
+            let labels = format!("{{client=\"{client}\",state=\"{state}\"}}");
+            (labels, count)
+        })
+    });
     samples.collect()
 }
 

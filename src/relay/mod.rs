@@ -29,6 +29,8 @@ mod lists;
 mod metrics;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
+mod parameters;
+mod pass;
 mod report;
 mod requests;
 mod route;
@@ -39,6 +41,7 @@ mod shell;
 #[cfg(test)]
 mod stage;
 mod streams;
+mod terms;
 mod timers;
 
 use std::net::{IpAddr, SocketAddr};
@@ -140,7 +143,7 @@ impl Relay {
     /// The table of a token file, at the start, when the RTP socket is known.
     pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
         self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         self.grants.restore(tokens, &fault, &mut self.desk);
     }
 
@@ -174,7 +177,10 @@ impl Relay {
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         match self.clients.appetite(id, &self.desk) {
             Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
+            Appetite::OfStream(live, bytes_max) => {
+                let wanted = self.streams.source_appetite(live, &mut self.desk);
+                wanted.min(bytes_max)
+            }
         }
     }
 
@@ -249,6 +255,15 @@ impl Relay {
         self.clients.unblocked(id);
     }
 
+    /// This host's clock says that it is so long since 1970 began.
+    pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
+        self.desk.now = now;
+        if self.desk.hear_time(since_1970) {
+            self.grants.rearm(&mut self.desk);
+            self.clients.rearm_inside(&mut self.desk);
+        }
+    }
+
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
         self.desk.now = now;
@@ -274,6 +289,11 @@ impl Relay {
                 Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
                 Owner::Memory => self.desk.memory_due(),
+                Owner::Tokens => {
+                    let fault =
+                        |address, carriage| self.rtp_in.destination_fault(address, carriage);
+                    self.grants.due(&fault, &mut self.desk);
+                }
             }
             self.settle();
         }
@@ -302,7 +322,7 @@ impl Relay {
                 }
             }
             Done::Appended(result) => {
-                let fault = |address| self.rtp_in.destination_fault(address);
+                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
                 self.grants
                     .appended(ticket, &result, &fault, &mut self.desk);
             }
@@ -314,7 +334,7 @@ impl Relay {
     /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
         self.desk.now = now;
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
             || self.fetch.resolved(ticket, &[], &mut self.desk);
         if !is_anothers {
@@ -377,9 +397,11 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to one client.
-    pub fn next_datagrams(&mut self, now: Moment) -> Option<Datagrams<'_>> {
+    /// The next datagrams to be sent, to one client. So many of those that were lent last were not
+    /// taken by the kernel.
+    pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
         self.desk.now = now;
+        self.streams.not_taken(not_taken as u64, &mut self.desk);
         let next = self.streams.next_client(&mut self.desk);
         self.settle();
         let (id, to) = next?;
@@ -438,11 +460,11 @@ impl Relay {
         });
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));
-        self.grants.check();
         let is_pulls = |session: &_, live, pull| self.streams.is_pulls(session, live, pull);
         let armed = of_clients
             + self.streams.check(&self.desk)
             + self.fetch.check(is_pulls)
+            + self.grants.check()
             + self.rtp_in.check(|live| self.streams.has(live))
             + usize::from(self.desk.return_armed.is_armed());
         assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");

@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way, not_found};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
-use super::clients::{Due, Event, Fate, HEAD_COST, LOOK_COST, Received};
+use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
-use super::rtp_in::{Came, UdpPort};
-use super::streams::{Cut, Origin, Watched};
+use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
+use super::streams::{Cut, Origin};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
-use crate::gate::{self, SessionId};
+use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
@@ -60,18 +60,24 @@ impl Relay {
             }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
-            Event::Stalled => self.cut_viewer(id, Cut::Stalled),
+            Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
+                wanted,
                 reply,
+                is_late,
                 fault,
             } => {
+                let name = self.clients.came_by(id).unwrap_or(&session);
                 let verdict = match fault {
-                    None => self.late_verdict(&session),
+                    None => self.late_verdict(name, &session, wanted.as_ref()),
                     Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
                 };
                 match verdict {
-                    Ok(()) => self.watch(id, session.clone(), None, reply),
+                    Ok(()) => {
+                        let session = session.clone();
+                        self.watch(id, (session, wanted), None, (reply, !is_late));
+                    }
                     Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
                 }
                 self.tend_pull(&session);
@@ -89,7 +95,10 @@ impl Relay {
             framing,
             gate: self.grants.gate(&self.desk),
             settings: &self.desk.settings,
-            standing: &|session| self.standing(session),
+            standing: &|session, name| Standing {
+                viewers_by_name: self.clients.viewers_by(name),
+                ..self.standing(session)
+            },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
         match asked.wish() {
@@ -98,10 +107,12 @@ impl Relay {
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
             Ok(Wish::Publish {
+                pass,
                 session,
                 content_type,
                 framing,
             }) => {
+                self.clients.admit(id, pass, &mut self.desk);
                 self.streams.end_for_takeover(&session, &mut self.desk);
                 self.take_from_origins(&session);
                 let source = Origin::Http(id);
@@ -110,8 +121,14 @@ impl Relay {
                     .publish(id, live, (head, framing), reply, &self.desk);
                 self.admit_waiting(&session);
             }
-            Ok(Wish::Watch { session }) if !has_payload => {
-                self.watch(id, session, head.via.as_deref(), reply)
+            Ok(Wish::Watch {
+                pass,
+                session,
+                wanted,
+            }) if !has_payload => {
+                self.clients.admit(id, pass, &mut self.desk);
+                let via = head.via.as_deref();
+                self.watch(id, (session, wanted), via, (reply, true))
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
@@ -167,56 +184,6 @@ impl Relay {
 
     // ---- Viewers
 
-    /// The request is admitted: the stream goes out to its client, at once if it runs.
-    fn watch(&mut self, id: ConnectionId, session: SessionId, via: Option<&str>, reply: Reply) {
-        match self.streams.watch(id, &session, reply, &self.desk) {
-            Some(Watched::Viewing(viewing)) => {
-                self.clients.watch(id, viewing);
-                self.tend_pull(&session);
-            }
-            Some(Watched::Head(head, reply)) => {
-                let keep_alive = reply.keep_alive;
-                self.clients
-                    .respond(id, Some(Status::Ok), head, keep_alive, &mut self.desk);
-            }
-            None => {
-                let wait_time = self.desk.settings.limits.wait_time;
-                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
-                let via = via.filter(|_| self.fetch.has_origins());
-                self.clients
-                    .wait_for(id, session.clone(), via, (reply, until));
-                self.fetch.want(&session, &mut self.desk);
-                self.tend_pull(&session);
-            }
-        }
-    }
-
-    /// The session runs, or may not: those who waited for it watch, if they still may. It is asked
-    /// once for all of them.
-    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        if !self.clients.waiting().is_awaited(session) {
-            return;
-        }
-        if self.late_verdict(session).is_err() {
-            self.clients.call_waiting(session, Fate::Called);
-        }
-        for (id, reply) in self.clients.end_waiting(session) {
-            self.watch(id, session.clone(), None, reply);
-        }
-        self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited.
-    fn late_verdict(&self, session: &SessionId) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        gate.watch(session, &standing)?;
-        match standing.runs {
-            true => Ok(()),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        }
-    }
-
     /// A viewer's connection is closed for a reason that lies with it.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
         if let Some((place, peer)) = self.clients.viewer(id) {
@@ -242,6 +209,11 @@ impl Relay {
                 let block = || self.lists.next_block(gathering?);
                 let piece = match listing.rows() {
                     Rows::Tokens => listing.piece(self.grants.rows(after), block),
+                    Rows::Details => {
+                        let rows = self.grants.rows(after);
+                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
+                        listing.piece(rows, block)
+                    }
                     Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
@@ -292,8 +264,10 @@ impl Relay {
                 let seen = Seen {
                     counts: &self.desk.counts,
                     streams: self.streams.sums(&self.desk),
+                    udp_clients: self.streams.udp_clients(),
                     connections: self.clients.len(),
                     waiting: self.clients.waiting().len(),
+                    blocked: self.clients.blocked().len(),
                     pulls: self.fetch.len(),
                     pull_failures: self.fetch.failures(),
                     deadlines: self.desk.timers.len(),
@@ -312,7 +286,7 @@ impl Relay {
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
     /// before anything else is read: whoever asks next finds it so.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         let changed = self
             .grants
             .change((id, reply), change, &fault, &mut self.desk);
@@ -423,6 +397,8 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
+            viewers_by_name: 0,
             http_fault: self.streams.http_fault(session),
         }
     }
@@ -438,7 +414,7 @@ impl Relay {
 
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let fault = |address| self.rtp_in.destination_fault(address);
+        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         if self.rtp_in.is_bound()
             && let Some(session) = self.streams.session(id)
             && let Some(clients) = self.grants.destinations(&session, &fault)
@@ -451,7 +427,7 @@ impl Relay {
 
     /// Takes a datagram, whosever it is.
     pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
-        let known = |id| self.streams.rtp_source(id);
+        let known = |id| self.streams.known(id);
         let tokens = self.grants.tokens();
         let desk = &mut self.desk;
         match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
@@ -462,22 +438,29 @@ impl Relay {
                 }
                 self.go_on_in_order(id);
             }
+            Came::Bare(id) => {
+                if let Some(media) = self.streams.take_bare(id, bytes, desk) {
+                    let anew = self.streams.append(id, &media, desk);
+                    self.follow(anew);
+                }
+            }
             Came::Control(id, control) => {
-                if self.streams.take_control(id, &control, bytes, desk) && control.says_bye {
+                let said = (from.ip(), bytes);
+                if self.streams.take_control(id, &control, said, desk) && control.says_bye {
                     self.clients.count_cost(HEAD_COST);
                     self.streams
                         .end(id, End::Complete, "its source said goodbye", desk);
                 }
             }
-            Came::Candidate(silent, packet) => {
-                let its = silent.and_then(|live| self.streams.session(live));
+            Came::Newcomer(newcomer) => {
+                let is_bare = newcomer.packet.is_none();
+                let claim = newcomer.sender.claim(is_bare);
+                let its = newcomer.silent.and_then(|live| self.streams.session(live));
                 let has_source = |session: &SessionId| self.streams.has_source(session);
                 let standing = |session: &SessionId| self.standing(session);
-                match self
-                    .grants
-                    .session_for(from, its, has_source, standing, &self.desk)
-                {
-                    Ok(session) => self.hear_candidate(from, (silent, session), &packet, bytes),
+                let grants = &self.grants;
+                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
+                    Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
                     Err(dropped) => self.desk.counts.add(dropped, 1),
                 }
             }
@@ -485,35 +468,44 @@ impl Relay {
         }
     }
 
-    /// A packet of nobody's stream yet: the second in sequence begins one.
-    fn hear_candidate(
+    /// A datagram of nobody's stream yet: it may begin one.
+    fn hear_newcomer(
         &mut self,
-        from: SocketAddr,
-        (silent, session): (Option<LiveId>, SessionId),
-        packet: &Packet<'_>,
+        newcomer: &Newcomer<'_>,
+        session: SessionId,
+        port: UdpPort,
         bytes: &[u8],
     ) {
-        let Some(first) = self.rtp_in.hear(from, packet, bytes, &mut self.desk) else {
+        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.desk) else {
             return;
         };
-        let source = Origin::Rtp(from);
-        if let Some(old) = silent {
+        let Sender { named, from } = newcomer.sender;
+        let source = Origin::Rtp(named);
+        if let Some(old) = newcomer.silent {
             let reason = "its source has started anew";
             self.streams
                 .source_lost(old, source, reason, &mut self.desk);
         }
         self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
+        let packet = newcomer.packet.as_ref();
+        let is_transport = |packet: &Packet<'_>| packet.payload_type == PAYLOAD_TYPE_MPEG_TS;
         let media_type = Format::MpegTs.media_type().to_owned();
-        let given = (packet.payload_type == PAYLOAD_TYPE_MPEG_TS).then_some(media_type);
+        let given = packet.is_none_or(is_transport).then_some(media_type);
         let id = self.begin(session.clone(), given, source, from);
-        self.streams.begin_rtp(id, packet, &mut self.desk);
-        self.rtp_in.is_source(from, id);
+        match packet {
+            Some(packet) => self.streams.begin_rtp(id, from, packet, &mut self.desk),
+            None => {
+                self.streams.begin_bare(id, from, &mut self.desk);
+                self.refresh_clients(id);
+            }
+        }
+        self.rtp_in.is_source(named, id);
         self.admit_waiting(&session);
         // It may not have been kept.
         if !first.is_empty() {
-            self.take_datagram(from, UdpPort::Rtp, &first);
+            self.take_datagram(from, port, &first);
         }
-        self.take_datagram(from, UdpPort::Rtp, bytes);
+        self.take_datagram(from, port, bytes);
     }
 }

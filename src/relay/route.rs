@@ -5,9 +5,12 @@
 //! nothing is changed here.
 
 use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
-use super::api::{self, Call, Name};
+use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::page::Page;
+use super::parameters::{no_parameters, only_session, parse_session};
+use super::pass::Pass;
+use super::streams::Wanted;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -16,13 +19,19 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 pub(super) enum Wish {
     Call(Call),
     Publish {
+        /// By what its client comes in, where there are tokens.
+        pass: Option<Pass>,
         session: SessionId,
         content_type: Option<String>,
         /// How its body ends.
         framing: Framing,
     },
     Watch {
+        /// The same.
+        pass: Option<Pass>,
         session: SessionId,
+        /// A part of its stream is wanted, not the stream.
+        wanted: Option<Wanted>,
     },
 }
 
@@ -38,8 +47,8 @@ pub(super) struct Asked<'a> {
     pub gate: Gate<'a>,
     /// and what the operator chose.
     pub settings: &'a Settings,
-    /// What runs of a session.
-    pub standing: &'a dyn Fn(&SessionId) -> Standing,
+    /// What runs of a session, for who comes by a sessionid.
+    pub standing: &'a dyn Fn(&SessionId, &SessionId) -> Standing,
     /// Whether it may be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
@@ -55,7 +64,10 @@ impl<'a> Asked<'a> {
         let way = match &wish {
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch { .. }) | Err(_) => Way::Viewer,
+            Ok(Wish::Watch {
+                wanted: Some(_), ..
+            }) => Way::Hls,
+            Ok(Wish::Watch { wanted: None, .. }) | Err(_) => Way::Viewer,
         };
         self.gate.place(way, self.caller.beyond)?;
         wish
@@ -77,9 +89,10 @@ impl<'a> Asked<'a> {
             )),
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
+            [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
             [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.look(Way::Figures, Call::Description),
+            [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
             [b"healthz"] => self.look(Way::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
@@ -104,7 +117,7 @@ impl<'a> Asked<'a> {
         }
         self.gate.enter(&self.claim(Way::Call))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let call = Call::parse(name, &head.target, udp_clients_max)?;
+        let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Gather(rows),
@@ -126,7 +139,7 @@ impl<'a> Asked<'a> {
             }
         }
         self.gate.enter(&self.claim(way))?;
-        api::no_parameters(&self.head.target)?;
+        no_parameters(&self.head.target)?;
         Ok(Wish::Call(call))
     }
 
@@ -143,40 +156,73 @@ impl<'a> Asked<'a> {
         };
         let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let session = match segment {
+        let name = match segment {
             Some(bytes) => {
-                api::no_parameters(&head.target)?;
-                api::parse_session(bytes)?
+                no_parameters(&head.target)?;
+                parse_session(bytes)?
             }
-            None => api::only_session(&head.target)?,
+            None => only_session(&head.target)?,
         };
-        let standing = (self.standing)(&session);
+        let session = self.gate.opened_by(&name).clone();
+        let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&session, &standing)?;
+            self.gate.watch(&name, &standing)?;
             self.gate.wait(head.method, &standing)?;
-            return Ok(Wish::Watch { session });
+            let pass = self.gate.pass(name, &session, true);
+            return Ok(Wish::Watch {
+                pass,
+                session,
+                wanted: None,
+            });
         }
-        self.gate
-            .publish(&claim, &session, head.framing, &standing)?;
+        self.gate.publish(&claim, &name, head.framing, &standing)?;
         Ok(Wish::Publish {
+            pass: self.gate.pass(name, &session, false),
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
         })
     }
 
+    /// A playlist, or what one names.
+    fn segments(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
+        let head = self.head;
+        let wanted = Wanted::of(file, &head.target).ok_or_else(not_found)?;
+        match head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate.enter(&self.claim(Way::Hls))?;
+        let wanted = wanted?;
+        let name = parse_session(session)?;
+        let session = self.gate.opened_by(&name).clone();
+        let standing = (self.standing)(&session, &name);
+        (self.may_pass)()?;
+        self.gate.watch_in_segments(&name, &standing)?;
+        Ok(Wish::Watch {
+            pass: self.gate.pass(name, &session, true),
+            session,
+            wanted: Some(wanted),
+        })
+    }
+
     fn icecast(&self) -> Result<Wish, Refusal> {
         let claim = self.claim(Way::Icecast);
         self.gate.enter(&claim)?;
-        let session = icecast::session(self.head)?;
+        let name = icecast::session(self.head)?;
+        let session = self.gate.opened_by(&name).clone();
         let framing = match self.framing {
             Framing::UntilClose if !icecast::waits_for_leave(self.head) => Framing::None,
             framing => framing,
         };
-        let standing = (self.standing)(&session);
-        self.gate.publish(&claim, &session, framing, &standing)?;
+        let standing = (self.standing)(&session, &name);
+        self.gate.publish(&claim, &name, framing, &standing)?;
         Ok(Wish::Publish {
+            pass: self.gate.pass(name, &session, false),
             session,
             content_type: self.head.content_type.clone(),
             framing,

@@ -1,26 +1,28 @@
-//! RTP-UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
+//! UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
 //! [`super::streams`].)
 //!
-//! Every datagram is checked against the tuples. What comes from no token's host, is not RTP, or is
-//! a second source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC
-//! 5761.)
+//! Every datagram is checked against the tuples, which name who sends it, or the group that it is
+//! sent to. What no token names, is neither RTP nor the MPEG-TS that a token is for, or is a second
+//! source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
 //! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
 //! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
 //! each address that is a source an entry here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::LiveId;
+use super::admission::{Claim, Way};
 use super::counts::Count;
 use super::desk::Desk;
+use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
-use crate::gate::{Tokens, Tuple};
+use crate::gate::{Carriage, Join, Tokens, Tuple};
 use crate::held::hash_map_bytes;
 use crate::moment::Moment;
-use crate::rtp::{self, Candidates, Control, Packet};
+use crate::rtp::{self, Bare, Candidates, Control, Packet};
 
 /// Which socket a datagram came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum UdpPort {
     Rtp,
     /// The one above it, for RTCP only.
     Rtcp,
+    /// That of a group: the one with this number in [`Settings::joins`](super::Settings::joins).
+    Group(usize),
 }
 
 /// Everything about RTP that belongs to no single stream.
@@ -38,12 +42,32 @@ pub(super) struct RtpIn {
     bound: Option<SocketAddr>,
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(IpAddr) -> bool>,
-    /// The streams whose source is an address.
+    /// The streams whose source is what a token names: an address, or a group.
     sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
-    candidates: Candidates,
+    candidates: Candidates<Sender>,
     /// For when the oldest of these is given up.
     armed: Armed,
+}
+
+/// Who a datagram is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sender {
+    /// What a token has to name: its address, or the group that it is sent to.
+    pub named: SocketAddr,
+    /// Its address.
+    pub from: SocketAddr,
+}
+
+/// What is known of a stream's source that sends datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// `None`: it sends no RTP.
+    pub ssrc: Option<u32>,
+    /// Its address.
+    pub from: SocketAddr,
+    /// When its newest datagram came.
+    pub heard: Moment,
 }
 
 /// While a source has been heard within this, no other SSRC from its address counts: who spoofs
@@ -57,14 +81,47 @@ impl RtpIn {
     }
 }
 
+impl Sender {
+    /// By which way it comes in, with RTP or without.
+    pub fn claim(&self, is_bare: bool) -> Claim<'static> {
+        let way = match is_bare {
+            _ if self.named != self.from => Way::Group,
+            true => Way::Bare,
+            false => Way::Rtp,
+        };
+        Claim {
+            to: Some(self.named),
+            ..Claim::without_request(way, self.from)
+        }
+    }
+}
+
+impl Known {
+    /// Whether it is the source's own: RTP by its SSRC, and both by where they come from.
+    fn sent(&self, sender: Sender, packet: Option<&Packet<'_>>) -> bool {
+        self.from == sender.from && self.ssrc == packet.map(|packet| packet.ssrc)
+    }
+}
+
+/// Who may become a source, with this datagram.
+pub(super) struct Newcomer<'a> {
+    pub sender: Sender,
+    /// The stream of its address whose source is silent.
+    pub silent: Option<LiveId>,
+    /// `None`: it sends no RTP.
+    pub packet: Option<Packet<'a>>,
+}
+
 /// What a datagram is, as far as it is for anybody.
 pub(super) enum Came<'a> {
     /// A packet of this stream's source.
     Media(LiveId, Packet<'a>),
+    /// MPEG-TS of this stream's source, which sends no RTP.
+    Bare(LiveId),
     /// What this stream's source says beside its media.
     Control(LiveId, Control),
     /// A packet of nobody's stream yet; or of an address whose stream has a source that is silent.
-    Candidate(Option<LiveId>, Packet<'a>),
+    Newcomer(Newcomer<'a>),
     /// It was dropped, and counted.
     Nothing,
 }
@@ -85,69 +142,107 @@ impl RtpIn {
         self.bound.is_some()
     }
 
-    /// Finds out whose a datagram is: the source's of a stream, of which `known` has the SSRC and
-    /// when it was last heard, or a candidate's.
+    /// Finds out whose a datagram is: the source's of a stream, of which `known` tells, or a
+    /// newcomer's.
     pub fn sort<'a>(
         &self,
         (from, port): (SocketAddr, UdpPort),
         bytes: &'a [u8],
         tokens: Option<&Tokens>,
-        known: impl FnOnce(LiveId) -> Option<(u32, Moment)>,
+        known: impl FnOnce(LiveId) -> Option<Known>,
         desk: &mut Desk,
     ) -> Came<'a> {
-        if port == UdpPort::Rtcp || rtp::is_control(bytes) {
-            return self.sort_control(from, bytes, desk);
+        let came = self
+            .sender(from, port, &desk.settings.joins)
+            .ok_or(Count::Stranger)
+            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now));
+        came.unwrap_or_else(|dropped| {
+            desk.counts.add(dropped, 1);
+            Came::Nothing
+        })
+    }
+
+    /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's.
+    fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
+        let UdpPort::Group(number) = port else {
+            let is_host = !from.ip().is_multicast();
+            return is_host.then_some(Sender { named: from, from });
+        };
+        let (join, bound) = (joins.get(number)?, self.bound?);
+        let is_other = join.source.is_some_and(|source| source != from.ip());
+        // What this server sends to the group itself comes back.
+        let is_own = from.port() == bound.port() && self.is_here(bound.ip(), from.ip());
+        let named = SocketAddr::new(join.group, bound.port());
+        (!is_other && !is_own).then_some(Sender { named, from })
+    }
+
+    /// The same of a sender; or as what it is dropped.
+    fn whose<'a>(
+        &self,
+        (sender, port): (Sender, UdpPort),
+        bytes: &'a [u8],
+        tokens: Option<&Tokens>,
+        known: impl FnOnce(LiveId) -> Option<Known>,
+        now: Moment,
+    ) -> Result<Came<'a>, Count> {
+        let running = self.sources.get(&sender.named).copied();
+        let source = running.and_then(|id| Some((id, known(id)?)));
+        let is_bare = source.is_some_and(|(_, known)| known.ssrc.is_none());
+        if port == UdpPort::Rtcp || (rtp::is_control(bytes) && !is_bare) {
+            return self.whose_control(sender, bytes);
         }
         // Without tokens there is no RTP.
         let Some(tokens) = tokens else {
-            return Came::Nothing;
+            return Ok(Came::Nothing);
         };
-        let dropped = if tokens.sessions_from(from).next().is_none() {
-            Count::Stranger
-        } else if let Ok(packet) = Packet::parse(bytes) {
-            let running = self.sources.get(&from).copied();
-            match running.and_then(|id| Some((id, known(id)?))) {
-                Some((id, (ssrc, _))) if ssrc == packet.ssrc => return Came::Media(id, packet),
-                Some((_, (_, heard))) if desk.now.since(heard) < SILENT_AFTER => {
-                    Count::SecondSource
-                }
-                // Its next packets would be those of another source.
-                Some(_) | None if self.candidates.has_just_begun(from, desk.now) => Count::Refused,
-                Some(_) | None => return Came::Candidate(running, packet),
+        let may_be_bare = may_be_bare(tokens, sender.named).ok_or(Count::Stranger)?;
+        let packet = Packet::parse(bytes).ok().filter(|_| !is_bare);
+        let begins = || may_be_bare && Bare::begins_with(bytes);
+        match (source, packet) {
+            (Some((id, its)), packet) if its.sent(sender, packet.as_ref()) => {
+                Ok(packet.map_or(Came::Bare(id), |packet| Came::Media(id, packet)))
             }
-        } else {
-            Count::Malformed
-        };
-        desk.counts.add(dropped, 1);
-        Came::Nothing
+            (_, None) if !begins() => Err(Count::Malformed),
+            (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
+            // Its next packets would be those of another source.
+            _ if self.candidates.has_just_begun(sender, now) => Err(Count::Refused),
+            (_, packet) => Ok(Came::Newcomer(Newcomer {
+                sender,
+                silent: running,
+                packet,
+            })),
+        }
     }
 
     /// RTCP comes from the source's port, or as RFC 3550 has it, from the one above.
-    fn sort_control<'a>(&self, from: SocketAddr, bytes: &[u8], desk: &mut Desk) -> Came<'a> {
-        let below = SocketAddr::new(from.ip(), from.port().saturating_sub(1));
-        let addresses = [from, below];
+    fn whose_control<'a>(&self, sender: Sender, bytes: &[u8]) -> Result<Came<'a>, Count> {
+        let named = sender.named;
+        let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
+        let addresses = [named, below];
         let mut live = addresses
             .iter()
             .filter_map(|address| self.sources.get(address));
-        let dropped = match (live.next(), Control::parse(bytes)) {
-            (Some(live), Ok(control)) => return Came::Control(*live, control),
-            (None, _) => Count::Stranger,
-            (Some(_), Err(_)) => Count::Malformed,
-        };
-        desk.counts.add(dropped, 1);
-        Came::Nothing
+        let live = live.next().ok_or(Count::Stranger)?;
+        let control = Control::parse(bytes).map_err(|_| Count::Malformed)?;
+        Ok(Came::Control(*live, control))
     }
 
-    /// A packet of who may become a source: the second in sequence makes it one. Then the first is
-    /// returned, if it was kept.
+    /// A datagram of who may become a source: MPEG-TS without RTP makes it one, and of RTP the
+    /// second in sequence. Then the first is returned, if it was kept.
     pub fn hear(
         &mut self,
-        from: SocketAddr,
-        packet: &Packet<'_>,
+        newcomer: &Newcomer<'_>,
         bytes: &[u8],
         desk: &mut Desk,
     ) -> Option<Box<[u8]>> {
-        let first = self.candidates.hear(from, packet, bytes, desk.now);
+        let (sender, now) = (newcomer.sender, desk.now);
+        let first = match &newcomer.packet {
+            Some(packet) => self.candidates.hear(sender, packet, bytes, now),
+            None => {
+                self.candidates.begin(sender, now);
+                Some(Box::default())
+            }
+        };
         self.rearm_candidates(desk);
         first
     }
@@ -189,22 +284,27 @@ impl RtpIn {
 
     /// First packets of hosts that lost their tokens are forgotten.
     pub fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
-        for address in removed
-            .iter()
-            .filter_map(|tuple| tuple.rtp())
-            .flat_map(|rtp| &rtp.addresses)
-        {
-            let from = SocketAddr::new(address.ip().to_canonical(), address.port());
-            self.candidates.forget(from);
-        }
+        let clients = removed.iter().filter_map(|tuple| tuple.rtp());
+        let addresses = clients.flat_map(|rtp| &rtp.addresses);
+        let gone: HashSet<SocketAddr> = addresses
+            .map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()))
+            .collect();
+        self.candidates
+            .forget(|sender| gone.contains(&sender.named));
     }
 
     /// Why a UDP client cannot be one, if it cannot.
-    pub fn destination_fault(&self, address: SocketAddr) -> Option<&'static str> {
+    pub fn destination_fault(
+        &self,
+        address: SocketAddr,
+        carriage: Carriage,
+    ) -> Option<&'static str> {
         let Some(bound) = self.bound else {
             return Some("there is no RTP here, so it would get nothing; see --rtp");
         };
-        if address.port() == bound.port() && self.is_here(bound.ip(), address.ip()) {
+        let mut ports = carriage.ports(address.port()).into_iter().flatten();
+        let is_own_port = ports.any(|port| port == bound.port());
+        if is_own_port && self.is_here(bound.ip(), address.ip()) {
             Some("that is this server's own RTP address")
         } else if !is_reachable(bound, address.ip()) {
             Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
@@ -219,6 +319,14 @@ impl RtpIn {
         let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
         address == bound || (bound.is_unspecified() && (address.is_loopback() || is_own()))
     }
+}
+
+/// Whether a token that names this address is for MPEG-TS without RTP; `None` if none names it.
+fn may_be_bare(tokens: &Tokens, named: SocketAddr) -> Option<bool> {
+    let sessions = tokens.sessions_from(named).take(SESSIONS_TRIED_MAX);
+    sessions
+        .map(|(_, carriage)| carriage == Carriage::Bare)
+        .reduce(|one, other| one || other)
 }
 
 /// Whether a socket that is bound here can send there.

@@ -2,12 +2,12 @@
 //! (`config`), over a default that leaves all bounds at 0.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::ReportLimits;
-use crate::gate::{Host, Subnet};
+use crate::gate::{Host, Join, Subnet};
 use crate::{gate, http, stream};
 
 /// What the operator chose.
@@ -23,14 +23,21 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
-    /// Where UDP clients may be. None: anywhere.
+    /// Hosts that may read the figures, beside those that may call the API, whether there are any
+    /// or not.
+    pub metrics_from: Vec<Subnet>,
+    /// Where UDP clients may be. None: anywhere, but groups nowhere.
     pub rtp_to: Vec<Subnet>,
+    /// The groups whose datagrams come in.
+    pub joins: Vec<Join>,
     /// Whose pages may watch: the origin (or `*`), and the fields that say so.
     pub cors: Vec<(String, Fields)>,
     /// Viewers' bodies end with the connection.
     pub is_close_delimited: bool,
     /// Sources may come as Icecast's do.
     pub admits_icecast: bool,
+    /// Streams are cut into segments, and there are playlists of them.
+    pub serves_hls: bool,
     /// Requests are logged.
     pub has_access_log: bool,
     /// A second source replaces the first.
@@ -47,6 +54,18 @@ pub struct Settings {
     pub random_key: u128,
     /// Seconds since 1970 at [`Moment::START`].
     pub started_unix_seconds: u64,
+}
+
+impl Settings {
+    /// Whether a UDP client may be there; a group only where it is named, so that nobody's network
+    /// is flooded because it was not thought of.
+    pub(super) fn may_receive(&self, address: IpAddr) -> bool {
+        let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
+        match address.is_multicast() {
+            true => is_in || self.joins.iter().any(|join| join.group == address),
+            false => is_in || self.rtp_to.is_empty(),
+        }
+    }
 }
 
 /// The bounds of the core; each part below it has its own.
@@ -77,6 +96,8 @@ pub struct Limits {
     pub origin_idle_time: Duration,
     /// How long a stream that has lost its source waits for another.
     pub hold_time: Duration,
+    /// How long a segment is at least.
+    pub hls_segment_time: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub viewer_stall_time: Duration,
     /// Request heads.

@@ -3,10 +3,11 @@
 //! of [`Relay`] ends with this.
 
 use super::api::Answer;
-use super::clients::{Clients, Fate};
-use super::streams::{Origin, Streams};
-use super::{Relay, clients, fetch, grants, lists, streams};
+use super::clients::{Clients, Expelled, Fate, Room};
+use super::streams::{Cut, Origin, Streams, Wanted, Watched};
+use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
+use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -33,6 +34,13 @@ impl Relay {
         match said {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
             streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
+            streams::Said::Unattended(session) => self.tend_pull(&session),
+            streams::Said::Grown(id) => {
+                if let Some(session) = self.streams.session(id) {
+                    self.clients
+                        .call_waiting(Room::List, &session, Fate::Called);
+                }
+            }
             streams::Said::SourceLeft { source, id } => {
                 // It may have come back since.
                 if let Origin::Rtp(address) = source
@@ -74,7 +82,8 @@ impl Relay {
                 let over = self.fetch.end_round(pull, is_held, &mut self.desk);
                 if let Some((session, turned_away)) = over {
                     if let Some(fault) = turned_away {
-                        self.clients.call_waiting(&session, Fate::TurnedAway(fault));
+                        let fate = Fate::TurnedAway(fault);
+                        self.clients.call_waiting(Room::Session, &session, fate);
                     }
                     self.tend_pull(&session);
                 }
@@ -96,14 +105,32 @@ impl Relay {
                 for id in self.streams.with_clients(&session) {
                     self.refresh_clients(id);
                 }
-                if let Some((id, source)) = self.streams.rtp_source_of(&session)
-                    && !self.grants.is_client(&session, source)
+                if let Some((id, source, is_bare)) = self.streams.rtp_source_of(&session)
+                    && !self.grants.is_client(&session, source, is_bare)
                 {
                     self.streams
                         .end(id, End::Lost, "its token was revoked", &mut self.desk);
                 }
             }
             grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
+            grants::Said::Ends(name, ends) => {
+                self.clients.end_at(&name, ends, &mut self.desk);
+            }
+            // Whoever is inside by it is ended, and nobody else.
+            grants::Said::KeyAborted(key) => {
+                for id in self.clients.all_by(&key) {
+                    let reason = "its token was revoked";
+                    match self.clients.expel(id, reason, &mut self.desk) {
+                        Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+                        Some(Expelled::Source(live)) => {
+                            let source = Origin::Http(id);
+                            self.streams
+                                .source_lost(live, source, reason, &mut self.desk);
+                        }
+                        None => {}
+                    }
+                }
+            }
             grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
@@ -170,6 +197,102 @@ impl Relay {
             }
             clients::Said::TellingEnded(of) => self.lists.telling_ended(of, &self.desk),
             clients::Said::AskerGone(ticket) => self.lists.forget(ticket),
+        }
+    }
+
+    // ---- Those who watch, and those who come too early for that
+
+    /// The request is admitted: the stream, or what of it is wanted, goes out to its client, at
+    /// once if it runs. `may_wait`: it has not waited in vain.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        (session, wanted): (SessionId, Option<Wanted>),
+        via: Option<&str>,
+        (reply, may_wait): (Reply, bool),
+    ) {
+        let desk = &mut self.desk;
+        let watched = match &wanted {
+            None => self.streams.watch(id, &session, reply, desk),
+            Some(wanted) => self
+                .streams
+                .play(id, (&session, wanted), (reply, may_wait), desk),
+        };
+        match watched {
+            Some(Watched::Viewing(viewing)) => self.clients.watch(id, viewing),
+            Some(Watched::Segment(head, viewing)) => {
+                self.clients.push_head(id, &head);
+                self.clients.watch(id, viewing);
+            }
+            Some(Watched::Whole(bytes, Reply { keep_alive, .. })) => {
+                let ok = Some(Status::Ok);
+                self.clients
+                    .respond(id, ok, bytes, keep_alive, &mut self.desk);
+            }
+            Some(Watched::Refused(refusal)) => {
+                self.clients.refuse(id, &refusal, reply, &mut self.desk);
+            }
+            Some(Watched::NotYet(until)) => {
+                let place = (Room::List, session.clone());
+                self.clients
+                    .wait_for(id, place, (wanted, None), (reply, until));
+                self.clients.rearm(id, &mut self.desk);
+            }
+            // It may begin soon, or be fetched, unless that was waited for already.
+            None => {
+                let method = match reply.head_only {
+                    true => Method::Head,
+                    false => Method::Get,
+                };
+                let gate = self.grants.gate(&self.desk);
+                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
+                    true => gate.wait(method, &self.standing(&session)),
+                    false => Err(gate.turned_away(self.fetch.absence(&session))),
+                };
+                if let Err(refusal) = verdict {
+                    return self.clients.refuse(id, &refusal, reply, &mut self.desk);
+                }
+                let wait_time = self.desk.settings.limits.wait_time;
+                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let via = via.filter(|_| self.fetch.has_origins());
+                let place = (Room::Session, session.clone());
+                self.clients
+                    .wait_for(id, place, (wanted, via), (reply, until));
+                self.clients.rearm(id, &mut self.desk);
+                self.fetch.want(&session, &mut self.desk);
+            }
+        }
+        self.tend_pull(&session);
+    }
+
+    /// The session runs, or may not: those who waited for it watch, if they still may.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
+        if !self.clients.waiting().is_awaited(session) {
+            return;
+        }
+        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
+        let may_watch =
+            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
+        self.clients.call_others(session, may_watch);
+        for (id, wanted, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), wanted), None, (reply, true));
+        }
+        self.tend_pull(session);
+    }
+
+    /// What a viewer is told who has waited, and came by this sessionid.
+    pub(super) fn late_verdict(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        wanted: Option<&Wanted>,
+    ) -> Result<(), Refusal> {
+        let gate = self.grants.gate(&self.desk);
+        let standing = self.standing(session);
+        gate.may_go_on(name, session, &standing)?;
+        match standing.runs || wanted.is_some() {
+            true => Ok(()),
+            false => Err(gate.turned_away(self.fetch.absence(session))),
         }
     }
 }

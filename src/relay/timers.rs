@@ -22,6 +22,8 @@ pub(super) enum Owner {
     Candidates,
     /// Memory that has been freed: it has been for a while.
     Memory,
+    /// A token that will be over.
+    Tokens,
 }
 
 /// The moment for which an owner has an entry, kept at the owner.

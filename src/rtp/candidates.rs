@@ -1,28 +1,28 @@
 //! Sources that have sent one packet: the second in sequence makes one real (RFC 3550 appendix
 //! A.1).
 //!
-//! Whoever can send from a token's address can fill this, so it keeps nobody out: an address has
+//! Whoever can send from a token's address can fill this, so it keeps nobody out: a sender has
 //! one place, the oldest makes room for the newest, and a place is given up when no second packet
 //! has followed for [`PROBATION_TIME`]. Held at the most: [`DATAGRAM_BYTES_MAX`] of datagrams and
 //! [`PLACES_MAX`] places, 0.75 MiB. A packet that finds no room among the datagrams keeps its place
-//! all the same; its source then begins with the second. An address that has become a source keeps
+//! all the same; its source then begins with the second. A sender that has become a source keeps
 //! its place for [`BEGIN_SPACING`], and is none again before that: a stream that begins costs more
 //! than a packet does.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::hash::Hash;
 use std::time::Duration;
 
 use super::{Packet, Probation};
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
 
-/// First packets that wait for their second.
-#[derive(Debug, Default)]
-pub struct Candidates {
-    places: HashMap<SocketAddr, Candidate>,
+/// First packets that wait for their second, by who sent them.
+#[derive(Debug)]
+pub struct Candidates<Sender> {
+    places: HashMap<Sender, Candidate>,
     /// The same by age: whose place has this serial.
-    order: BTreeMap<u64, SocketAddr>,
+    order: BTreeMap<u64, Sender>,
     serial_next: u64,
     /// Bytes of all datagrams.
     datagram_bytes: usize,
@@ -40,19 +40,30 @@ struct Candidate {
 
 /// Two packets that are further apart are not in sequence.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
-/// From one address a source begins at most so often.
+/// From one sender a source begins at most so often.
 const BEGIN_SPACING: Duration = Duration::from_secs(1);
-/// Addresses that wait at the most.
-const PLACES_MAX: usize = 1024;
+/// Senders that wait at the most.
+const PLACES_MAX: usize = 768;
 /// What their datagrams take at the most.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
-impl Candidates {
-    /// A packet has come from an address. If it follows on the one before, there is a source: that
+impl<Sender> Default for Candidates<Sender> {
+    fn default() -> Candidates<Sender> {
+        Candidates {
+            places: HashMap::new(),
+            order: BTreeMap::new(),
+            serial_next: 0,
+            datagram_bytes: 0,
+        }
+    }
+}
+
+impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
+    /// A packet has come. If it follows on the one before, there is a source: that
     /// one is given back (empty if it could not be kept). If not, it waits in its place.
     pub fn hear(
         &mut self,
-        from: SocketAddr,
+        from: Sender,
         packet: &Packet<'_>,
         datagram: &[u8],
         now: Moment,
@@ -75,20 +86,14 @@ impl Candidates {
         None
     }
 
-    /// Whether this address became a source within [`BEGIN_SPACING`].
-    pub fn has_just_begun(&self, from: SocketAddr, now: Moment) -> bool {
+    /// Whether it became a source within [`BEGIN_SPACING`].
+    pub fn has_just_begun(&self, from: Sender, now: Moment) -> bool {
         self.places.get(&from).is_some_and(|place| {
             place.probation.is_none() && now.since(place.arrived) < BEGIN_SPACING
         })
     }
 
-    fn put(
-        &mut self,
-        from: SocketAddr,
-        probation: Option<Probation>,
-        datagram: &[u8],
-        now: Moment,
-    ) {
+    fn put(&mut self, from: Sender, probation: Option<Probation>, datagram: &[u8], now: Moment) {
         if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
@@ -105,12 +110,22 @@ impl Candidates {
         self.places.insert(from, candidate);
     }
 
-    /// What came from an address counts no more.
-    pub fn forget(&mut self, from: SocketAddr) {
+    /// A source has begun with its first packet.
+    pub fn begin(&mut self, from: Sender, now: Moment) {
+        self.expire(now);
         self.take(from);
+        self.put(from, None, &[], now);
     }
 
-    fn take(&mut self, from: SocketAddr) -> Option<Candidate> {
+    /// What came from some counts no more. Looks at all.
+    pub fn forget(&mut self, is_gone: impl Fn(&Sender) -> bool) {
+        let gone: Vec<Sender> = self.places.keys().copied().filter(is_gone).collect();
+        for from in gone {
+            self.take(from);
+        }
+    }
+
+    fn take(&mut self, from: Sender) -> Option<Candidate> {
         let candidate = self.places.remove(&from)?;
         self.order.remove(&candidate.serial);
         self.datagram_bytes -= candidate.datagram.len();
@@ -148,18 +163,22 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+
+    type Sender = (SocketAddr, SocketAddr);
 
     fn at(milliseconds: u64) -> Moment {
         Moment::after_start(Duration::from_millis(milliseconds))
     }
 
-    fn from(number: usize) -> SocketAddr {
+    fn from(number: usize) -> Sender {
         let [.., high, low] = number.to_be_bytes();
-        SocketAddr::from(([10, 0, high, low], 5004))
+        let from = SocketAddr::from(([10, 0, high, low], 5004));
+        (from, from)
     }
 
     fn hear(
-        candidates: &mut Candidates,
+        candidates: &mut Candidates<Sender>,
         number: usize,
         sequence_number: u16,
         payload_bytes: usize,
@@ -181,7 +200,7 @@ mod tests {
         assert_eq!(hear(&mut candidates, 1, 8, 100, at(30)), Some(112));
         assert_eq!(candidates.deadline(), Some(at(2_020)));
         assert_eq!(hear(&mut candidates, 2, 9, 100, at(2_020)), None);
-        candidates.forget(from(2));
+        candidates.forget(|sender| *sender == from(2));
         assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
         assert!(!candidates.has_just_begun(from(2), at(2_030)));
         assert!(hear(&mut candidates, 2, 11, 100, at(2_040)).is_some());
@@ -191,6 +210,9 @@ mod tests {
         assert!(hear(&mut candidates, 2, 13, 100, at(3_050)).is_some());
         candidates.expire(at(6_000));
         assert_eq!(candidates.held_bytes(), 0);
+        candidates.begin(from(3), at(6_000));
+        assert!(candidates.has_just_begun(from(3), at(6_999)));
+        assert!(!candidates.has_just_begun(from(3), at(7_000)));
     }
 
     /// However many there are, and however large their packets: bounded, and a newcomer gets in.

@@ -1,20 +1,25 @@
-//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace.
+//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace, forward error
+//! correction (SMPTE 2022-1); and MPEG-TS in UDP without it.
 //!
 //! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or
 //! who receives. What each can be made to hold stands in its file; each tells what its allocations
 //! take.
 
+mod bare;
 mod candidates;
+mod fec;
 mod pacing;
 mod packet;
 mod packetiser;
 mod reorder;
 mod sequence;
 
+pub use bare::Bare;
 pub use candidates::Candidates;
+pub use fec::{Fec, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};
-pub use packetiser::{Batch, DATAGRAM_BYTES, Packetiser};
+pub use packetiser::{Batch, DATAGRAM_BYTES, PAYLOAD_BYTES, Packetiser, without_headers};
 pub use reorder::{Disorder, Reorder};
 pub use sequence::{Probation, Sequence};
 

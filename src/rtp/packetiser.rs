@@ -3,13 +3,30 @@
 
 use super::PAYLOAD_TYPE_MPEG_TS;
 use super::packet::{HEADER_BYTES, Packet};
-use crate::format::mpegts::{Aligner, PACKET_BYTES};
+use crate::format::mpegts::{Aligner, PACKET_BYTES, SYNC_BYTE};
 
 /// TS packets in a datagram: what fits into an Ethernet frame.
 const PACKETS_PER_DATAGRAM: usize = 7;
-const PAYLOAD_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
+/// What such a datagram holds of the stream.
+pub const PAYLOAD_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
 /// The size of every datagram but the last of a stream, or the last before a pause.
 pub const DATAGRAM_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
+
+/// A packet that every receiver drops (ISO/IEC 13818-1 section 2.4.3.3, PID 0x1fff).
+const NULL_PACKET: [u8; PACKET_BYTES] = {
+    let mut packet = [0xff; PACKET_BYTES];
+    (packet[0], packet[1], packet[3]) = (SYNC_BYTE, 0x1f, 0x10);
+    packet
+};
+
+/// The payloads of datagrams of [`DATAGRAM_BYTES`], of which the last may be shorter.
+pub fn without_headers(datagrams: &[u8]) -> Vec<u8> {
+    let mut payloads = Vec::with_capacity(datagrams.len());
+    for datagram in datagrams.chunks(DATAGRAM_BYTES) {
+        payloads.extend_from_slice(datagram.get(HEADER_BYTES..).unwrap_or(&[]));
+    }
+    payloads
+}
 
 /// Datagrams, one behind the other, that can go out with one call: all of [`DATAGRAM_BYTES`] but
 /// perhaps the last.
@@ -64,9 +81,12 @@ impl Packetiser {
     }
 
     /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while.
-    /// The batch must go out then.
-    pub fn flush(&mut self, batch: &mut Batch) {
+    /// Null packets do, where all datagrams must be of one size; else the batch must go out then.
+    pub fn flush(&mut self, is_padded: bool, batch: &mut Batch) {
         if !self.waiting.is_empty() {
+            while is_padded && self.waiting.len() < PAYLOAD_BYTES {
+                self.waiting.extend_from_slice(&NULL_PACKET);
+            }
             emit(
                 self.ssrc,
                 &mut self.sequence_number,
@@ -104,7 +124,6 @@ fn emit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::mpegts::SYNC_BYTE;
 
     #[test]
     fn datagrams_do_not_depend_on_how_the_bytes_are_cut() {
@@ -120,7 +139,7 @@ mod tests {
             for bytes in stream.chunks(piece) {
                 packetiser.push(bytes, 5, &mut batch);
             }
-            packetiser.flush(&mut batch);
+            packetiser.flush(false, &mut batch);
             batch.bytes
         };
         let whole = make(stream.len());
@@ -136,5 +155,18 @@ mod tests {
         for piece in 1..500 {
             assert_eq!(make(piece), whole, "in pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn a_short_datagram_is_filled_up_with_packets_that_nobody_reads() {
+        let mut packetiser = Packetiser::new(9, 1);
+        let mut batch = Batch::default();
+        let media = [[SYNC_BYTE; PACKET_BYTES]; 9].concat();
+        packetiser.push(&media, 5, &mut batch);
+        packetiser.flush(true, &mut batch);
+        assert_eq!(batch.bytes.len(), 2 * DATAGRAM_BYTES);
+        let payloads = without_headers(&batch.bytes);
+        let (filled, padding) = payloads.split_at(media.len());
+        assert!(filled == media && padding == NULL_PACKET.repeat(5));
     }
 }

@@ -10,8 +10,9 @@ use std::thread;
 use mio::Waker;
 
 use crate::config::Config;
-use crate::gate::{Limits, Record, Tokens, journal};
+use crate::gate::{Entry, Limits, Tokens, journal};
 use crate::relay::{Done, Ticket};
+use crate::stamp::Stamp;
 use token_file::TokenFile;
 
 /// The loop's end of the two channels.
@@ -30,12 +31,13 @@ impl Disk {
     pub fn open(
         config: &Config,
         limits: Limits,
+        now: Stamp,
         waker: &'static Waker,
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         let Some(path) = &config.token_file else {
             return Ok(None);
         };
-        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits)?;
+        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits, now)?;
         let disk = Disk::start(token_file, waker);
         let disk = disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?;
         Ok(Some((disk, tokens, torn_bytes)))
@@ -57,8 +59,8 @@ impl Disk {
 
     /// Has changes written, as a line. `false`: one waits already.
     #[must_use]
-    pub fn append(&mut self, ticket: Ticket, records: &[Record]) -> bool {
-        let line = journal::encode(records);
+    pub fn append(&mut self, ticket: Ticket, entry: &Entry) -> bool {
+        let line = journal::encode(&entry.records, entry.time);
         let bytes = line.capacity();
         let is_taken = self.lines.try_send((ticket, line)).is_ok();
         self.held_bytes += if is_taken { bytes } else { 0 };

@@ -5,9 +5,10 @@
 //! disk that hangs all block whoever writes. What waits for it is bounded in bytes; a line that
 //! does not fit is counted and left out.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Stderr, Stdout, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -15,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use mio::Waker;
 
+use super::clock::since_1970;
 use crate::config::AccessLog as Place;
+use crate::stamp::Stamp;
 
 /// Lines that wait to be written are at most so long together.
 const WAITING_BYTES_MAX: usize = 512 * 1024;
@@ -191,6 +194,8 @@ fn work(
 /// The operator's log.
 pub(super) struct Console {
     lines: Lines,
+    /// Who takes them does not know when they came.
+    has_times: bool,
     left_out: u64,
 }
 
@@ -199,22 +204,31 @@ impl Console {
     pub fn start() -> io::Result<Console> {
         Ok(Console {
             lines: Lines::start("console", Sink::Stderr(io::stderr()), None)?,
+            has_times: !is_of_journal(),
             left_out: 0,
         })
     }
 
-    /// Has one line written to stderr; first how many were left out before.
+    /// Has one line written to stderr, an event with the time; first how many were left out before.
     pub fn tell(&mut self, line: &str) {
         // Where nobody reads any more there is nobody to tell.
         while self.lines.next_report().is_some() {}
         if self.left_out > 0 {
             let notice = format!("level=warn event=lines-not-read count={}", self.left_out);
-            if self.lines.push(&notice) {
+            if self.lines.push(&self.timed(&notice)) {
                 self.left_out = 0;
             }
         }
-        if !self.lines.push(line) {
+        if !self.lines.push(&self.timed(line)) {
             self.left_out += 1;
+        }
+    }
+
+    fn timed<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let unix_seconds = since_1970().as_secs();
+        match self.has_times && line.starts_with("level=") {
+            true => format!("time={} {line}", Stamp { unix_seconds }).into(),
+            false => line.into(),
         }
     }
 
@@ -222,6 +236,15 @@ impl Console {
     pub fn held_bytes(&self) -> usize {
         self.lines.waiting_bytes
     }
+}
+
+/// Whether stderr is the journal's, which has a time of its own for each line: it says by which
+/// device and inode (systemd.exec(5), `$JOURNAL_STREAM`).
+fn is_of_journal() -> bool {
+    let said = std::env::var("JOURNAL_STREAM").ok();
+    let stderr = fs::metadata("/proc/self/fd/2").ok();
+    let found = stderr.map(|stderr| format!("{}:{}", stderr.dev(), stderr.ino()));
+    said.is_some() && said == found
 }
 
 /// The access log.

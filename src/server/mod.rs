@@ -22,6 +22,7 @@
 //! What a turn costs: one wait, one read for each source that sent something, and one write for
 //! each viewer that gets something. Nothing in it grows with who is merely connected.
 
+mod clock;
 #[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
 mod disk;
 mod log;
@@ -47,6 +48,7 @@ use crate::relay::{
     AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, Outgoing,
     READ_COST_MAX, Relay, Ticket, write_next,
 };
+use clock::since_1970;
 use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
@@ -70,8 +72,8 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 const SIGNALS: Token = Token(usize::MAX);
 /// A thread has something to tell.
 const THREADS: Token = Token(usize::MAX - 1);
-const RTP: Token = Token(usize::MAX - 2);
-const RTCP: Token = Token(usize::MAX - 3);
+/// Of all sockets for datagrams.
+const UDP: Token = Token(usize::MAX - 2);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -118,6 +120,7 @@ impl Server {
                 _ => {}
             }
             now = self.now();
+            self.relay.hear_time(since_1970(), now);
             for event in &events {
                 self.note(event, now);
             }
@@ -175,7 +178,7 @@ impl Server {
             SIGNALS => self.signalled(now),
             // They are heard in every turn.
             THREADS => {}
-            RTP | RTCP => {
+            UDP => {
                 if let Some(udp) = &mut self.udp {
                     udp.note_readable();
                 }
@@ -258,7 +261,7 @@ impl Server {
     /// Has something done that the loop must not wait for.
     fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
-            (Job::Append(records), Some(disk), _) => disk.append(ticket, &records),
+            (Job::Append(entry), Some(disk), _) => disk.append(ticket, &entry),
             (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
             (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
         };
@@ -432,13 +435,11 @@ impl Server {
     fn send(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(now) else {
+            let not_taken = std::mem::take(&mut udp.not_taken);
+            let Some(datagrams) = self.relay.next_datagrams(now, not_taken) else {
                 return;
             };
-            let dropped = udp.send(&datagrams);
-            if dropped > 0 {
-                self.relay.counts().datagrams_dropped(dropped);
-            }
+            udp.not_taken = udp.send(&datagrams);
         }
     }
 

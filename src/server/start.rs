@@ -6,11 +6,12 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
+use super::clock::since_1970;
 use super::disk::Disk;
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
@@ -18,12 +19,11 @@ use super::signals::Signals;
 use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
 use super::udp::{Udp, is_own_address};
-use super::{
-    Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, RTCP, RTP, SIGNALS, Server, THREADS, sys,
-};
+use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
 use crate::config::{Bind, Config, Listen};
-use crate::gate::{HostName, Tokens};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings};
+use crate::gate::{HostName, InterfaceName, Tokens};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings, UdpPort};
+use crate::stamp::Stamp;
 
 /// Why the server did not start, in one line.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
     server.listen(&config.listen, inherited.listeners)?;
     if let (Some(bind), true) = (&config.rtp, is_gated) {
-        server.receive_rtp(bind, inherited.rtp)?;
+        server.receive_rtp(config, bind, inherited.rtp)?;
     }
     if let Some(tokens) = tokens {
         server.relay.restore(tokens, server.now());
@@ -107,9 +107,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
 }
 
 fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let started = since_1970();
     let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
     let room = usize::try_from(files_max)
         .unwrap_or(usize::MAX)
@@ -165,7 +163,10 @@ impl Server {
         waker: &'static Waker,
     ) -> Result<Option<Tokens>, StartError> {
         let limits = self.relay.token_limits();
-        let opened = Disk::open(config, limits, waker).map_err(StartError)?;
+        let now = Stamp {
+            unix_seconds: since_1970().as_secs(),
+        };
+        let opened = Disk::open(config, limits, now, waker).map_err(StartError)?;
         let Some((disk, tokens, torn_bytes)) = opened else {
             return Ok(None);
         };
@@ -211,23 +212,36 @@ impl Server {
         Ok(())
     }
 
-    fn receive_rtp(&mut self, bind: &Bind, inherited: Option<UdpSocket>) -> Result<(), StartError> {
+    fn receive_rtp(
+        &mut self,
+        config: &Config,
+        bind: &Bind,
+        inherited: Option<UdpSocket>,
+    ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
         let socket = match inherited {
             Some(socket) => socket,
             None => bind_udp(bind)?,
         };
         let mut udp = Udp::new(socket).map_err(failed)?;
+        udp.set_outgoing(&config.outgoing).map_err(|error| {
+            let interface = &config.outgoing.interface;
+            let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
+            StartError(format!(
+                "cannot send to groups by the interface {interface}: {error}"
+            ))
+        })?;
+        for (index, join) in config.core.joins.iter().enumerate() {
+            udp.join(join, UdpPort::Group(index))
+                .map_err(|error| StartError(format!("cannot join {join}: {error}")))?;
+        }
         let registry = self.poll.registry();
-        registry
-            .register(&mut udp.rtp, RTP, Interest::READABLE)
-            .map_err(failed)?;
-        if let Some(rtcp) = &mut udp.rtcp {
+        for socket in udp.sockets() {
             registry
-                .register(rtcp, RTCP, Interest::READABLE)
+                .register(socket, UDP, Interest::READABLE)
                 .map_err(failed)?;
         }
-        let bound = udp.rtp.local_addr().map_err(failed)?;
+        let bound = udp.bound().map_err(failed)?;
         self.relay.set_rtp(bound);
         self.relay.set_own_addresses(is_own_address);
         self.udp = Some(udp);

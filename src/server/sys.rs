@@ -5,14 +5,15 @@
 //! outside needs to know that C is involved.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Sets an option of a socket whose value is an integer.
-fn set_option(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-    let length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed; the pointer is to a live c_int and
+/// Sets an option of a socket, whose value is an integer or a structure of C's.
+fn set_option<T>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed; the pointer is to a live value and
     // `length` is its size; the kernel copies the value and keeps no pointer.
     let result = unsafe {
         libc::setsockopt(
@@ -101,6 +102,164 @@ pub fn set_udp_buffers(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
 /// Fails where the kernel cannot.
 pub fn set_segment_bytes(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes)
+}
+
+/// Sets what each datagram of a socket that can send by this IP version is marked with: its DSCP,
+/// from 0 to 63.
+pub fn set_dscp(socket: BorrowedFd<'_>, is_ipv6: bool, dscp: u8) -> io::Result<()> {
+    let (level, name) = match is_ipv6 {
+        false => (libc::IPPROTO_IP, libc::IP_TOS),
+        true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    set_option(socket, level, name, c_int::from(dscp) << 2)
+}
+
+/// Lets datagrams to groups of this IP version pass so many routers less one, and leave by this
+/// interface; 0: by that which the routes say.
+pub fn set_multicast(
+    socket: BorrowedFd<'_>,
+    is_ipv6: bool,
+    hops: u8,
+    interface: u32,
+) -> io::Result<()> {
+    let hops = c_int::from(hops);
+    if is_ipv6 {
+        let level = libc::IPPROTO_IPV6;
+        set_option(socket, level, libc::IPV6_MULTICAST_HOPS, hops)?;
+        return set_option(socket, level, libc::IPV6_MULTICAST_IF, interface);
+    }
+    let any = libc::in_addr { s_addr: 0 };
+    let by_index = libc::ip_mreqn {
+        imr_multiaddr: any,
+        imr_address: any,
+        imr_ifindex: interface as c_int,
+    };
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, hops)?;
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, by_index)
+}
+
+/// Has a socket take no datagrams of groups of this IP version but those that it has joined itself.
+/// (Linux gives it those of all groups that anybody on this machine has joined.)
+pub fn take_joined_only(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()> {
+    let (level, name) = match is_ipv6 {
+        false => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
+        true => (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL),
+    };
+    set_option::<c_int>(socket, level, name, 0)
+}
+
+/// Of linux/in6.h; not every C library has it.
+const IPV6_MULTICAST_ALL: c_int = 29;
+
+/// Lets other sockets be bound to where this one is bound, if they allow it too; or not.
+pub fn set_shared(socket: BorrowedFd<'_>, is_shared: bool) -> io::Result<()> {
+    let value = c_int::from(is_shared);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, value)
+}
+
+/// A socket that takes datagrams to this group and port, and shares them with others that do. It
+/// has joined the group on this interface (0: that which the routes say), for what this one host
+/// sends, or for what anybody does (RFC 3678 section 5.1).
+pub fn group_socket(
+    group: SocketAddr,
+    source: Option<IpAddr>,
+    interface: u32,
+) -> io::Result<UdpSocket> {
+    let (family, level) = match group {
+        SocketAddr::V4(_) => (libc::AF_INET, libc::IPPROTO_IP),
+        SocketAddr::V6(_) => (libc::AF_INET6, libc::IPPROTO_IPV6),
+    };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: takes three numbers.
+    let descriptor = unsafe { libc::socket(family, kind, 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above opened it for nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    set_shared(socket.as_fd(), true)?;
+    take_joined_only(socket.as_fd(), group.is_ipv6())?;
+    if interface != 0 {
+        // By IPv6 a socket that has joined a group on one interface gets it from all others, too.
+        let index = interface as c_int;
+        set_option(
+            socket.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            index,
+        )?;
+    }
+    let (address, length) = socket_address(group, interface);
+    // SAFETY: the descriptor is open; the pointer is to a live address of which `length` bytes
+    // count; the kernel copies it and keeps no pointer.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match source {
+        None => {
+            let joined = libc::group_req {
+                gr_interface: interface,
+                gr_group: address,
+            };
+            set_option(socket.as_fd(), level, libc::MCAST_JOIN_GROUP, joined)?;
+        }
+        Some(source) => {
+            let joined = libc::group_source_req {
+                gsr_interface: interface,
+                gsr_group: address,
+                gsr_source: socket_address(SocketAddr::new(source, 0), 0).0,
+            };
+            set_option(socket.as_fd(), level, libc::MCAST_JOIN_SOURCE_GROUP, joined)?;
+        }
+    }
+    Ok(UdpSocket::from(socket))
+}
+
+/// An address as the system calls take it, and how many bytes of it count.
+fn socket_address(address: SocketAddr, scope: u32) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: it is plain data, for which all zeros are a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(address) => {
+            let inner = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is as large as any address, and aligned for all of them.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(inner) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(address) => {
+            let inner = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: scope,
+            };
+            // SAFETY: the storage is as large as any address, and aligned for all of them.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(inner) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
+/// The number of a network interface.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name)?;
+    // SAFETY: the pointer is to a live string that ends with a zero; the call reads it.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
 }
 
 /// Gives memory that has been freed back to the kernel. The allocator keeps it otherwise, where
@@ -230,7 +389,7 @@ pub fn raise_file_limit() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
     use std::os::fd::AsFd;
 
     #[test]
@@ -239,5 +398,24 @@ mod tests {
         super::set_for_accepted(listener.as_fd(), 1 << 17).expect("TCP options");
         super::set_backlog(listener.as_fd(), 1024).expect("a backlog");
         assert!(super::raise_file_limit().expect("a limit") > 0);
+    }
+
+    /// What groups need: each is found in what comes of it in the tests with namespaces.
+    #[test]
+    fn options_of_groups_are_accepted_by_the_kernel() {
+        let loopback = super::interface_index("lo").expect("it is there");
+        assert!(super::interface_index("no such one").is_err());
+        for (bound, is_ipv6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
+            let Ok(socket) = UdpSocket::bind(bound) else {
+                continue;
+            };
+            super::set_dscp(socket.as_fd(), is_ipv6, 46).expect("a DSCP");
+            super::set_multicast(socket.as_fd(), is_ipv6, 7, loopback).expect("hops");
+            super::take_joined_only(socket.as_fd(), is_ipv6).expect("the choice");
+        }
+        let group = "239.1.2.3:0".parse().expect("an address");
+        super::group_socket(group, None, loopback).expect("it joins");
+        let source = "127.0.0.1".parse().ok();
+        super::group_socket(group, source, loopback).expect("it joins");
     }
 }

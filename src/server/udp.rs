@@ -1,5 +1,5 @@
-//! UDP: the RTP socket and the one above it for RTCP; segmentation off-load, and falling back from
-//! it.
+//! UDP: the RTP socket, the one above it for RTCP and those of groups; segmentation off-load, and
+//! falling back from it.
 //!
 //! Several datagrams of one size go out with one call where the kernel cuts them apart
 //! (`UDP_SEGMENT`); where it refuses, one by one. A full socket buffer drops datagrams, which are
@@ -12,19 +12,31 @@ use std::os::fd::AsFd;
 use mio::net::UdpSocket;
 
 use super::sys;
+use crate::config::Outgoing;
+use crate::gate::{InterfaceName, Join};
 use crate::relay::{Datagrams, UdpPort};
 
-/// The sockets for RTP and, where the port above could be bound, for RTCP.
+/// The sockets for datagrams.
 pub struct Udp {
-    /// For RTP, and for RTCP that comes there too.
-    pub rtp: UdpSocket,
-    /// For RTCP.
-    pub rtcp: Option<UdpSocket>,
+    /// The RTP socket at first, by which all is sent too.
+    inlets: Vec<Inlet>,
+    /// Which of them is read next.
+    next_inlet: usize,
     is_ipv6: bool,
     /// The size that the kernel cuts at now; 0: it does not cut.
     segment_bytes: usize,
     has_segmentation: bool,
-    may_have: [bool; 2],
+    /// So many of the datagrams that were sent last the kernel did not take, of which the core has
+    /// not been told.
+    pub not_taken: usize,
+}
+
+/// A socket that datagrams come to.
+struct Inlet {
+    socket: UdpSocket,
+    port: UdpPort,
+    /// Something may be there that no event tells of.
+    may_have: bool,
 }
 
 /// The kernel takes no more datagrams (or bytes) than this in one call.
@@ -48,19 +60,73 @@ impl Udp {
         // The kernel grants what it may; less is no error.
         let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;
+        // Groups have sockets of their own. One that cannot reach IPv4 has no use for the first.
+        let of_ipv4 = sys::take_joined_only(rtp.as_fd(), false);
+        match bound.is_ipv6() {
+            false => of_ipv4?,
+            true => sys::take_joined_only(rtp.as_fd(), true)?,
+        }
         let rtcp = bound
             .port()
             .checked_add(1)
             .and_then(|port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok());
         let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
+        let rtcp = rtcp.map(|socket| (socket, UdpPort::Rtcp));
+        let inlets = [(rtp, UdpPort::Rtp)].into_iter().chain(rtcp);
         Ok(Udp {
-            rtp,
-            rtcp,
+            inlets: inlets.map(Inlet::new).collect(),
+            next_inlet: 0,
             is_ipv6: bound.is_ipv6(),
             segment_bytes: 0,
             has_segmentation,
-            may_have: [true, true],
+            not_taken: 0,
         })
+    }
+
+    /// The RTP socket.
+    fn rtp(&self) -> &UdpSocket {
+        &self.inlets[0].socket
+    }
+
+    /// Where it is bound.
+    pub fn bound(&self) -> io::Result<SocketAddr> {
+        self.rtp().local_addr()
+    }
+
+    /// All sockets that datagrams come to.
+    pub fn sockets(&mut self) -> impl Iterator<Item = &mut UdpSocket> {
+        self.inlets.iter_mut().map(|inlet| &mut inlet.socket)
+    }
+
+    /// How datagrams leave from now on.
+    pub fn set_outgoing(&mut self, outgoing: &Outgoing) -> io::Result<()> {
+        let interface = index_of(outgoing.interface.as_ref())?;
+        let socket = self.rtp().as_fd();
+        for is_ipv6 in [false, true] {
+            let set = sys::set_dscp(socket, is_ipv6, outgoing.dscp)
+                .and_then(|()| sys::set_multicast(socket, is_ipv6, outgoing.hops, interface));
+            // Of the other version there may be nothing to be set.
+            if is_ipv6 == self.is_ipv6 {
+                set?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the datagrams of a group, too, which come to the RTP socket's port.
+    pub fn join(&mut self, join: &Join, port: UdpPort) -> io::Result<()> {
+        let interface = index_of(join.interface.as_ref())?;
+        let group = SocketAddr::new(join.group, self.bound()?.port());
+        // Only while this one is bound: nobody else is to share the RTP socket's address.
+        sys::set_shared(self.rtp().as_fd(), true)?;
+        let socket = sys::group_socket(group, join.source, interface);
+        sys::set_shared(self.rtp().as_fd(), false)?;
+        let socket = socket?;
+        socket.set_nonblocking(true)?;
+        let _ = sys::set_udp_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
+        self.inlets
+            .push(Inlet::new((UdpSocket::from_std(socket), port)));
+        Ok(())
     }
 
     /// Sends one by one from now on, as where the kernel cannot cut.
@@ -71,29 +137,30 @@ impl Udp {
 
     /// An event told that datagrams have come.
     pub fn note_readable(&mut self) {
-        self.may_have = [true, true];
+        for inlet in &mut self.inlets {
+            inlet.may_have = true;
+        }
     }
 
     /// Whether datagrams may be there that no further event tells of.
     pub fn is_readable(&self) -> bool {
-        self.may_have != [false, false]
+        self.inlets.iter().any(|inlet| inlet.may_have)
     }
 
-    /// The next datagram: its length, its sender and where it came to.
+    /// The next datagram: its length, its sender and where it came to. The sockets take turns.
     pub fn receive(&mut self, into: &mut [u8]) -> Option<(usize, SocketAddr, UdpPort)> {
-        let sockets = [
-            (Some(&self.rtp), UdpPort::Rtp),
-            (self.rtcp.as_ref(), UdpPort::Rtcp),
-        ];
-        for ((socket, port), may_have) in sockets.into_iter().zip(&mut self.may_have) {
-            if !*may_have {
+        for _ in 0..self.inlets.len() {
+            let next = self.next_inlet;
+            self.next_inlet = (next + 1) % self.inlets.len();
+            let inlet = &mut self.inlets[next];
+            if !inlet.may_have {
                 continue;
             }
-            match socket.map(|socket| socket.recv_from(into)) {
-                Some(Ok((bytes, from))) => return Some((bytes, from, port)),
+            match inlet.socket.recv_from(into) {
+                Ok((bytes, from)) => return Some((bytes, from, inlet.port)),
                 // It would block, or it failed for a reason that reading again at once would not
                 // mend: the next event tells.
-                Some(Err(_)) | None => *may_have = false,
+                Err(_) => inlet.may_have = false,
             }
         }
         None
@@ -119,7 +186,7 @@ impl Udp {
         if !self.has_segmentation || !self.cut_at(size) {
             return false;
         }
-        match self.rtp.send_to(group, to) {
+        match self.rtp().send_to(group, to) {
             Ok(_) => true,
             // Refused for what it is, not for want of room: this path or kernel cannot cut.
             Err(error)
@@ -142,13 +209,13 @@ impl Udp {
         }
         group
             .chunks(size)
-            .filter(|datagram| self.rtp.send_to(datagram, to).is_err())
+            .filter(|datagram| self.rtp().send_to(datagram, to).is_err())
             .count()
     }
 
     fn cut_at(&mut self, size: usize) -> bool {
         if self.segment_bytes != size {
-            match sys::set_segment_bytes(self.rtp.as_fd(), size as i32) {
+            match sys::set_segment_bytes(self.rtp().as_fd(), size as i32) {
                 Ok(()) => self.segment_bytes = size,
                 Err(_) => {
                     self.has_segmentation = false;
@@ -168,6 +235,21 @@ impl Udp {
             IpAddr::V4(_) | IpAddr::V6(_) => to,
         }
     }
+}
+
+impl Inlet {
+    fn new((socket, port): (UdpSocket, UdpPort)) -> Inlet {
+        Inlet {
+            socket,
+            port,
+            may_have: true,
+        }
+    }
+}
+
+/// The number of an interface; 0 for any.
+fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
+    interface.map_or(Ok(0), |name| sys::interface_index(name.as_str()))
 }
 
 #[cfg(test)]

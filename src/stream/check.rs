@@ -29,6 +29,9 @@ impl<C: Copy> Stream<C> {
                 );
             }
         }
+        if let Some(cutter) = &self.cutter {
+            cutter.check();
+        }
         assert_eq!(
             rest_bytes, self.rest_bytes,
             "the rests of units are counted wrong"

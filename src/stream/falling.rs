@@ -13,7 +13,7 @@ impl<C: Copy> Stream<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        if !viewer.has_fallen() || viewer.lead.bytes_left() > 0 {
+        if !viewer.has_fallen() || viewer.is_bounded() || viewer.lead.bytes_left() > 0 {
             return;
         }
         // What is owed must be there, or the stream's end could come before it.
@@ -137,6 +137,12 @@ impl<C: Copy> Stream<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
+        if viewer.is_bounded() {
+            // It has been promised bytes that are gone.
+            viewer.position = Position::Fallen { holds_rest: false };
+            viewer.lead = Lead::default();
+            return self.cut.push(viewer.connection);
+        }
         self.figures.skips += 1;
         viewer.position = Position::Fallen { holds_rest: false };
         if self.points.is_past_header(cursor) {

@@ -20,6 +20,7 @@ mod falling;
 mod lines;
 mod points;
 mod rate;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -34,6 +35,7 @@ pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
+use crate::hls::Cutter;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
 use buffer::Buffer;
@@ -55,19 +57,22 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and what it holds beside.
+    /// What one stream holds of its media at the very most: its buffer, and what it holds beside
+    /// it.
     pub fn held_bytes_max(&self) -> usize {
         Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
     }
 
     /// Besides its buffer: as much for units that viewers were in the middle of when they fell out
-    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header; and
-    /// its scanner.
+    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header;
+    /// segments; and its scanner.
     pub fn held_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.bytes_max()
             + Points::held_bytes_max(buffer.bytes_max())
             + Versions::HELD_BYTES_MAX
+            + size_of::<Cutter>()
+            + Cutter::HELD_BYTES_MAX
             + format::HELD_BYTES_MAX
     }
 }
@@ -113,9 +118,13 @@ pub enum Notice {
     LargeGroup,
     /// As much as the buffer keeps has come, and nothing in it at which decoding can begin.
     NoJoin,
+    /// Only who is there from its first byte on can decode it.
+    NeedsFirstByte,
     /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
     /// viewers join at the live edge.
     LetGo(Format),
+    /// A group of pictures lasts longer than a segment may.
+    LongGroup,
 }
 
 /// What became of a viewer whose turn it was.
@@ -141,6 +150,8 @@ pub struct Stream<C> {
     scanner: Scanner,
     points: Points,
     versions: Versions,
+    /// Where its segments are, if it is cut into such.
+    cutter: Option<Box<Cutter>>,
     viewers: Slots<Viewer<C>>,
     lines: Lines,
     /// Viewers that may lag, by an offset at or before their cursor.
@@ -155,8 +166,9 @@ pub struct Stream<C> {
     newest_piece: u64,
     figures: Figures,
     rate: Rate,
-    told_of_large_group: bool,
+    told_of_no_join: bool,
     told_of_let_go: bool,
+    told_of_long_group: bool,
 }
 
 impl<C: Copy> Stream<C> {
@@ -172,6 +184,7 @@ impl<C: Copy> Stream<C> {
             scanner: Scanner::new(),
             points: Points::default(),
             versions: Versions::default(),
+            cutter: None,
             viewers: Slots::default(),
             lines: Lines::default(),
             lagging: BTreeSet::new(),
@@ -181,8 +194,9 @@ impl<C: Copy> Stream<C> {
             newest_piece: 0,
             figures: Figures::default(),
             rate: Rate::default(),
-            told_of_large_group: false,
+            told_of_no_join: false,
             told_of_let_go: false,
+            told_of_long_group: false,
         }
     }
 
@@ -207,6 +221,10 @@ impl<C: Copy> Stream<C> {
             _ if self.points.has_joins() => None,
             Told::Undecided => Some("too few bytes to tell the format"),
             Told::Unknown => Some("not a format that can be joined"),
+            Told::Known(_) if self.scanner.needs_first_byte() => Some(
+                "its fragments count positions from the file's first byte: ffmpeg's -movflags \
+                 +default_base_moof makes such as can be joined",
+            ),
             Told::Known(_) if self.points.has_had_joins() => {
                 Some("its group of pictures is larger than the buffer")
             }
@@ -307,6 +325,11 @@ impl<C: Copy> Stream<C> {
 
     /// The source is gone: viewers get what is buffered, and then learn how it ended.
     pub fn finish(&mut self, end: End) {
+        if self.end.is_none()
+            && let Some(cutter) = &mut self.cutter
+        {
+            cutter.finish(self.buffer.newest(), end == End::Complete);
+        }
         self.end.get_or_insert(end);
         self.wake();
     }
@@ -334,6 +357,10 @@ impl<C: Copy> Stream<C> {
             + self.points.held_bytes()
             + self.versions.held_bytes()
             + self.scanner.held_bytes()
+            + self
+                .cutter
+                .as_ref()
+                .map_or(0, |cutter| size_of::<Cutter>() + cutter.held_bytes())
     }
 
     /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
@@ -360,15 +387,25 @@ impl<C: Copy> Stream<C> {
 
     /// What its owner should know, once for each.
     pub fn take_notice(&mut self) -> Option<Notice> {
+        if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
+            return Some(Notice::NeedsFirstByte);
+        }
         let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
-        if is_large && !std::mem::replace(&mut self.told_of_large_group, true) {
+        if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(if self.points.has_had_joins() {
                 Notice::LargeGroup
             } else {
                 Notice::NoJoin
             });
+        }
+        let is_long = self
+            .cutter
+            .as_ref()
+            .is_some_and(|cutter| cutter.cuts_in_groups() > 0);
+        if is_long && !std::mem::replace(&mut self.told_of_long_group, true) {
+            return Some(Notice::LongGroup);
         }
         let let_go = self
             .points
@@ -392,15 +429,22 @@ impl<C: Copy> Stream<C> {
                 self.let_fall(oldest);
                 self.buffer.recycle(now);
                 self.points.forget_before(oldest);
+                if let Some(cutter) = &mut self.cutter {
+                    cutter.forget_before(oldest);
+                }
             }
         }
     }
 
     fn scan(&mut self, bytes: &[u8], now: Moment) {
         let serial = self.points.header_serial;
-        let points = &mut self.points;
-        self.scanner
-            .feed(bytes, &mut |finding, _| points.take(finding, now));
+        let (points, cutter) = (&mut self.points, &mut self.cutter);
+        self.scanner.feed(bytes, &mut |finding, header| {
+            points.take(finding, now);
+            if let Some(cutter) = cutter {
+                cutter.take(finding, header, now);
+            }
+        });
         if self.points.header_serial != serial {
             self.replace_header();
         }
@@ -421,6 +465,7 @@ impl<C: Copy> Stream<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
+            end: Viewer::<C>::ENDLESS,
             lead,
             lag_key: None,
             header_seen,
@@ -440,7 +485,9 @@ impl<C: Copy> Stream<C> {
         match self.points.told {
             Told::Unknown => live_edge,
             Told::Undecided if from_the_start => (Start::at(0), false),
-            Told::Known(_) if from_the_start && self.is_beginning() => (Start::at(0), false),
+            Told::Known(_) if from_the_start && self.is_best_from_the_start() => {
+                (Start::at(0), false)
+            }
             Told::Undecided | Told::Known(_) => {
                 let back = self.back(now);
                 let start = self.points.start(&back);
@@ -451,10 +498,12 @@ impl<C: Copy> Stream<C> {
 
     /// Whether so little has come that its first point may be about to: who begins at the first
     /// byte sees that, and is not far behind. Later a viewer is better served with the header,
-    /// once that has been told, and what comes: it can decode that as soon.
-    fn is_beginning(&self) -> bool {
+    /// once that has been told, and what comes: it can decode that as soon. But not where nothing
+    /// else than the first byte will do.
+    fn is_best_from_the_start(&self) -> bool {
         let is_short = self.buffer.newest() <= BEGINNING_BYTES;
-        !self.points.has_joins() && (is_short || self.points.header_serial == 0)
+        let is_beginning = is_short || self.points.header_serial == 0;
+        self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
     }
 
     fn back(&self, now: Moment) -> Back {
@@ -501,10 +550,15 @@ impl<C: Copy> Stream<C> {
             return Supply::UpToDate;
         };
         let of_buffer = match viewer.position {
-            Position::At(cursor) => (self.buffer.newest() - cursor) as usize,
+            Position::At(cursor) => (self.buffer.newest().min(viewer.end) - cursor) as usize,
             Position::Fallen { .. } => 0,
         };
-        match (viewer.lead.bytes_left() + of_buffer, self.end) {
+        let end = match viewer.position {
+            Position::At(_) if viewer.is_bounded() => Some(End::Complete),
+            Position::Fallen { .. } if viewer.is_bounded() => Some(End::Lost),
+            Position::At(_) | Position::Fallen { .. } => self.end,
+        };
+        match (viewer.lead.bytes_left() + of_buffer, end) {
             (0, None) => Supply::UpToDate,
             (0, Some(end)) => Supply::Ended(end),
             (bytes, _) => Supply::Bytes(bytes),
@@ -559,7 +613,8 @@ impl<C: Copy> Stream<C> {
         }
         match viewer.position {
             Position::At(cursor) => {
-                let bytes_max = bytes_max - lent;
+                let bytes_left = usize::try_from(viewer.end - cursor).unwrap_or(usize::MAX);
+                let bytes_max = bytes_left.min(bytes_max - lent);
                 lent + self.buffer.lend(cursor, bytes_max, gather, places_kept)
             }
             Position::Fallen { .. } => lent,

@@ -6,6 +6,8 @@ use super::versions::Version;
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
+    /// It gets no more than up to here: a segment. Of all others there is no end.
+    pub(super) end: u64,
     /// Bytes that go out before those at the position: the container's header, a start's prelude,
     /// or the rest of a cut-off unit.
     pub(super) lead: Lead,
@@ -28,6 +30,14 @@ pub(super) enum Position {
 }
 
 impl<C> Viewer<C> {
+    /// Of a viewer that gets all that comes.
+    pub(super) const ENDLESS: u64 = u64::MAX;
+
+    /// It gets a segment, and nothing else.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.end != Viewer::<C>::ENDLESS
+    }
+
     pub(super) fn has_fallen(&self) -> bool {
         matches!(self.position, Position::Fallen { .. })
     }

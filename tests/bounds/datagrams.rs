@@ -117,10 +117,10 @@ fn a_strangers_datagram_allocates_nothing() {
     assert_eq!(meter::allocated(), before);
 }
 
-/// A stream that begins and ends allocates the same for a session with one UDP client and with
-/// many: their list is lent.
+/// A stream that begins and ends allocates two numbers for each of its session's UDP clients, which
+/// count what it gets, and nothing else: their list is lent.
 #[test]
-fn a_sources_streams_allocate_nothing_for_each_udp_client() {
+fn a_sources_streams_allocate_no_more_than_two_numbers_for_each_udp_client() {
     let mut costs = [1, 256].map(|clients: u16| {
         let mut hall = hall(0);
         let operator = hall.connect(OPERATOR, usize::MAX, b"");
@@ -152,5 +152,5 @@ fn a_sources_streams_allocate_nothing_for_each_udp_client() {
     });
     costs.sort();
     let [least, most] = costs;
-    assert!(most - least < 10 * 1_000, "{costs:?}");
+    assert!(most - least < 10 * (1_000 + 256 * 16), "{costs:?}");
 }

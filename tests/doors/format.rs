@@ -117,7 +117,7 @@ pub fn mpegts(data: &[u8]) {
 }
 
 fn check(findings: &[Found], bytes: u64) {
-    let (mut join, mut unit, mut is_over) = (None, None, false);
+    let (mut join, mut unit, mut time, mut is_over) = (None, None, None, false);
     for (index, (finding, header)) in findings.iter().enumerate() {
         assert!(!is_over, "something is found after it was let go");
         match finding {
@@ -141,6 +141,13 @@ fn check(findings: &[Found], bytes: u64) {
             Finding::Unit(start) | Finding::Entry(start) => {
                 assert!(unit.is_none_or(|before| start.offset > before) && start.offset < bytes);
                 unit = Some(start.offset);
+            }
+            Finding::Time(offset, _) => {
+                assert!(time.is_none_or(|before| *offset > before) && *offset < bytes);
+                time = Some(*offset);
+            }
+            Finding::Break(offset) => {
+                assert!(time.is_none_or(|before| *offset > before) && *offset < bytes);
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod format;
 mod gate;
+mod hls;
 mod http;
 mod json;
 mod rtp;
@@ -30,6 +31,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("mp3", format::mp3),
     ("aac", format::aac),
     ("splice", splice::sources),
+    ("hls", hls::segments),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::moment::Moment;
 use tollgate::rtp::{
-    Batch, Control, DATAGRAM_BYTES, Pacing, Packet, Packetiser, Reorder, Sequence,
+    Bare, Batch, Control, DATAGRAM_BYTES, Fec, Pacing, Packet, Packetiser, Reorder, Sequence,
 };
 
 /// What parses is within the datagram; what is written parses to the same.
@@ -22,6 +22,17 @@ pub fn packet(data: &[u8]) {
         // The one thing that a header cannot say again: a marker that makes it look like RTCP.
         assert_eq!(Packet::parse(&written), Ok(packet));
     }
+    // Corrections of whatever goes out are bounded, in size and in number.
+    let mut fec = Fec::new(4, 4, 1);
+    let mut made = 0;
+    for datagram in data.chunks(90) {
+        fec.protect(datagram, |_, packet| {
+            assert!((28..=90 + 16).contains(&packet.len()));
+            made += 1;
+        });
+        assert!(fec.held_bytes() < 4 << 10);
+    }
+    assert!(made <= data.len() / 90 / 2 + 2);
     // Sequence numbers in any order: what is handed on ascends.
     let (mut sequence, mut reorder) = (Sequence::new(0), Reorder::default());
     let (mut last, mut now) = (None, Moment::START);
@@ -57,7 +68,7 @@ pub fn packetiser(data: &[u8]) {
         for bytes in bytes.chunks(piece) {
             packetiser.push(bytes, 3, &mut batch);
         }
-        packetiser.flush(&mut batch);
+        packetiser.flush(false, &mut batch);
         batch.bytes
     };
     let whole = make(bytes.len().max(1));
@@ -70,6 +81,16 @@ pub fn packetiser(data: &[u8]) {
                 && packet.payload.chunks(188).all(|packet| packet[0] == 0x47)
         );
     }
+    let (mut bare, mut packets) = (Bare::default(), Vec::new());
+    for datagram in bytes.chunks(usize::from(piece) * 8 + 1) {
+        if Bare::begins_with(datagram) {
+            assert!(datagram.contains(&0x47));
+        }
+        bare.feed(datagram, &mut packets);
+        assert!(bare.held_bytes() < 4 << 10);
+    }
+    assert!(packets.len() <= bytes.len() && packets.len().is_multiple_of(188));
+    assert!(packets.chunks(188).all(|packet| packet[0] == 0x47));
     let (mut pacing, mut arrived, mut due, mut now) = (Pacing::new(0), 0, 0, Moment::START);
     for bytes in bytes.chunks(usize::from(piece) * 8 + 1) {
         pacing.feed(bytes, now);

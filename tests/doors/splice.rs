@@ -9,6 +9,7 @@ use tollgate::format::{Finding, Format, Scanner};
 struct Had {
     scanner: Scanner,
     format: Option<Format>,
+    is_unknown: bool,
     header: Vec<u8>,
     scanned: usize,
 }
@@ -19,14 +20,19 @@ impl Had {
         let Had {
             scanner,
             format,
+            is_unknown,
             header,
             ..
         } = self;
         scanner.feed(&out[scanned..], &mut |finding, told| match finding {
             Finding::Format(told) => *format = Some(told),
             Finding::Header => *header = told.to_vec(),
-            Finding::Unknown => *format = None,
-            Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+            Finding::Unknown => *is_unknown = true,
+            Finding::Join(_)
+            | Finding::Unit(_)
+            | Finding::Entry(_)
+            | Finding::Time(..)
+            | Finding::Break(_) => {}
         });
     }
 }
@@ -55,8 +61,8 @@ pub fn splice(
             rest = later;
         }
         had.look(&out);
-        if let Some(format) = had.format {
-            splicer.break_off(format, had.header.clone());
+        if !had.is_unknown {
+            splicer.break_off(had.format, had.header.clone());
         }
     }
     splicer.finish(&mut out);

@@ -34,7 +34,12 @@ fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
             let from = usize::try_from(start.offset).expect("a small file");
             joins.push([&header.to_vec(), start.prelude.as_slice(), &bytes[from..]].concat());
         }
-        Finding::Header | Finding::Format(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+        Finding::Header
+        | Finding::Format(_)
+        | Finding::Unit(_)
+        | Finding::Entry(_)
+        | Finding::Time(..)
+        | Finding::Break(_) => {}
         Finding::Unknown => panic!("the format was let go"),
     });
     joins

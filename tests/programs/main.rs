@@ -11,6 +11,7 @@ mod decoding;
 mod devtools;
 mod ffmpeg;
 mod gstreamer;
+mod hls;
 mod icecast;
 mod joining;
 mod rtp;

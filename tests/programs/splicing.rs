@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::support::corpus;
 use super::tools::*;
+use tollgate::format::Finding;
 use tollgate::format::splice::Splicer;
 
 /// The small real files whose times are moved on.
@@ -28,7 +29,7 @@ fn spliced(file: &[u8]) -> Vec<u8> {
             .expect("the same tracks again");
         let (format, header) = corpus::had(&out);
         if source.len() < file.len() {
-            assert!(splicer.break_off(format.expect("a format"), header));
+            assert!(splicer.break_off(format, header));
         }
     }
     splicer.finish(&mut out);
@@ -131,5 +132,53 @@ fn subtitles_do_not_say_where_the_next_source_begins() {
         let bytes = std::fs::read(&file).expect("written by ffmpeg");
         std::fs::write(&recording, spliced(&bytes)).expect("written");
         assert_goes_on(&file, &recording);
+    }
+}
+
+/// Two seconds of a camera that begins so much later than the microphone.
+fn encode(path: &Path, delay: &str) -> Vec<u8> {
+    let media = [
+        &["-v", "error", "-y", "-itsoffset", delay, "-f", "lavfi"][..],
+        &["-i", "testsrc2=size=320x180:rate=25:duration=2"],
+        &["-f", "lavfi", "-i", "sine=frequency=440:duration=2"],
+        &[
+            "-c:v", "libx264", "-threads", "1", "-g", "25", "-b:v", "600k",
+        ],
+        &["-c:a", "aac", path.to_str().expect("a path in UTF-8")],
+    ];
+    assert!(run("ffmpeg", &media.concat()).status.success());
+    std::fs::read(path).expect("written by ffmpeg")
+}
+
+/// Wherever a source breaks off: of what came in part a decoder would make what it can, and say so.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn a_picture_that_came_in_part_is_not_decoded() {
+    let folder = folder("breaks");
+    let transport = encode(&folder.join("whole.ts"), "0");
+    let flv = encode(&folder.join("whole.flv"), "0.6");
+    let first_key = corpus::findings(&flv).into_iter().find_map(|finding| {
+        let Finding::Join(start) = finding else {
+            return None;
+        };
+        Some(start.offset as usize)
+    });
+    let first_key = first_key.expect("a key frame");
+    assert!(first_key > 2_000, "{first_key}");
+    for (name, file, end) in [
+        ("ts", &transport, transport.len()),
+        ("flv", &flv, first_key),
+    ] {
+        let path = folder.join(format!("broken.{name}"));
+        for cut in (400..end).step_by(end / 20) {
+            let (mut splicer, mut out) = (Splicer::new(1 << 20), Vec::new());
+            splicer.feed(&file[..cut], &mut out).expect("the first");
+            let (format, header) = corpus::had(&out);
+            assert!(splicer.break_off(format, header), "{name}, cut at {cut}");
+            splicer.feed(file, &mut out).expect("the same tracks again");
+            splicer.finish(&mut out);
+            std::fs::write(&path, &out).expect("written");
+            super::decoding::assert_decodes(&path, &["h264", "aac"], true);
+        }
     }
 }

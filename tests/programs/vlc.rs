@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::support::server::Server;
+use super::support::until;
 use super::tools::*;
 
 /// What VLC makes of some seconds of `url`, written by it as MPEG-TS. It does not run as root.
@@ -39,4 +40,18 @@ fn vlc_watches_over_http_and_rtp() {
         assert_tracks(&path, &["h264", "aac"], false);
         let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
     }
+}
+
+#[test]
+#[ignore = "needs VLC and ffmpeg"]
+fn vlc_watches_hls() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, &[H264, &["-c:a", "aac"]].concat(), &["-f", "mpegts"]);
+    until("there is a playlist", || {
+        (server.request("HEAD", "/stream/tv/index.m3u8").status() == 200).then_some(())
+    });
+    let path = watch("hls", &format!("{url}/index.m3u8"));
+    assert_plays(&path, &["h264", "aac"], false);
+    let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
 }

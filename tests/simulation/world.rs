@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::config::{AccessLog, Config};
 use tollgate::gate::host::host_and_port;
-use tollgate::gate::{Record, Tokens};
+use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
 use tollgate::relay::{
@@ -567,7 +567,7 @@ impl World {
 
     fn send(&mut self) {
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(self.now) else {
+            let Some(datagrams) = self.relay.next_datagrams(self.now, 0) else {
                 return;
             };
             assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);
@@ -663,7 +663,7 @@ impl World {
     fn help(&mut self, ticket: Ticket, job: &Job) {
         let names = match job {
             Job::Resolve(names) => names,
-            Job::Append(records) => return self.append(ticket, records),
+            Job::Append(entry) => return self.append(ticket, entry),
         };
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
@@ -687,8 +687,8 @@ impl World {
     }
 
     /// The disk takes changes sooner or later, or does not.
-    fn append(&mut self, ticket: Ticket, records: &[Record]) {
-        assert!(!records.is_empty());
+    fn append(&mut self, ticket: Ticket, entry: &Entry) {
+        assert!(!entry.records.is_empty() || entry.time.is_some());
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {

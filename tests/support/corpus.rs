@@ -43,7 +43,11 @@ pub fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
         Finding::Format(told) => format = Some(told),
         Finding::Header => header = told.to_vec(),
         Finding::Unknown => (format, header) = (None, Vec::new()),
-        Finding::Join(_) | Finding::Unit(_) | Finding::Entry(_) => {}
+        Finding::Join(_)
+        | Finding::Unit(_)
+        | Finding::Entry(_)
+        | Finding::Time(..)
+        | Finding::Break(_) => {}
     });
     (format, header)
 }

@@ -10,6 +10,7 @@
 pub mod client;
 pub mod corpus;
 pub mod crowd;
+pub mod datagrams;
 pub mod media;
 pub mod process;
 pub mod response;

@@ -49,7 +49,8 @@ pub fn tables(streams: &[(u8, u16, &[u8])]) -> Vec<u8> {
     [table(0, 0, &[0, 1, 0xe1, 0]), table(MAP, 2, &map)].concat()
 }
 
-/// The packets of a PES packet that is shown at this time, in seconds.
+/// The packets of a PES packet that is shown at this time, in seconds. As usual, that of video does
+/// not say how long it is.
 pub fn pes(pid: u16, seconds: f64, media: &[u8]) -> Vec<u8> {
     let time = (seconds * 90_000.0) as u64;
     let id = if pid % 2 == 1 { 0xe0 } else { 0xc0 };
@@ -58,6 +59,10 @@ pub fn pes(pid: u16, seconds: f64, media: &[u8]) -> Vec<u8> {
     bytes.extend([(time >> 22) as u8, (time >> 14) as u8 | 1]);
     bytes.extend([(time >> 7) as u8, (time << 1) as u8 | 1]);
     bytes.extend_from_slice(media);
+    if id != 0xe0 {
+        let length = (bytes.len() - 6) as u16;
+        bytes[4..6].copy_from_slice(&length.to_be_bytes());
+    }
     let parts = bytes.chunks(184).enumerate();
     parts
         .flat_map(|(index, part)| packet(pid, index == 0, part))

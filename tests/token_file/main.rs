@@ -6,6 +6,7 @@ mod support;
 
 mod disk;
 mod names;
+mod over;
 
 use std::fs;
 use std::io::Write;

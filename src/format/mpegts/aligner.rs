@@ -22,7 +22,7 @@ pub struct Aligner {
 
 /// How packets come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Shape {
+pub struct Shape {
     /// Bytes in front of the sync byte that belong to its packet.
     before: usize,
     /// From a packet to the next.
@@ -121,6 +121,11 @@ impl Aligner {
                 self.held.drain(..shape.length);
             }
         }
+    }
+
+    /// How packets come, once some have.
+    pub fn shape(&self) -> Option<Shape> {
+        self.shape
     }
 
     /// Drops bytes until what is held begins with packets, or there are no more. Says how many.

@@ -14,13 +14,14 @@ mod psi;
 mod streams;
 mod tables;
 
-pub use aligner::Aligner;
-pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
+pub(super) use aligner::PROOF_BYTES_MAX;
+pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+pub use tables::Repetition;
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
-use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
 use picture::{Codec, Look, Search};
 
 /// The scanner.
@@ -46,7 +47,7 @@ pub struct MpegTs {
 enum Arrival {
     /// Nothing of it has come yet, while sound has since this time.
     Awaited {
-        since: Option<u64>,
+        since: Option<MediaTime>,
     },
     Come,
     /// It is not waited for any more: sound decides.
@@ -60,9 +61,7 @@ impl Default for Arrival {
 }
 
 /// A table may name video that never comes: after so long sound decides. In ticks of 90 kHz.
-const SOUND_ONLY_TICKS: u64 = 4 * 90_000;
-/// A time stamp has so many bits.
-const TIME_BITS: u32 = 33;
+const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
 /// Points of sound lie at least so far apart.
 const AUDIO_SPACING: u64 = 1024;
 /// Bytes without a packet among them: it is no transport stream any more.
@@ -110,7 +109,11 @@ impl MpegTs {
             return Ok(());
         }
         let video = self.tables.streams().video;
+        let had_streams = !self.tables.streams().is_empty();
         if self.tables.read(packet)? {
+            if had_streams {
+                findings(Finding::Break(at), self.header());
+            }
             findings(Finding::Header, self.header());
             (self.last_unit, self.last_join, self.search) = (None, None, None);
             if self.tables.streams().video != video {
@@ -121,13 +124,25 @@ impl MpegTs {
             self.last_unit = Some(at);
             findings(Finding::Unit(Start::at(at)), self.header());
         }
-        if let Some(join) = self.join(at, packet)
+        let join = self.join(at, packet);
+        if packet.unit_starts()
+            && (join.is_some() || self.is_video(packet.pid()))
+            && let Some(time) = decoding_time(packet.payload())
+        {
+            findings(Finding::Time(at, time), self.header());
+        }
+        if let Some(join) = join
             && self.last_join.is_none_or(|last| join > last)
         {
             self.last_join = Some(join);
             findings(Finding::Join(Start::at(join)), self.header());
         }
         Ok(())
+    }
+
+    fn is_video(&self, pid: u16) -> bool {
+        let video = self.tables.streams().video;
+        video.is_some_and(|(video, _)| pid == video)
     }
 
     /// Where decoding can begin, if this packet shows a place.
@@ -170,13 +185,11 @@ impl MpegTs {
 
     /// A PES packet of sound begins while it is not clear whether video comes.
     fn await_video(&mut self, pes: &[u8]) {
-        let (Arrival::Awaited { since }, Some(time)) = (&mut self.video, presentation_time(pes))
-        else {
+        let (Arrival::Awaited { since }, Some(time)) = (&mut self.video, decoding_time(pes)) else {
             return;
         };
-        let mask = (1 << TIME_BITS) - 1;
-        let elapsed = time.wrapping_sub(*since.get_or_insert(time)) & mask;
-        if elapsed > mask / 2 {
+        let elapsed = time.since(*since.get_or_insert(time));
+        if elapsed < 0 {
             // The clock has gone back.
             *since = Some(time);
         } else if elapsed >= SOUND_ONLY_TICKS {
@@ -185,17 +198,20 @@ impl MpegTs {
     }
 }
 
-/// The time that a PES packet's head says it is shown at (ISO/IEC 13818-1 section 2.4.3.6).
-fn presentation_time(pes: &[u8]) -> Option<u64> {
-    let [0, 0, 1, _, _, _, _, flags, _, a, b, c, d, e, ..] = *pes else {
+/// When a PES packet's head says that it is to be decoded: where it names no such time, when it is
+/// to be shown (ISO/IEC 13818-1 section 2.4.3.6).
+pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
+    let [0, 0, 1, _, _, _, _, flags, _, times @ ..] = pes else {
         return None;
     };
-    let time = u64::from(a >> 1 & 7) << 30
-        | u64::from(b) << 22
-        | u64::from(c >> 1) << 15
-        | u64::from(d) << 7
-        | u64::from(e >> 1);
-    (flags & 0x80 != 0).then_some(time)
+    let times = match flags >> 6 {
+        2 => times,
+        3 => times.get(5..)?,
+        _ => return None,
+    };
+    let [a, b, c, d, e] = times.first_chunk::<5>()?.map(u64::from);
+    let ticks = (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1;
+    Some(MediaTime::from_ticks(ticks))
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub const SYNC_BYTE: u8 = 0x47;
 pub struct Packet<'a> {
     bytes: &'a [u8; PACKET_BYTES],
     whole: &'a [u8],
+    /// So many bytes of it are in front.
+    before: usize,
 }
 
 impl<'a> Packet<'a> {
@@ -21,9 +23,13 @@ impl<'a> Packet<'a> {
 
     /// What a recorder keeps as one, in which the packet stands behind so many bytes. `None` if
     /// there is none.
-    pub(super) fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
+    pub fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
         let bytes = whole.get(before..)?.first_chunk::<PACKET_BYTES>()?;
-        (bytes[0] == SYNC_BYTE).then_some(Packet { bytes, whole })
+        (bytes[0] == SYNC_BYTE).then_some(Packet {
+            bytes,
+            whole,
+            before,
+        })
     }
 
     /// The packet with what its recorder has put around it, as it came.
@@ -36,6 +42,12 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
+    /// What its recorder has put in front, and behind.
+    pub fn around(&self) -> (&'a [u8], &'a [u8]) {
+        let (before, rest) = self.whole.split_at(self.before);
+        (before, rest.get(PACKET_BYTES..).unwrap_or(&[]))
+    }
+
     /// A receiver has found an error in it that it could not correct: any bit may be wrong.
     pub fn is_damaged(&self) -> bool {
         self.bytes[1] & 0x80 != 0
@@ -44,6 +56,11 @@ impl<'a> Packet<'a> {
     /// The packet identifier: 0 to 0x1fff.
     pub fn pid(&self) -> u16 {
         u16::from(self.bytes[1] & 0x1f) << 8 | u16::from(self.bytes[2])
+    }
+
+    /// Counts the packets of a PID that have a payload: 0 to 15.
+    pub fn counter(&self) -> u8 {
+        self.bytes[3] & 0x0f
     }
 
     /// A section or a PES packet begins in it.
@@ -63,6 +80,19 @@ impl<'a> Packet<'a> {
         }
         let length = usize::from(self.bytes[4]);
         self.bytes.get(5..5 + length).unwrap_or(&[])
+    }
+
+    /// Whether it has flags.
+    pub fn has_flags(&self) -> bool {
+        !self.adaptation().is_empty()
+    }
+
+    /// The counter of the packet before, of the same PID, if none is missing between (section
+    /// 2.4.3.3): those without a payload are not counted.
+    pub fn counter_before(&self) -> u8 {
+        let own = self.bytes[3] & 0x0f;
+        let has_payload = self.bytes[3] & 0x10 != 0;
+        own.wrapping_sub(u8::from(has_payload)) & 0x0f
     }
 
     fn has_flag(&self, flag: u8) -> bool {

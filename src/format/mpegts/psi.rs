@@ -27,6 +27,8 @@ pub(super) struct Section<'a> {
     pub bytes: &'a [u8],
     /// Those that carried it, one behind the other.
     pub packets: &'a [u8],
+    /// The counter of the last of them.
+    pub counter: u8,
 }
 
 impl Assembler {
@@ -48,7 +50,7 @@ impl Assembler {
                 }
                 self.packets.extend_from_slice(packet.whole());
                 self.section.extend_from_slice(payload);
-                self.take_whole(packet.whole().len(), &mut whole);
+                self.take_whole(packet, &mut whole);
             }
             return Ok(());
         }
@@ -57,14 +59,14 @@ impl Assembler {
         if self.is_within && !end_of_last.is_empty() {
             self.packets.extend_from_slice(packet.whole());
             self.section.extend_from_slice(end_of_last);
-            self.take_whole(packet.whole().len(), &mut whole);
+            self.take_whole(packet, &mut whole);
         }
         self.packets.clear();
         self.packets.extend_from_slice(packet.whole());
         self.section.clear();
         self.section.extend_from_slice(start);
         self.is_within = true;
-        self.take_whole(packet.whole().len(), &mut whole);
+        self.take_whole(packet, &mut whole);
         Ok(())
     }
 
@@ -80,7 +82,8 @@ impl Assembler {
         self.packets.capacity() + self.section.capacity()
     }
 
-    fn take_whole(&mut self, packet_bytes: usize, whole: &mut impl FnMut(Section<'_>)) {
+    fn take_whole(&mut self, packet: Packet<'_>, whole: &mut impl FnMut(Section<'_>)) {
+        let packet_bytes = packet.whole().len();
         let mut taken = 0;
         while let [table, high, low, ..] = self.section[taken..] {
             if table == 0xff {
@@ -101,6 +104,7 @@ impl Assembler {
             whole(Section {
                 bytes,
                 packets: &self.packets[from..],
+                counter: packet.counter(),
             });
             taken += length;
         }

@@ -7,9 +7,9 @@
 
 use super::super::LetGo;
 use super::super::header::InParts;
-use super::Packet;
 use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
+use super::{PACKET_BYTES, Packet};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -23,10 +23,22 @@ pub(in super::super) struct Tables {
     streams: Streams,
 }
 
+/// The tables of MPEG-TS, to be sent again.
+pub struct Repetition {
+    /// How many programs they name.
+    pub programs: usize,
+    /// They are of 188 bytes.
+    pub is_plain: bool,
+    /// With the counters of those that came last: a packet may come twice.
+    pub packets: Vec<u8>,
+}
+
 #[derive(Debug, Default)]
 struct Table {
     section: Vec<u8>,
     packets: Vec<u8>,
+    /// The counter of the last packet that carried it.
+    counter: u8,
 }
 
 /// A program that the PAT names.
@@ -58,6 +70,9 @@ impl InParts for Tables {
         tables
             .filter(|_| !self.streams.is_empty())
             .for_each(|table| part(&table.packets));
+    }
+    fn tables(&self) -> Option<Repetition> {
+        Some(self.repetition())
     }
 }
 
@@ -102,6 +117,29 @@ impl Tables {
         self.streams
     }
 
+    /// The packets of each table, to be sent again before the next of the stream's own.
+    pub fn repetition(&self) -> Repetition {
+        let maps = self.programs[..self.named].iter();
+        let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
+        let mut repetition = Repetition {
+            programs: self.named,
+            is_plain: true,
+            packets: Vec::new(),
+        };
+        for table in tables {
+            let (packets, rest) = table.packets.as_chunks::<PACKET_BYTES>();
+            repetition.is_plain &= rest.is_empty();
+            for (behind, packet) in packets.iter().rev().enumerate() {
+                repetition.is_plain &= Packet::new(packet).is_some();
+                let at = repetition.packets.len() - behind * PACKET_BYTES;
+                let mut packet = *packet;
+                packet[3] = packet[3] & 0xf0 | table.counter.wrapping_sub(behind as u8) & 0x0f;
+                repetition.packets.splice(at..at, packet);
+            }
+        }
+        repetition
+    }
+
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let of_programs = self
@@ -118,7 +156,7 @@ impl Tables {
         let Some(body) = psi::body(section.bytes, 0) else {
             return false;
         };
-        if self.pat.section == section.bytes || !psi::is_undamaged(section.bytes) {
+        if self.pat.is_repeated(section) || !psi::is_undamaged(section.bytes) {
             return false;
         }
         let mut wanted = [(0, 0); PROGRAMS_MAX];
@@ -169,7 +207,7 @@ impl Tables {
         let Some(program) = named.find(|program| program.name() == (number, pid)) else {
             return false;
         };
-        if program.pmt.section == section.bytes || !psi::is_undamaged(section.bytes) {
+        if program.pmt.is_repeated(section) || !psi::is_undamaged(section.bytes) {
             return false;
         }
         program.pmt.take(section);
@@ -194,10 +232,20 @@ impl Program {
 }
 
 impl Table {
+    /// Whether this is what it was before: then only the counters go on.
+    fn is_repeated(&mut self, section: Section<'_>) -> bool {
+        let is_repeated = self.section == section.bytes;
+        if is_repeated {
+            self.counter = section.counter;
+        }
+        is_repeated
+    }
+
     fn take(&mut self, section: Section<'_>) {
         self.clear();
         self.section.extend_from_slice(section.bytes);
         self.packets.extend_from_slice(section.packets);
+        self.counter = section.counter;
     }
 
     fn clear(&mut self) {

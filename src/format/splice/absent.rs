@@ -19,7 +19,7 @@ impl Splicer {
 
     pub fn finish(&mut self, _: &mut Vec<u8>) {}
 
-    pub fn break_off(&mut self, _: Format, _: Vec<u8>) -> bool {
+    pub fn break_off(&mut self, _: Option<Format>, _: Vec<u8>) -> bool {
         false
     }
 

@@ -142,19 +142,37 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     codecs[place].get_or_insert(codec);
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and the
-/// sequence headers.
-pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    let Some((one, other)) = described(one).zip(described(other)) else {
-        return false;
-    };
-    one.0 == other.0 && one.1.eq(other.1)
+/// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and those
+/// sequence headers that viewers have had. Of a source that broke early that may be none.
+pub(super) fn are_alike(had: &[u8], has: &[u8]) -> bool {
+    let flags = |header: &[u8]| header.get(FLAGS).copied();
+    let is_had = |header: &[u8]| sequence_headers(had).all(|tag| header_has(header, tag));
+    (had.is_empty() || flags(had) == flags(has)) && is_had(has)
 }
 
-/// The flags of the head, and the sequence headers with their tags' types.
-fn described(header: &[u8]) -> Option<(u8, impl Iterator<Item = (u8, &[u8])>)> {
-    let (head, rest) = header.split_first_chunk::<HEAD_BYTES>()?;
-    Some((head[4], tags(rest).filter(|(kind, _)| *kind != SCRIPT)))
+/// The sequence headers that viewers have not had of a source which goes on with these bytes, with
+/// the time of the first tag among them.
+pub(super) fn introduction(had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let time = bytes.get(4..8).unwrap_or(&[0; 4]);
+    let missing = sequence_headers(has).filter(|tag| !header_has(had, *tag));
+    let tag = |(kind, body): (u8, &[u8])| {
+        let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+        let whole = ((TAG_HEAD_BYTES + body.len()) as u32).to_be_bytes();
+        [&[kind][..], &size, time, &[0; 3], body, &whole].concat()
+    };
+    missing.flat_map(tag).collect()
+}
+
+/// Of the head: which tracks there are.
+const FLAGS: usize = 4;
+
+fn header_has(header: &[u8], tag: (u8, &[u8])) -> bool {
+    sequence_headers(header).any(|other| other == tag)
+}
+
+/// The tags of a header that decoders need, each with its type and its body.
+fn sequence_headers(header: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    tags(header.get(HEAD_BYTES..).unwrap_or_default()).filter(|(kind, _)| *kind != SCRIPT)
 }
 
 /// The type and the body of each tag: of the last, what there is of it.

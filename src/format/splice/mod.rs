@@ -6,24 +6,29 @@
 //!                      └─→ Through (unknown: nothing can go on with it)  └─→ Unlike (other tracks)
 //! ```
 //!
-//! Viewers get whole units only: MPEG-TS packets, Ogg pages, Matroska blocks, FLV tags, MP4
-//! fragments. So what they have had is sound wherever the source breaks off; MPEG audio and ADTS
-//! need no such care. The next source goes on at its first join point: MPEG-TS and Ogg with its own
-//! header first, MPEG audio and ADTS as it comes; of the others the header must describe the same
-//! tracks, is left out, and the times are moved on, so that a player sees one stream.
+//! Viewers get whole units only: PES packets of MPEG-TS, Ogg pages, Matroska blocks, FLV tags, MP4
+//! fragments, frames of MPEG audio and ADTS. So what they have had is sound wherever the source
+//! breaks off. The next source goes on at its first join point: MPEG-TS and Ogg with its own
+//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it
+//! comes; of the others the header must describe the same tracks, is left out but for what viewers
+//! lack of it, and the times are moved on, so that a player sees one stream.
 //!
 //! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
 //! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).
 
 mod flv;
+mod frames;
 mod matroska;
 mod mp4;
+mod packets;
+mod seam;
 mod timeline;
 
-use super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Shape};
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
+use frames::Frames;
+use packets::Packets;
 
 /// Cuts one stream's sources into units, and joins them.
 pub struct Splicer {
@@ -52,11 +57,16 @@ enum Stage {
 #[derive(Default)]
 struct Opening {
     scanner: Scanner,
+    /// All of it.
     bytes: Vec<u8>,
+    /// So many of them viewers have: they are the beginning of sound, or of nothing known.
+    gone_out: usize,
 }
 
 struct Running {
     cutter: Cutter,
+    /// As its first bytes show.
+    format: Format,
     window: Window,
     /// Of the next byte, from where the window was new.
     offset: u64,
@@ -82,8 +92,7 @@ struct Joining {
 
 /// What cuts a container.
 enum Cutter {
-    /// MPEG audio, ADTS
-    Frames,
+    Frames(Frames),
     Packets(Packets),
     Pages(Pages),
     Blocks(Box<matroska::Blocks>),
@@ -108,23 +117,20 @@ impl Splicer {
             Stage::Through => out.extend_from_slice(bytes),
             Stage::Running(_) => return self.cut(bytes, out),
             Stage::Opening(opening) => {
-                grow(&mut opening.bytes, bytes.len(), detect::BYTES_MAX);
-                opening.bytes.extend_from_slice(bytes);
-                let Some(format) = opening.tell(bytes) else {
-                    if opening.scanner.may_be_sound_only() {
-                        out.append(&mut opening.bytes);
-                    }
+                let Some((format, rest)) = opening.tell(bytes, out) else {
                     return Ok(());
                 };
-                let bytes = std::mem::take(&mut opening.bytes);
-                self.stage = match format {
-                    None => Stage::Through,
-                    Some(format) => {
-                        let cutter = Cutter::new(format, self.unit_bytes_max);
-                        Stage::Running(Running::new(cutter, None))
-                    }
+                let opening = std::mem::take(opening);
+                let Some(format) = format else {
+                    self.stage = Stage::Through;
+                    out.extend_from_slice(&opening.bytes[opening.gone_out..]);
+                    out.extend_from_slice(rest);
+                    return Ok(());
                 };
-                return self.feed(&bytes, out);
+                let cutter = Cutter::new(format, self.unit_bytes_max, opening.gone_out);
+                self.stage = Stage::Running(Running::new(cutter, format, None));
+                self.cut(&opening.bytes, out)?;
+                return self.feed(rest, out);
             }
             Stage::Joining(joining) => {
                 grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
@@ -144,21 +150,24 @@ impl Splicer {
     /// The source is over, and none follows: what was held back goes out.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Opening(opening) => out.extend_from_slice(&opening.bytes),
-            Stage::Running(mut running) if running.had.is_none() => {
-                out.append(&mut running.window.take_rest(&[]));
+            Stage::Opening(opening) => {
+                out.extend_from_slice(&opening.bytes[opening.gone_out..]);
             }
-            Stage::Running(_) | Stage::Joining(_) | Stage::Through => {}
+            Stage::Running(running) => running.finish(out),
+            Stage::Joining(_) | Stage::Through => {}
         }
     }
 
-    /// The source broke off. What viewers have had is of this format, with this header. Says
-    /// whether another source can go on with it; then the next bytes are that one's.
-    pub fn break_off(&mut self, format: Format, header: Vec<u8>) -> bool {
+    /// The source broke off. What viewers have had is of this format, if it shows that already,
+    /// with this header. Says whether another source can go on with it; then the next bytes are
+    /// that one's.
+    pub fn break_off(&mut self, format: Option<Format>, header: Vec<u8>) -> bool {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Running(running) if running.cutter.can_go_on(&header) => Stage::Joining(
-                Box::new(Joining::new(running.cutter, Had { format, header })),
-            ),
+            Stage::Running(running) if running.cutter.can_go_on(&header) => {
+                let format = format.unwrap_or(running.format);
+                let had = Had { format, header };
+                Stage::Joining(Box::new(Joining::new(running.cutter, had)))
+            }
             Stage::Joining(joining) => {
                 let Joining { cutter, had, .. } = *joining;
                 Stage::Joining(Box::new(Joining::new(cutter, had)))
@@ -233,13 +242,15 @@ impl Splicer {
         let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
             return Ok(());
         };
-        let header = joining.cutter.needs_header();
-        let header: &[u8] = if header { &joining.shown_header } else { &[] };
-        let front = [header, join.prelude.as_slice()].concat();
-        let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let mut bytes = joining.bytes;
-        bytes.splice(..from.min(bytes.len()), front);
-        self.stage = Stage::Running(Running::new(joining.cutter, Some(joining.had)));
+        let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
+        let from = from.min(bytes.len());
+        let (had, has) = (&joining.had.header, &joining.shown_header);
+        let mut front = joining.cutter.introduction(had, has, &bytes[from..]);
+        front.extend_from_slice(join.prelude.as_slice());
+        bytes.splice(..from, front);
+        let format = joining.had.format;
+        self.stage = Stage::Running(Running::new(joining.cutter, format, Some(joining.had)));
         self.cut(&bytes, out)
     }
 
@@ -252,23 +263,47 @@ impl Splicer {
 }
 
 impl Opening {
-    /// What the source is, once that is clear: `Some(None)` if nothing known.
-    fn tell(&mut self, bytes: &[u8]) -> Option<Option<Format>> {
-        let mut told = None;
-        self.scanner.feed(bytes, &mut |finding, _| {
-            told.get_or_insert(match finding {
-                Finding::Format(format) => Some(format),
-                _ => None,
+    /// What the source is, once that is clear (`Some(None)` if nothing known), and what follows of
+    /// these bytes. Byte by byte, so that it does not depend on how they come what has gone out.
+    fn tell<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(Option<Format>, &'a [u8])> {
+        for (index, byte) in bytes.iter().enumerate() {
+            if self.scanner.may_be_sound_only() {
+                self.pass(out);
+            }
+            grow(&mut self.bytes, 1, detect::BYTES_MAX);
+            self.bytes.push(*byte);
+            let mut told = None;
+            self.scanner.feed(&[*byte], &mut |finding, _| {
+                told.get_or_insert(match finding {
+                    Finding::Format(format) => Some(format),
+                    _ => None,
+                });
             });
-        });
-        told
+            if let Some(told) = told {
+                return Some((told, &bytes[index + 1..]));
+            }
+        }
+        if self.scanner.may_be_sound_only() {
+            self.pass(out);
+        }
+        None
+    }
+
+    fn pass(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes[self.gone_out..]);
+        self.gone_out = self.bytes.len();
     }
 }
 
 impl Running {
-    fn new(cutter: Cutter, had: Option<Had>) -> Running {
+    fn new(cutter: Cutter, format: Format, had: Option<Had>) -> Running {
         Running {
             cutter,
+            format,
             window: Window::default(),
             offset: 0,
             had,
@@ -279,14 +314,23 @@ impl Running {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
-            Cutter::Frames => out.extend_from_slice(bytes),
-            Cutter::Packets(packets) => return packets.cut(bytes, out),
-            Cutter::Pages(pages) => return window.walk(pages, bytes, offset, out),
-            Cutter::Blocks(blocks) => return window.walk(&mut **blocks, bytes, offset, out),
-            Cutter::Tags(tags) => return window.walk(&mut **tags, bytes, offset, out),
-            Cutter::Fragments(cutter) => return window.walk(&mut **cutter, bytes, offset, out),
+            Cutter::Frames(frames) => window.walk(frames, bytes, offset, out),
+            Cutter::Packets(packets) => packets.cut(bytes, out),
+            Cutter::Pages(pages) => window.walk(pages, bytes, offset, out),
+            Cutter::Blocks(blocks) => window.walk(&mut **blocks, bytes, offset, out),
+            Cutter::Tags(tags) => window.walk(&mut **tags, bytes, offset, out),
+            Cutter::Fragments(cutter) => window.walk(&mut **cutter, bytes, offset, out),
         }
-        Ok(())
+    }
+
+    /// No more comes. Of a later source only whole units go out.
+    fn finish(mut self, out: &mut Vec<u8>) {
+        match &mut self.cutter {
+            Cutter::Packets(packets) => packets.release(out),
+            Cutter::Frames(frames) => frames.release(&self.window.take_rest(&[]), out),
+            _ if self.had.is_none() => out.append(&mut self.window.take_rest(&[])),
+            Cutter::Pages(_) | Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {}
+        }
     }
 }
 
@@ -318,7 +362,11 @@ impl Joining {
                     self.shown_header = header.to_vec();
                     join = Some(start);
                 }
-                Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+                Finding::Header
+                | Finding::Unit(_)
+                | Finding::Entry(_)
+                | Finding::Time(..)
+                | Finding::Break(_) => {}
             });
         if is_over || (join.is_some() && !self.is_alike()) {
             return Err(LetGo);
@@ -330,11 +378,8 @@ impl Joining {
         let (had, has) = (&self.had.header, &self.shown_header);
         self.shown == Some(self.had.format)
             && match &self.cutter {
-                Cutter::Frames | Cutter::Pages(_) => true,
-                // A demultiplexer counts on how packets come.
-                Cutter::Packets(_) => Shape::of_header(had)
-                    .zip(Shape::of_header(has))
-                    .is_none_or(|(had, has)| had == has),
+                Cutter::Frames(_) | Cutter::Pages(_) => true,
+                Cutter::Packets(packets) => packets.are_like(has),
                 Cutter::Blocks(_) => matroska::are_alike(had, has),
                 Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
                 Cutter::Fragments(_) => mp4::are_alike(had, has),
@@ -343,10 +388,11 @@ impl Joining {
 }
 
 impl Cutter {
-    fn new(format: Format, unit_bytes_max: usize) -> Cutter {
+    /// Of a source of which so many bytes have gone out.
+    fn new(format: Format, unit_bytes_max: usize, gone_out: usize) -> Cutter {
         match format {
-            Format::Mp3 | Format::Aac => Cutter::Frames,
-            Format::MpegTs => Cutter::Packets(Packets::default()),
+            Format::Mp3 | Format::Aac => Cutter::Frames(Frames::new(gone_out)),
+            Format::MpegTs => Cutter::Packets(Packets::new(unit_bytes_max)),
             Format::Ogg => Cutter::Pages(Pages),
             Format::WebM | Format::Matroska => {
                 Cutter::Blocks(Box::new(matroska::Blocks::new(unit_bytes_max)))
@@ -356,27 +402,34 @@ impl Cutter {
         }
     }
 
-    /// Whether a source is let in with its own header first.
-    fn needs_header(&self) -> bool {
-        matches!(self, Cutter::Packets(_) | Cutter::Pages(_))
+    /// What a source is let in with that goes on with these bytes: its own header, or what of that
+    /// viewers have not had.
+    fn introduction(&self, had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Cutter::Packets(_) | Cutter::Pages(_) => has.to_vec(),
+            Cutter::Tags(_) => flv::introduction(had, has, bytes),
+            Cutter::Frames(_) | Cutter::Blocks(_) | Cutter::Fragments(_) => Vec::new(),
+        }
     }
 
     /// Whether there is what a next source is compared with: this is the header that viewers have.
     fn can_go_on(&self, header: &[u8]) -> bool {
         match self {
-            Cutter::Frames | Cutter::Packets(_) => true,
+            Cutter::Frames(_) | Cutter::Packets(_) => true,
             // Behind a part of its headers no reader takes other ones.
             Cutter::Pages(_) => !header.is_empty(),
-            Cutter::Blocks(_) | Cutter::Tags(_) | Cutter::Fragments(_) => {
+            Cutter::Blocks(_) | Cutter::Fragments(_) => {
                 !header.is_empty() && !self.is_within_unit()
             }
+            // What viewers lack of a header can be sent at any tag.
+            Cutter::Tags(tags) => !tags.is_within_unit(),
         }
     }
 
     fn held_bytes(&self) -> usize {
         match self {
-            Cutter::Frames | Cutter::Pages(_) => 0,
-            Cutter::Packets(packets) => packets.aligner.held_bytes(),
+            Cutter::Frames(_) | Cutter::Pages(_) => 0,
+            Cutter::Packets(packets) => packets.held_bytes(),
             Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
             Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
             Cutter::Fragments(cutter) => size_of::<mp4::Fragments>() + cutter.held_bytes(),
@@ -386,7 +439,7 @@ impl Cutter {
     /// Whether viewers have a part of a unit that was too long to be held.
     fn is_within_unit(&self) -> bool {
         match self {
-            Cutter::Frames | Cutter::Packets(_) | Cutter::Pages(_) => false,
+            Cutter::Frames(_) | Cutter::Packets(_) | Cutter::Pages(_) => false,
             Cutter::Blocks(blocks) => blocks.is_within_unit(),
             Cutter::Tags(tags) => tags.is_within_unit(),
             Cutter::Fragments(fragments) => fragments.is_within_unit(),
@@ -395,8 +448,9 @@ impl Cutter {
 
     fn seam(&mut self) {
         match self {
-            Cutter::Frames | Cutter::Pages(_) => {}
-            Cutter::Packets(packets) => *packets = Packets::default(),
+            Cutter::Frames(frames) => *frames = Frames::new(0),
+            Cutter::Pages(_) => {}
+            Cutter::Packets(packets) => packets.seam(),
             Cutter::Blocks(blocks) => blocks.seam(),
             Cutter::Tags(tags) => tags.seam(),
             Cutter::Fragments(fragments) => fragments.seam(),
@@ -410,31 +464,6 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
     *bytes_left -= length;
     out.extend_from_slice(&seen[..length as usize]);
     Step::Pass(length)
-}
-
-/// Cuts MPEG-TS into packets.
-#[derive(Default)]
-struct Packets {
-    aligner: Aligner,
-    /// Since the last packet.
-    bytes_without: usize,
-}
-
-impl Packets {
-    /// What stands between packets is left out; with too much of it, these are no packets any more.
-    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
-        let out_before = out.len();
-        self.aligner
-            .feed(bytes, |_, packet| out.extend_from_slice(packet.whole()));
-        if out.len() > out_before {
-            self.bytes_without = 0;
-        }
-        self.bytes_without += bytes.len() - (out.len() - out_before).min(bytes.len());
-        if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
-            return Err(LetGo);
-        }
-        Ok(())
-    }
 }
 
 /// Cuts Ogg into pages. What stands between pages passes as it comes.

@@ -11,28 +11,33 @@ fn session(name: &str) -> SessionId {
     SessionId::parse(name.as_bytes()).expect("a good sessionid")
 }
 
-fn client(text: &str, addresses: &[&str]) -> RtpTuple {
+fn client(text: &str, carriage: &str, addresses: &[&str]) -> RtpTuple {
     let client = udp_clients::parse(text, 1).expect("a good entry").remove(0);
     let addresses = addresses
         .iter()
         .map(|address| address.parse().expect("an address"))
         .collect();
-    RtpTuple { client, addresses }
+    RtpTuple {
+        client,
+        carriage: Carriage::parse(carriage).expect("a good one"),
+        addresses,
+    }
 }
 
 /// Some hundred changes of a few sessions, with names that JSON has to escape.
-fn changes(seed: u64) -> Vec<Vec<Record>> {
+fn changes(seed: u64) -> Vec<Entry> {
     let mut random = Random::new(seed.into());
     let names = ["a", "b\"[{\"", "größe \\ 3", "[{add}]"];
     let one = |random: &mut Random| {
         let session = session(names[random.draw() as usize % names.len()]);
         let rtp = match random.draw() % 3 {
             0 => Vec::new(),
-            1 => vec![client("192.0.2.7:5004", &["192.0.2.7:5004"])],
+            1 => vec![client("192.0.2.7:5004", "rtp", &["192.0.2.7:5004"])],
             _ => vec![
-                client("[2001:db8::7]:5004", &["[2001:db8::7]:5004"]),
+                client("[2001:db8::7]:5004", "udp", &["[2001:db8::7]:5004"]),
                 client(
                     "player.example:6000",
+                    ["rtp", "5x10"][random.draw() as usize % 2],
                     &["192.0.2.8:6000", "[2001:db8::8]:6000"],
                 ),
             ],
@@ -41,35 +46,60 @@ fn changes(seed: u64) -> Vec<Vec<Record>> {
             0 => Record::Revoke { session },
             1 => Record::Add {
                 session,
-                http: Some(Direction::In),
+                http: Some(Direction::In.into()),
                 rtp,
+            },
+            2 => Record::Add {
+                session,
+                http: Some(Grant {
+                    direction: Direction::Out,
+                    terms: terms(random),
+                }),
+                rtp: Vec::new(),
             },
             _ => Record::Add {
                 session,
-                http: Some(Direction::Both),
+                http: Some(Direction::Both.into()),
                 rtp,
             },
         }
     };
     (0..60)
-        .map(|_| {
-            (0..1 + random.draw() % 3)
+        .map(|_| Entry {
+            records: (0..1 + random.draw() % 3)
                 .map(|_| one(&mut random))
-                .collect()
+                .collect(),
+            time: (random.draw().is_multiple_of(4)).then(|| at(random.draw() % 1000)),
         })
         .collect()
 }
 
-fn journal(changes: &[Vec<Record>]) -> Vec<u8> {
+fn at(unix_seconds: u64) -> Stamp {
+    Stamp { unix_seconds }
+}
+
+fn terms(random: &mut Random) -> Terms {
+    let mut maybe = || (random.draw().is_multiple_of(2)).then(|| random.draw() % 3000);
+    Terms {
+        opens: maybe().map(|number| session(&format!("[{{\"show {number}"))),
+        expires: maybe().map(at),
+        ends: maybe().map(at),
+        viewers_max: maybe().map(|number| number as u32),
+        bits_per_second_max: maybe(),
+        note: maybe().and_then(|number| Note::parse(&format!("[{{\"desk\" {number}"))),
+    }
+}
+
+fn journal(changes: &[Entry]) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
     for line in changes {
-        bytes.extend(encode(line));
+        bytes.extend(encode(&line.records, line.time));
     }
     bytes
 }
 
 /// The changes in a journal that comes in pieces of `piece` bytes.
-fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Vec<Record>>, End), Damage> {
+fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Entry>, End), Damage> {
     let (mut replay, mut changes) = (Replay::default(), Vec::new());
     for mut input in bytes.chunks(piece) {
         while let Some(line) = replay.read(&mut input)? {
@@ -79,11 +109,12 @@ fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Vec<Record>>, End), Damage>
     Ok((changes, replay.finish()?))
 }
 
-fn table(changes: &[Vec<Record>]) -> Tokens {
+fn table(changes: &[Entry]) -> Tokens {
     let mut tokens = Tokens::new(LIMITS);
-    for record in changes.iter().flatten() {
-        record.clone().apply(&mut tokens).expect("room");
+    for entry in changes {
+        entry.clone().apply(&mut tokens).expect("room");
     }
+    tokens.check();
     tokens
 }
 
@@ -111,7 +142,9 @@ fn a_compacted_journal_gives_the_same_table() {
     for seed in 1..50 {
         let tokens = table(&changes(seed));
         let (read, _) = replay(&compact(&tokens), 100).expect("it is whole");
-        assert_eq!(shown(&table(&read)), shown(&tokens), "seed {seed}");
+        let again = table(&read);
+        assert_eq!(shown(&again), shown(&tokens), "seed {seed}");
+        assert_eq!(again.time(), tokens.time(), "seed {seed}");
     }
 }
 
@@ -176,9 +209,72 @@ fn what_is_no_journal_is_told_from_one() {
         "[{\"add\":\"a\",\"udp\":[[\"192.0.2.7\"]]}]",
         "[{\"revoke\":\"a\",\"http\":\"in\"}]",
         "[{\"grant\":\"a\"}]",
+        "[{\"time\":\"now\"}]",
+        "[{\"time\":1},{\"time\":1}]",
+        "[{\"time\":1,\"http\":\"in\"}]",
+        "[{\"time\":253402300800}]",
+        "[{\"revoke\":\"a\",\"expires\":1}]",
+        "[{\"add\":\"a\",\"expires\":1}]",
+        "[{\"add\":\"a\",\"udp\":[[\"192.0.2.7:1\"]],\"note\":\"x\"}]",
+        "[{\"add\":\"a\",\"http\":\"in\",\"expires\":-1}]",
+        "[{\"add\":\"a\",\"http\":\"in\",\"ends\":253402300800}]",
+        "[{\"add\":\"a\",\"http\":\"in\",\"for\":\"\"}]",
+        "[{\"add\":\"a\",\"http\":\"in\",\"note\":\"\"}]",
+        "[{\"add\":\"a\",\"http\":\"in\",\"max_viewers\":4294967296}]",
     ] {
         assert_eq!(fault(&sealed(json)), Err(Fault::NoRecord), "{json}");
     }
+}
+
+/// A journal that a server of before wrote: the same bytes give the same table.
+#[test]
+fn a_journal_without_terms_is_what_it_was() {
+    let lines = [
+        "[{\"add\":\"demo\",\"http\":\"both\",\"udp\":[[\"192.0.2.7:5004\"]]}] 7ca4f2d3\n",
+        "[{\"add\":\"cam\",\"http\":\"in\"}] 89c3603d\n",
+    ];
+    let bytes = [HEADER, lines[0].as_bytes(), lines[1].as_bytes()].concat();
+    let (read, end) = replay(&bytes, 4096).expect("it is whole");
+    assert_eq!(end.torn_bytes, 0);
+    let tokens = table(&read);
+    assert_eq!(tokens.len(), 3);
+    assert_eq!(tokens.publish(&session("cam"), Stamp::MAX), Ok(()));
+    assert_eq!(journal(&read), bytes, "nothing but what it knew is written");
+}
+
+/// What is over is kept for a day, so that a refusal can say so, and then makes the journal no
+/// longer.
+#[test]
+fn what_was_over_a_day_ago_is_left_out() {
+    const DAY: u64 = 86_400;
+    let key = |name: &str, expires| Record::Add {
+        session: session(name),
+        http: Some(Grant {
+            direction: Direction::Out,
+            terms: Terms {
+                expires: Some(at(expires)),
+                ..Terms::default()
+            },
+        }),
+        rtp: Vec::new(),
+    };
+    let entry = |records, time| Entry {
+        records,
+        time: Some(at(time)),
+    };
+    let long_ago = entry(vec![key("a", 99), key("b", 101)], 50);
+    let tokens = table(&[long_ago, entry(Vec::new(), 100 + DAY)]);
+    let (read, _) = replay(&compact(&tokens), 100).expect("it is whole");
+    let compacted = table(&read);
+    let shut = |tokens: &Tokens, name| tokens.watch(&session(name), at(100 + DAY));
+    assert_eq!(shut(&tokens, "a"), Err(crate::gate::Shut::Over));
+    assert_eq!(shut(&compacted, "a"), Err(crate::gate::Shut::NoToken));
+    assert_eq!(shut(&compacted, "b"), Err(crate::gate::Shut::Over));
+    assert_eq!(
+        compacted.time(),
+        at(100 + DAY),
+        "and it is not earlier than it was"
+    );
 }
 
 #[test]
@@ -194,7 +290,7 @@ fn the_example_in_the_docs_is_a_journal() {
         .filter_map(|line| Some(format!("{}\n", line.strip_prefix("//! ")?)))
         .collect();
     let (changes, end) = replay(example.as_bytes(), 1).expect("a good journal");
-    assert_eq!(changes.len(), 2);
+    assert_eq!(changes.len(), 3);
     assert_eq!(end.torn_bytes, 0);
     assert_eq!(journal(&changes), example.as_bytes());
 }

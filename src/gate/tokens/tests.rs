@@ -1,7 +1,7 @@
 //! The table from outside, then against a plain list under random steps.
 
 use super::*;
-use crate::gate::udp_clients;
+use crate::gate::{Terms, udp_clients};
 
 const LIMITS: Limits = Limits {
     tokens_max: 40,
@@ -19,6 +19,7 @@ fn rtp(entry: &str, addresses: &[&str]) -> RtpTuple {
         .map(|address| address.parse().expect("an address"));
     RtpTuple {
         client: clients.remove(0),
+        carriage: Carriage::Rtp(None),
         addresses: parsed.collect(),
     }
 }
@@ -34,11 +35,41 @@ fn listed<'a>(tuples: impl Iterator<Item = &'a Tuple>) -> Vec<String> {
         .collect()
 }
 
+fn may_publish(tokens: &Tokens, name: &SessionId) -> bool {
+    tokens.publish(name, tokens.time()).is_ok()
+}
+
+fn may_watch(tokens: &Tokens, name: &SessionId) -> bool {
+    tokens.watch(name, tokens.time()).is_ok()
+}
+
+fn at(unix_seconds: u64) -> Stamp {
+    Stamp { unix_seconds }
+}
+
+fn grant(direction: Direction, terms: Terms) -> Option<Grant> {
+    Some(Grant { direction, terms })
+}
+
+fn until(seconds: u64) -> Terms {
+    Terms {
+        expires: Some(at(seconds)),
+        ..Terms::default()
+    }
+}
+
+fn key_to(name: &str) -> Terms {
+    Terms {
+        opens: Some(session(name)),
+        ..Terms::default()
+    }
+}
+
 fn found(tokens: &Tokens, address: &str) -> Vec<String> {
     let address = address.parse().expect("an address");
     let sessions = tokens.sessions_from(address);
     sessions
-        .map(|session| session.as_str().to_owned())
+        .map(|(session, _)| session.as_str().to_owned())
         .collect()
 }
 
@@ -49,11 +80,15 @@ fn tuples_are_listed_in_the_order_of_addition() {
     let name = rtp("Player.example.:7", &["192.0.2.7:7"]);
     assert_eq!(tokens.add(&a, None, vec![name]), Ok(1));
     assert_eq!(
-        tokens.add(&b, Some(Direction::Both), vec![literal("[::1]:5")]),
+        tokens.add(&b, Some(Direction::Both.into()), vec![literal("[::1]:5")]),
         Ok(2)
     );
     assert_eq!(
-        tokens.add(&a, Some(Direction::Both), vec![literal("192.0.2.1:5")]),
+        tokens.add(
+            &a,
+            Some(Direction::Both.into()),
+            vec![literal("192.0.2.1:5")]
+        ),
         Ok(2)
     );
     tokens.check();
@@ -85,9 +120,18 @@ fn what_is_there_already_is_not_new() {
             rtp("[::ffff:192.0.2.1]:5", &["192.0.2.1:5"]),
         ]
     };
-    assert_eq!(tokens.add(&a, Some(Direction::Both), clients()), Ok(2));
-    assert_eq!(tokens.add(&a, Some(Direction::Both), clients()), Ok(0));
-    assert_eq!(tokens.add(&a, Some(Direction::In), Vec::new()), Ok(0));
+    assert_eq!(
+        tokens.add(&a, Some(Direction::Both.into()), clients()),
+        Ok(2)
+    );
+    assert_eq!(
+        tokens.add(&a, Some(Direction::Both.into()), clients()),
+        Ok(0)
+    );
+    assert_eq!(
+        tokens.add(&a, Some(Direction::In.into()), Vec::new()),
+        Ok(0)
+    );
     assert_eq!(tokens.len(), 2);
     tokens.check();
 }
@@ -96,14 +140,17 @@ fn what_is_there_already_is_not_new() {
 fn directions_widen() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
-    assert!(!tokens.may_publish(&a) && !tokens.may_watch(&a));
+    assert!(!may_publish(&tokens, &a) && !may_watch(&tokens, &a));
     assert_eq!(
-        tokens.add(&a, Some(Direction::In), vec![literal("192.0.2.1:5")]),
+        tokens.add(&a, Some(Direction::In.into()), vec![literal("192.0.2.1:5")]),
         Ok(2)
     );
-    assert!(tokens.may_publish(&a) && !tokens.may_watch(&a));
-    assert_eq!(tokens.add(&a, Some(Direction::Out), Vec::new()), Ok(1));
-    assert!(tokens.may_publish(&a) && tokens.may_watch(&a));
+    assert!(may_publish(&tokens, &a) && !may_watch(&tokens, &a));
+    assert_eq!(
+        tokens.add(&a, Some(Direction::Out.into()), Vec::new()),
+        Ok(1)
+    );
+    assert!(may_publish(&tokens, &a) && may_watch(&tokens, &a));
     assert_eq!(tokens.len(), 2);
     assert!(
         tokens
@@ -113,10 +160,10 @@ fn directions_widen() {
     );
     tokens.check();
     assert_eq!(
-        tokens.add(&session("b"), Some(Direction::Out), Vec::new()),
+        tokens.add(&session("b"), Some(Direction::Out.into()), Vec::new()),
         Ok(1)
     );
-    assert!(!tokens.may_publish(&session("b")) && tokens.may_watch(&session("b")));
+    assert!(!may_publish(&tokens, &session("b")) && may_watch(&tokens, &session("b")));
 }
 
 #[test]
@@ -126,7 +173,7 @@ fn udp_clients_alone_open_nothing_over_http() {
         tokens.add(&session("a"), None, vec![literal("192.0.2.1:5")]),
         Ok(1)
     );
-    assert!(!tokens.may_publish(&session("a")) && !tokens.may_watch(&session("a")));
+    assert!(!may_publish(&tokens, &session("a")) && !may_watch(&tokens, &session("a")));
 }
 
 #[test]
@@ -148,7 +195,8 @@ fn datagrams_find_their_sessions() {
     assert_eq!(found(&tokens, "[::ffff:192.0.2.1]:5"), ["b", "a"]);
     assert_eq!(found(&tokens, "[2001:db8::1%3]:5"), ["a"]);
     assert_eq!(found(&tokens, "192.0.2.1:6"), [""; 0]);
-    assert_eq!(found(&tokens, "239.0.0.1:5"), [""; 0]);
+    // Of what is sent to that group.
+    assert_eq!(found(&tokens, "239.0.0.1:5"), ["b"]);
     assert_eq!(tokens.revoke(&b).len(), 2);
     tokens.check();
     assert_eq!(found(&tokens, "192.0.2.1:5"), ["a"]);
@@ -188,21 +236,30 @@ fn past_a_limit_nothing_is_added() {
     };
     let mut tokens = Tokens::new(limits);
     let three = vec![client(1), client(2), client(3)];
-    assert_eq!(tokens.add(&a, Some(Direction::Both), three), Err(clients));
+    assert_eq!(
+        tokens.add(&a, Some(Direction::Both.into()), three),
+        Err(clients)
+    );
     assert!(tokens.is_empty());
     let both = vec![client(1), client(2)];
-    assert_eq!(tokens.add(&a, Some(Direction::In), both.clone()), Ok(3));
+    assert_eq!(
+        tokens.add(&a, Some(Direction::In.into()), both.clone()),
+        Ok(3)
+    );
     assert_eq!(tokens.add(&a, None, vec![client(3)]), Err(clients));
     let full = Full::Tokens { tokens_max: 4 };
     assert_eq!(
-        tokens.add(&b, Some(Direction::Both), vec![client(1)]),
+        tokens.add(&b, Some(Direction::Both.into()), vec![client(1)]),
         Err(full)
     );
     assert_eq!(tokens.len(), 3);
-    assert_eq!(tokens.add(&b, Some(Direction::Both), Vec::new()), Ok(1));
+    assert_eq!(
+        tokens.add(&b, Some(Direction::Both.into()), Vec::new()),
+        Ok(1)
+    );
     assert_eq!(tokens.add(&b, None, vec![client(1)]), Err(full));
     assert_eq!(
-        tokens.add(&a, Some(Direction::Out), both),
+        tokens.add(&a, Some(Direction::Out.into()), both),
         Ok(1),
         "no new tuple is needed"
     );
@@ -217,7 +274,7 @@ fn revoking_gives_the_tuples_back() {
     let mut tokens = Tokens::new(LIMITS);
     assert!(tokens.revoke(&a).is_empty());
     let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
-    assert_eq!(tokens.add(&a, Some(Direction::Both), clients), Ok(3));
+    assert_eq!(tokens.add(&a, Some(Direction::Both.into()), clients), Ok(3));
     let revoked = tokens.revoke(&a);
     let addresses: Vec<SocketAddr> = revoked
         .iter()
@@ -273,6 +330,9 @@ fn random_client(numbers: &mut Numbers) -> RtpTuple {
 fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
     let name = format!("s{}", numbers.below(12));
     if numbers.below(4) == 0 {
+        tokens.tell_time(at(tokens.time().unix_seconds + numbers.below(3) as u64));
+    }
+    if numbers.below(4) == 0 {
         let before = model.0.len();
         model.0.retain(|row| row.0 != name);
         assert_eq!(tokens.revoke(&session(&name)).len(), before - model.0.len());
@@ -280,22 +340,47 @@ fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
     }
     let http = [
         None,
-        Some(Direction::In),
-        Some(Direction::Out),
-        Some(Direction::Both),
+        Some(Direction::In.into()),
+        Some(Direction::Out.into()),
+        Some(Direction::Both.into()),
     ];
-    let http = http[numbers.below(4)];
+    let http = http[numbers.below(4)].clone().map(|known: Grant| Grant {
+        terms: match numbers.below(3) {
+            0 => until(tokens.time().unix_seconds + 1 + numbers.below(9) as u64),
+            _ => Terms::default(),
+        },
+        ..known
+    });
     let clients: Vec<RtpTuple> = (0..numbers.below(4))
         .map(|_| random_client(numbers))
         .collect();
-    if tokens.add(&session(&name), http, clients.clone()).is_err() {
+    let (before, time) = (tokens.in_order.clone(), tokens.time());
+    let added = tokens.add(&session(&name), http.clone(), clients.clone());
+    for tuple in before
+        .values()
+        .filter(|tuple| !tokens.in_order.contains_key(&tuple.serial))
+    {
+        assert!(
+            tuple.http().is_some_and(|grant| grant.is_shut(time)),
+            "forgotten, and not over"
+        );
+        model
+            .0
+            .retain(|row| *row != (tuple.session.as_str().to_owned(), None));
+    }
+    if added.is_err() {
         return;
     }
-    if http.is_some() && !model.0.contains(&(name.clone(), None)) {
+    // What was over and is so still may have had to make room at once.
+    let is_kept = tokens.grant(&session(&name)).is_some();
+    if is_kept && !model.0.contains(&(name.clone(), None)) {
         model.0.push((name.clone(), None));
     }
     let mut given = HashSet::new();
-    for RtpTuple { client, addresses } in clients {
+    for RtpTuple {
+        client, addresses, ..
+    } in clients
+    {
         let client = client.to_string();
         if !given.insert(client.clone()) {
             continue;
@@ -354,10 +439,10 @@ fn addresses_that_do_not_pass_count_no_more_and_their_clients_stay() {
         literal("198.51.100.1:5"),
     ];
     tokens
-        .add(&a, Some(Direction::Both), clients)
+        .add(&a, Some(Direction::Both.into()), clients)
         .expect("there is room");
     let before = listed(tokens.after(0));
-    let passes = |address: &SocketAddr| address.to_string().starts_with("198.");
+    let passes = |address: SocketAddr, _| address.to_string().starts_with("198.");
     assert_eq!(tokens.retain_addresses(passes), 1);
     tokens.check();
     assert_eq!(listed(tokens.after(0)), before);
@@ -375,7 +460,7 @@ fn a_table_takes_limits_that_it_keeps_to() {
         let mut tokens = Tokens::new(Limits::NONE);
         let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
         tokens
-            .add(&session("a"), Some(Direction::In), clients)
+            .add(&session("a"), Some(Direction::In.into()), clients)
             .expect("there is room");
         tokens
     };
@@ -390,7 +475,188 @@ fn a_table_takes_limits_that_it_keeps_to() {
     };
     assert_eq!(full(limits(3, 1)), Err(few));
     let mut tokens = filled().with_limits(limits(3, 2)).expect("it fits");
-    let one_more = tokens.add(&session("b"), Some(Direction::In), Vec::new());
+    let one_more = tokens.add(&session("b"), Some(Direction::In.into()), Vec::new());
     assert_eq!(one_more, Err(Full::Tokens { tokens_max: 3 }));
     tokens.check();
+}
+
+#[test]
+fn a_key_opens_its_session_by_its_own_rights_and_is_revoked_by_itself() {
+    let (show, watch, send) = (session("show"), session("watch-key"), session("send-key"));
+    let mut tokens = Tokens::new(LIMITS);
+    let added = tokens.add(&watch, grant(Direction::Out, key_to("show")), Vec::new());
+    assert_eq!(added, Ok(1));
+    let added = tokens.add(&send, grant(Direction::In, key_to("show")), Vec::new());
+    assert_eq!(added, Ok(1));
+    assert_eq!(tokens.opened_by(&watch), &show);
+    assert_eq!(tokens.opened_by(&send), &show);
+    assert_eq!(tokens.opened_by(&show), &show);
+    assert_eq!(tokens.publish(&watch, at(0)), Err(Shut::Direction));
+    assert_eq!(tokens.watch(&watch, at(0)), Ok(()));
+    assert_eq!(tokens.publish(&send, at(0)), Ok(()));
+    assert_eq!(tokens.watch(&send, at(0)), Err(Shut::Direction));
+    assert_eq!(
+        tokens.watch(&show, at(0)),
+        Err(Shut::NoToken),
+        "it is no key itself"
+    );
+    assert_eq!(tokens.revoke(&watch).len(), 1);
+    assert_eq!(tokens.watch(&watch, at(0)), Err(Shut::NoToken));
+    assert_eq!(tokens.publish(&send, at(0)), Ok(()));
+    tokens.check();
+}
+
+#[test]
+fn a_name_is_a_sessions_or_a_keys() {
+    let (show, key, own) = (session("show"), session("key"), session("own"));
+    let mut tokens = Tokens::new(LIMITS);
+    let to_show = grant(Direction::Out, key_to("show"));
+    let plain = grant(Direction::Both, Terms::default());
+    tokens.add(&key, to_show.clone(), Vec::new()).expect("room");
+    tokens.add(&own, plain.clone(), Vec::new()).expect("room");
+    let check = |name: &SessionId, http: &Option<Grant>, has_rtp| {
+        tokens.check_key(name, http.as_ref(), has_rtp)
+    };
+    assert_eq!(check(&key, &to_show, false), Ok(()));
+    assert_eq!(check(&show, &plain, true), Ok(()));
+    assert_eq!(check(&own, &plain, true), Ok(()));
+    assert_eq!(check(&show, &to_show, false), Err(BadKey::Itself));
+    assert_eq!(check(&own, &to_show, false), Err(BadKey::IsSession));
+    assert_eq!(check(&key, &plain, false), Err(BadKey::IsKey));
+    assert_eq!(check(&key, &None, true), Err(BadKey::Rtp));
+    assert_eq!(check(&session("new"), &to_show, true), Err(BadKey::Rtp));
+    let to_key = grant(Direction::Out, key_to("key"));
+    assert_eq!(check(&session("new"), &to_key, false), Err(BadKey::OfKey));
+    let elsewhere = grant(Direction::Out, key_to("elsewhere"));
+    assert_eq!(check(&key, &elsewhere, false), Err(BadKey::IsKey));
+}
+
+#[test]
+fn what_is_over_stays_so_until_it_is_given_more_time() {
+    let a = session("a");
+    let mut tokens = Tokens::new(LIMITS);
+    let both = |seconds| grant(Direction::Both, until(seconds));
+    assert_eq!(tokens.add(&a, both(10), Vec::new()), Ok(1));
+    assert_eq!(tokens.watch(&a, at(9)), Ok(()));
+    for second in [10, 11, 1_000_000] {
+        assert_eq!(tokens.watch(&a, at(second)), Err(Shut::Over));
+        assert_eq!(tokens.publish(&a, at(second)), Err(Shut::Over));
+    }
+    assert_eq!(tokens.next_shut(at(9)), Some(at(10)));
+    assert_eq!(tokens.next_shut(at(10)), None);
+    let shut = |since, now| tokens.shut_since(at(since), at(now)).count();
+    assert_eq!(
+        (shut(9, 10), shut(10, 10), shut(5, 9), shut(0, 99)),
+        (1, 0, 0, 1)
+    );
+    tokens.tell_time(at(50));
+    tokens.tell_time(at(20));
+    assert_eq!(tokens.time(), at(50), "it never goes back");
+    let again = tokens.add(&a, Some(Direction::Both.into()), Vec::new());
+    assert_eq!(
+        again,
+        Ok(0),
+        "a token that is given again says nothing of its time"
+    );
+    assert_eq!(tokens.watch(&a, at(50)), Err(Shut::Over));
+    assert_eq!(tokens.add(&a, both(60), Vec::new()), Ok(1));
+    assert_eq!(tokens.watch(&a, at(50)), Ok(()));
+    tokens.check();
+}
+
+/// As many keys as there may be at once, again and again: those that are over make room, and never
+/// one that is not.
+#[test]
+fn what_is_over_makes_room_for_what_is_not() {
+    let limits = Limits {
+        tokens_max: 4,
+        udp_clients_per_session_max: 2,
+    };
+    let mut tokens = Tokens::new(limits);
+    let named = |number: u64| session(&format!("key{number}"));
+    for number in 0..100 {
+        tokens.tell_time(at(number));
+        let added = tokens.add(
+            &named(number),
+            grant(Direction::Out, until(number + 4)),
+            Vec::new(),
+        );
+        assert_eq!(added, Ok(1));
+        let mut full = Tokens::new(limits);
+        std::mem::swap(&mut full, &mut tokens);
+        let one_more = full.plan(
+            &session("x"),
+            grant(Direction::Out, until(999)),
+            Vec::new(),
+            (0, at(number)),
+        );
+        assert_eq!(one_more.is_err(), number >= 3, "{number}");
+        tokens = full;
+        tokens.check();
+    }
+    for number in 96..100 {
+        assert_eq!(tokens.watch(&named(number), at(99)), Ok(()));
+    }
+    // All of them are over: one is renewed, the others make room for three, and no more.
+    tokens.tell_time(at(103));
+    let renewed = tokens.plan(
+        &named(97),
+        grant(Direction::Out, until(200)),
+        Vec::new(),
+        (0, at(103)),
+    );
+    let renewed = renewed.expect("its own place");
+    assert_eq!(renewed.tuples(), 1);
+    let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
+    let both = grant(Direction::Both, Terms::default());
+    let three = tokens
+        .plan(&session("b"), both.clone(), clients, (1, at(103)))
+        .expect("three places");
+    let one_more = tokens.plan(&session("c"), both, Vec::new(), (4, at(103)));
+    assert_eq!(one_more.map(|_| ()), Err(Full::Tokens { tokens_max: 4 }));
+    assert_eq!(tokens.carry_out(three, at(103)), 3);
+    assert_eq!(tokens.carry_out(renewed, at(103)), 1);
+    tokens.check();
+    assert_eq!(tokens.watch(&named(97), at(103)), Ok(()));
+    assert_eq!(tokens.len(), 4);
+}
+
+#[test]
+fn all_of_a_token_is_shown_to_who_asks_for_it() {
+    let mut tokens = Tokens::new(LIMITS);
+    let terms = Terms {
+        ends: Some(at(20)),
+        viewers_max: Some(3),
+        bits_per_second_max: Some(8_000_000),
+        note: crate::gate::Note::parse("desk \"3\""),
+        ..key_to("show")
+    };
+    let before = tokens.held_bytes();
+    tokens
+        .add(&session("key"), grant(Direction::Out, terms), Vec::new())
+        .expect("room");
+    tokens
+        .add(&session("show"), None, vec![literal("192.0.2.1:5")])
+        .expect("room");
+    assert!(tokens.held_bytes() > before + "keyshowdesk3".len());
+    tokens.check();
+    let detailed: Vec<_> = tokens
+        .after(0)
+        .map(|tuple| serde_json::to_string(&crate::gate::Detailed(tuple)).expect("JSON"))
+        .collect();
+    assert_eq!(
+        detailed,
+        [
+            "{\"sessionid\":\"key\",\"host\":null,\"port\":null,\"session\":\"0b925af5\",\
+             \"direction\":\"out\",\"for\":\"show\",\"expires\":null,\"ends\":20,\
+             \"max_viewers\":3,\"max_bitrate\":8000000,\"note\":\"desk \\\"3\\\"\"}",
+            "{\"sessionid\":\"show\",\"host\":\"192.0.2.1\",\"port\":5,\"session\":\"a4527aa4\",\
+             \"direction\":null,\"for\":null,\"expires\":null,\"ends\":null,\
+             \"max_viewers\":null,\"max_bitrate\":null,\"note\":null}",
+        ]
+    );
+    assert_eq!(
+        listed(tokens.after(0))[0],
+        r#"{"sessionid":"key","host":null,"port":null}"#
+    );
 }

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Way;
-use crate::gate::{Direction, RtpTuple, SessionId, udp_clients};
+use crate::gate::{Carriage, Direction, Grant, RtpTuple, SessionId, Terms, Tokens, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
+use crate::stamp::Stamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
@@ -32,6 +33,12 @@ enum Rule {
     Token,
     /// One of the right direction.
     Direction,
+    /// One that is not over.
+    Time,
+    /// A key that is for what it is used for.
+    Key,
+    /// No more viewers by a token than it says.
+    Viewers,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
@@ -40,6 +47,10 @@ enum Rule {
     Takeover,
     /// In reach of `--rtp-to`.
     RtpTo,
+    /// A group as a UDP client is named by that.
+    Group,
+    /// From the one host that `--join` names.
+    Sender,
     /// No loop of relays.
     Via,
     /// `--streams`
@@ -71,7 +82,9 @@ enum Cell {
 }
 
 use Cell::{DoesNotApply, Dropped, Refused};
-use Way::{Call, Figures, Health, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer};
+use Way::{
+    Bare, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
+};
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
 const NO_REQUEST: &str = "there is no request, and no browser that could be made to send it";
@@ -86,105 +99,142 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
-            Put | Post | Icecast | Rtp => DoesNotApply("for sources there is --publish-from"),
+            Put | Post | Icecast | Rtp | Bare | Group => {
+                DoesNotApply("for sources there is --publish-from")
+            }
             Pull => DoesNotApply(NAMED),
-            Viewer => DoesNotApply("the token says who may watch"),
+            Viewer | Hls => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
-            Rtp => Dropped,
+            Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Call | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
             Page => Refused(404),
-            Rtp | Pull => DoesNotApply("no proxy of requests is in between"),
+            Rtp | Bare | Group | Pull => DoesNotApply("no proxy of requests is in between"),
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Figures | Page => Refused(403),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
-            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
+            Viewer | Hls => {
+                DoesNotApply("pages may show what they may not read; reading needs --cors")
+            }
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Site => match way {
             Put | Post | Icecast | Call | Figures => Refused(403),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
-            Viewer => DoesNotApply("pages may show what they may not read; reading needs --cors"),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
+            Viewer | Hls => {
+                DoesNotApply("pages may show what they may not read; reading needs --cors")
+            }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Host => match way {
             Call | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer => DoesNotApply("the token says who may watch"),
-            Rtp | Pull => DoesNotApply(NO_REQUEST),
+            Viewer | Hls => DoesNotApply("the token says who may watch"),
+            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
-            Rtp => Dropped,
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer => Refused(403),
-            Rtp => DoesNotApply("tuples of UDP clients have none"),
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
+        Rule::Time => match way {
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Key => match way {
+            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            // A key has no UDP clients.
+            Rtp | Bare | Group => Dropped,
+            Pull => DoesNotApply("its viewers are asked, again when it begins"),
+            // What is to have UDP clients is a key.
+            Call => Refused(409),
+            Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Viewers => match way {
+            Viewer => Refused(503),
+            // They cannot be counted.
+            Hls => Refused(403),
+            Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
+            Pull => DoesNotApply("its viewers are asked"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer => Refused(429),
-            Rtp => Dropped,
+            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Rtp | Bare | Group => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
-            Rtp | Pull => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Rtp | Bare | Group | Pull => Dropped,
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
-            Rtp | Pull => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Rtp | Bare | Group | Pull => Dropped,
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
-            Rtp => DoesNotApply("nothing is sent to a source"),
-            Put | Post | Icecast | Pull | Viewer => DoesNotApply("it names no UDP client"),
+            Rtp | Bare | Group => DoesNotApply("nothing is sent to a source"),
+            Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
             Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Group => match way {
+            Call => Refused(403),
+            _ => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Sender => match way {
+            Group => Dropped,
+            _ => DoesNotApply("it is sent to no group"),
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
-            Viewer | Pull => Refused(508),
-            Rtp => DoesNotApply(NO_REQUEST),
+            Viewer | Hls | Pull => Refused(508),
+            Rtp | Bare | Group => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
-            Rtp => Dropped,
-            Viewer | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Rtp | Bare | Group => Dropped,
+            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Pull => Refused(503),
-            Rtp => DoesNotApply("it has no connection"),
+            Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
+            Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer => Refused(429),
-            Rtp => DoesNotApply("it has no connection"),
+            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Call => Refused(503),
-            Rtp | Pull => Dropped,
+            Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
+            Rtp | Bare | Group | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
@@ -195,9 +245,12 @@ fn ways() -> Vec<Way> {
         Put => Some(Post),
         Post => Some(Icecast),
         Icecast => Some(Rtp),
-        Rtp => Some(Pull),
+        Rtp => Some(Bare),
+        Bare => Some(Group),
+        Group => Some(Pull),
         Pull => Some(Viewer),
-        Viewer => Some(Call),
+        Viewer => Some(Hls),
+        Hls => Some(Call),
         Call => Some(Figures),
         Figures => Some(Page),
         Page => Some(Health),
@@ -217,11 +270,16 @@ fn rules() -> Vec<Rule> {
         Rule::Site => Some(Rule::Host),
         Rule::Host => Some(Rule::Token),
         Rule::Token => Some(Rule::Direction),
-        Rule::Direction => Some(Rule::Block),
+        Rule::Direction => Some(Rule::Time),
+        Rule::Time => Some(Rule::Key),
+        Rule::Key => Some(Rule::Viewers),
+        Rule::Viewers => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
-        Rule::RtpTo => Some(Rule::Via),
+        Rule::RtpTo => Some(Rule::Group),
+        Rule::Group => Some(Rule::Sender),
+        Rule::Sender => Some(Rule::Via),
         Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
@@ -232,6 +290,8 @@ fn rules() -> Vec<Rule> {
 }
 
 const CLIENT: &str = "10.0.0.1:6000";
+/// What is sent there is taken, and whoever sends is a client.
+const GROUP: &str = "239.1.2.3:5004";
 /// More relays than there may be.
 const LOOP: &str = "Via: 1.1 a, 1.1 b, 1.1 c, 1.1 d, 1.1 e, 1.1 f, 1.1 g, 1.1 h, 1.1 i, 1.1 j, 1.1 k, \
                     1.1 l, 1.1 m, 1.1 n, 1.1 o, 1.1 p, 1.1 q\r\n";
@@ -259,14 +319,31 @@ fn unanswered(stage: &mut Stage) -> ConnectionId {
     id
 }
 
-fn allow(stage: &mut Stage, name: &str, http: Option<Direction>) {
-    let clients = udp_clients::parse(CLIENT, 1).expect("a UDP client");
+fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
+    let (client, carriage) = match way {
+        Group => (GROUP, Carriage::Rtp(None)),
+        Bare => (CLIENT, Carriage::Bare),
+        _ => (CLIENT, Carriage::Rtp(None)),
+    };
+    let clients = udp_clients::parse(client, 1).expect("a UDP client");
     let client = clients.into_iter().next().expect("one");
     let addresses = client.address().into_iter().collect();
-    let tuple = RtpTuple { client, addresses };
+    let tuple = RtpTuple {
+        client,
+        carriage,
+        addresses,
+    };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
     let tokens = stage.relay.grants.table().expect("a table");
-    tokens.add(&session(name), http, rtp).expect("room");
+    tokens
+        .add(&session(name), http.map(Grant::from), rtp)
+        .expect("room");
+}
+
+fn grant(tokens: &mut Tokens, direction: Direction, terms: Terms) {
+    let grant = Grant { direction, terms };
+    let added = tokens.add(&session("a"), Some(grant), Vec::new());
+    assert_eq!(added, Ok(1));
 }
 
 fn other_source(stage: &mut Stage, name: &str) {
@@ -277,11 +354,25 @@ fn other_source(stage: &mut Stage, name: &str) {
     assert!(stage.relay.streams.runs(&session(name)), "it runs");
 }
 
+/// Its sound is long enough for a playlist.
+fn source_of_sound(stage: &mut Stage) {
+    let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
+    let id = connect(stage, OTHER, put).expect("a place");
+    let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
+    frame.resize(417, 0);
+    stage.relay.received(id, &frame.repeat(300), stage.now);
+    stage.settle();
+}
+
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
     let mut options = vec!["--icecast"];
     options.push(match broken {
         Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
         _ => "--token-server=10.0.0.0/8",
+    });
+    options.push(match broken {
+        Some(Rule::Sender) => "--join=239.1.2.3@10.0.0.9",
+        _ => "--join=239.1.2.3@10.0.0.1",
     });
     let fetches = way == Pull || broken == Some(Rule::Via);
     options.extend(fetches.then_some("--origin=http://10.1.0.1:8000"));
@@ -301,17 +392,20 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
 
 /// Who is there before.
 fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
-    allow(stage, "a", Some(Direction::Both));
-    allow(stage, "other", Some(Direction::Both));
+    allow(stage, way, "a", Some(Direction::Both));
+    allow(stage, way, "other", Some(Direction::Both));
     if way == Viewer {
         other_source(stage, "a");
     }
+    if way == Hls {
+        source_of_sound(stage);
+    }
     match broken {
-        Some(Rule::Connections) if !matches!(way, Viewer | Pull) => {
+        Some(Rule::Connections) if !matches!(way, Viewer | Hls | Pull) => {
             connect(stage, OTHER, "").expect("a place");
         }
         Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
-        Some(Rule::Streams) if way != Viewer => other_source(stage, "other"),
+        Some(Rule::Streams) if !matches!(way, Viewer | Hls) => other_source(stage, "other"),
         _ => {}
     }
 }
@@ -324,17 +418,45 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Pull => Direction::In,
+                Viewer | Hls | Pull => Direction::In,
                 _ => Direction::Out,
             };
-            allow(stage, "a", Some(wrong));
+            allow(stage, way, "a", Some(wrong));
+        }
+        Some(Rule::Time) => {
+            let terms = Terms {
+                expires: Some(Stamp::default()),
+                ..Terms::default()
+            };
+            grant(tokens, Direction::Both, terms);
+        }
+        Some(Rule::Key) => {
+            tokens.revoke(&session("a"));
+            let wrong = match way {
+                Viewer | Hls => Direction::In,
+                _ => Direction::Out,
+            };
+            let terms = Terms {
+                opens: Some(session("other")),
+                ..Terms::default()
+            };
+            grant(tokens, wrong, terms);
+        }
+        Some(Rule::Viewers) => {
+            let terms = Terms {
+                viewers_max: Some(0),
+                ..Terms::default()
+            };
+            grant(tokens, Direction::Both, terms);
         }
         Some(Rule::Block) => {
             let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
             let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
             blocked.expect("room");
         }
-        Some(Rule::Source | Rule::Takeover) if way != Viewer => other_source(stage, "a"),
+        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
+            other_source(stage, "a")
+        }
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
         _ => {}
     }
@@ -352,7 +474,12 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         ),
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
-        Viewer | Rtp | Pull => ("GET /stream/a", ""),
+        Viewer | Rtp | Bare | Group | Pull => ("GET /stream/a", ""),
+        Hls => ("GET /stream/a/index.m3u8", ""),
+        Call if broken == Some(Rule::Group) => (
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.9.9.9:6000",
+            "",
+        ),
         Call => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
             "",
@@ -400,13 +527,18 @@ fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
     prepare(&mut stage, way, broken);
     match way {
-        Rtp => {
+        Rtp | Bare | Group => {
             change(&mut stage, way, broken);
+            let port = match way {
+                Group => UdpPort::Group(0),
+                _ => UdpPort::Rtp,
+            };
             for number in 0..2 {
                 let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
                 packet.resize(12 + 188, 0x47);
+                let datagram = &packet[if way == Bare { 12 } else { 0 }..];
                 let from = CLIENT.parse().expect("an address");
-                stage.relay.datagram(from, UdpPort::Rtp, &packet, stage.now);
+                stage.relay.datagram(from, port, datagram, stage.now);
                 stage.settle();
             }
             match is_by(&stage, CLIENT) {

@@ -21,11 +21,12 @@ use std::time::Duration;
 
 use super::access::Entry;
 use super::output::Output;
-use super::{Clients, Phase};
+use super::{Clients, Phase, Room};
 use crate::http::HeadReader;
 use crate::moment::Moment;
 use crate::relay::admission::{Beyond, Caller};
 use crate::relay::desk::Desk;
+use crate::relay::pass::Pass;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
 
@@ -67,6 +68,8 @@ pub struct Connection {
     /// It came when there was no more place: it gets the API, if it may call it, and a refusal
     /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
+    /// By what it is inside, if it is and there are tokens.
+    pub(super) pass: Option<Pass>,
 }
 
 /// The end of a connection.
@@ -115,6 +118,7 @@ impl Connection {
             is_queued: false,
             access: None,
             is_beyond_limit,
+            pass: None,
         }
     }
 
@@ -282,6 +286,7 @@ impl Clients {
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
     pub fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+        self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
@@ -296,7 +301,10 @@ impl Clients {
             self.end_access(entry, desk);
         }
         if let Phase::Waiting(waiting) = &connection.phase {
-            self.waiting.leave(&waiting.session, id);
+            match waiting.room {
+                Room::Session => self.waiting.leave(&waiting.session, id),
+                Room::List => self.blocked.leave(&waiting.session, id),
+            }
         }
         self.said.extend(connection.phase.gone(id));
     }

@@ -4,14 +4,17 @@
 //! [`crate::relay::timers`] for why putting it off costs nothing.
 
 use super::connection::Connection;
-use super::{Clients, Event, Phase};
+use super::{Clients, Event, Expelled, Phase};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
+use crate::relay::streams::Cut;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
 
+/// Of a client that is inside by a token that has an end.
+const OVER: &str = "its token is over";
 /// Of a client whose socket has taken none of what is sent to it.
 const STALLED: &str = "took nothing for too long";
 
@@ -24,8 +27,11 @@ impl Connection {
         let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, STALLED));
-        let both = [stalled, self.phase_deadline(desk)].into_iter().flatten();
-        both.min_by_key(|(deadline, _)| *deadline)
+        let ends = self.pass.as_ref().and_then(|pass| pass.deadline(desk));
+        let ends = ends.map(|ends| (ends, OVER));
+        let all = [stalled, ends, self.phase_deadline(desk)];
+        let all = all.into_iter().flatten();
+        all.min_by_key(|(deadline, _)| *deadline)
     }
 
     fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
@@ -98,7 +104,13 @@ impl Clients {
         desk: &mut Desk,
     ) -> Option<Event> {
         match &self.connections.get(id)?.phase {
-            Phase::Viewer(_) => return Some(Event::Stalled),
+            _ if reason == OVER => {
+                return self.expel(id, reason, desk).map(|expelled| match expelled {
+                    Expelled::Viewer => Event::Cut(Cut::Token),
+                    Expelled::Source(live) => Event::SourceLost { live, reason },
+                });
+            }
+            Phase::Viewer(_) => return Some(Event::Cut(Cut::Stalled)),
             Phase::Source(source) if reason == STALLED => {
                 let live = source.live;
                 self.close(id, desk);

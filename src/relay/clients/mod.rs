@@ -8,8 +8,10 @@ mod access;
 mod asking;
 mod connection;
 mod deadlines;
+mod inside;
 mod listing;
 mod output;
+mod pace;
 mod peer;
 mod reading;
 mod request;
@@ -25,13 +27,15 @@ use crate::relay::streams::Viewing;
 use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
+pub(super) use inside::Expelled;
+use inside::Inside;
 use listing::Listing;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
-pub(super) use waiting::Fate;
 use waiting::Waiting;
+pub(super) use waiting::{Fate, Room};
 pub(super) use writing::Due;
 
 use crate::gate::SessionId;
@@ -43,7 +47,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::Place;
+use crate::relay::streams::{Cut, Place, Wanted};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -65,6 +69,9 @@ pub(super) struct Clients {
     /// Small pieces of a source's body, put together. Empty but for its room.
     pieces: Vec<u8>,
     waiting: WaitingRoom,
+    /// Who waits for a playlist to have a segment.
+    blocked: WaitingRoom,
+    inside: Inside,
     said: VecDeque<Said>,
 }
 
@@ -162,12 +169,16 @@ pub(super) enum Event {
     },
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
-    /// A viewer has taken nothing for too long.
-    Stalled,
+    /// A viewer is cut.
+    Cut(Cut),
     /// A viewer has waited: for too long, or until it was known what becomes of it.
     Waited {
         session: SessionId,
+        /// A part of its stream is wanted, not the stream.
+        wanted: Option<Wanted>,
         reply: Reply,
+        /// It has waited in vain.
+        is_late: bool,
         /// It is known why it is refused.
         fault: Option<Fault>,
     },
@@ -219,6 +230,8 @@ impl Clients {
             writes_since_piece: 1,
             pieces: Vec::new(),
             waiting: WaitingRoom::default(),
+            blocked: WaitingRoom::default(),
+            inside: Inside::default(),
             said: VecDeque::new(),
         }
     }
@@ -241,6 +254,11 @@ impl Clients {
     /// Who waits for a session to begin.
     pub fn waiting(&self) -> &WaitingRoom {
         &self.waiting
+    }
+
+    /// Who waits for a session's playlist to have a segment.
+    pub fn blocked(&self) -> &WaitingRoom {
+        &self.blocked
     }
 
     /// What they have said and nobody has heard.
@@ -288,6 +306,8 @@ impl Clients {
             + hash_map_bytes(&self.hosts)
             + self.reading.held_bytes()
             + self.waiting.held_bytes()
+            + self.blocked.held_bytes()
+            + self.inside.held_bytes()
             + self.pieces.capacity()
             + self.said.capacity() * size_of::<Said>()
     }
@@ -321,7 +341,7 @@ impl Known<'_> {
                 assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
             }
             Phase::Waiting(waiting) => assert!(
-                !(self.runs)(&waiting.session),
+                waiting.room == Room::List || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::Telling(telling) => assert!(
@@ -353,12 +373,15 @@ impl Clients {
             |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.fate == Fate::Open);
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
-            self.waiting.len(),
+            self.waiting.len() + self.blocked.len(),
             "somebody waits who is gone, or the other way round"
         );
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);
         }
+        let passes = self.connections.iter();
+        self.inside
+            .check(passes.filter_map(|(id, each)| Some((id, each.pass.as_ref()?))));
         all()
             .filter(|connection| connection.armed.is_armed())
             .count()

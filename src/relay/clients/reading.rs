@@ -77,8 +77,8 @@ impl Input<'_> {
 pub enum Appetite {
     /// So many.
     Bytes(usize),
-    /// As many as this stream wants.
-    OfStream(LiveId),
+    /// As many as this stream wants, and no more than that.
+    OfStream(LiveId, usize),
 }
 
 /// What is read at once from a client that has no media to send.
@@ -188,7 +188,10 @@ impl Clients {
             | Phase::Listing(_)
             | Phase::Awaiting(_)
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => return Appetite::OfStream(source.live),
+            Phase::Source(source) => match source.appetite(desk.now) {
+                0 => 0,
+                bytes_max => return Appetite::OfStream(source.live, bytes_max),
+            },
         })
     }
 
@@ -267,7 +270,7 @@ impl Clients {
             Phase::Source(source) => match source.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces);
+                    let content = source.take(content, input, &mut self.pieces, desk.now);
                     Step::Media(source.live, content)
                 }
                 Ok(Part::End) => Step::Came(Event::Complete {

@@ -191,6 +191,7 @@ impl Clients {
         keep_alive: bool,
         desk: &mut Desk,
     ) {
+        self.leave(id);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -246,8 +247,19 @@ impl Clients {
                 (Status::Ok, bytes)
             }
             Ok(Answer::Options(allow)) => {
-                let fields = [("Allow", allow)];
-                let bytes = http::whole(Status::NoContent, &reply, "", &fields, &[]);
+                let fields = [
+                    ("Allow", allow),
+                    ("Access-Control-Allow-Methods", allow),
+                    ("Access-Control-Allow-Headers", "*"),
+                ];
+                // What a page of another site may send is said where it may read the answer.
+                let is_for_page = reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN);
+                let fields = if is_for_page {
+                    &fields[..]
+                } else {
+                    &fields[..1]
+                };
+                let bytes = http::whole(Status::NoContent, &reply, "", fields, &[]);
                 (Status::NoContent, bytes)
             }
         };
@@ -343,6 +355,9 @@ impl Clients {
     }
 }
 
+/// What tells a browser which site's pages may read an answer.
+const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
 /// What every answer to a request carries because of its path.
 fn fields_for(head: &Head, settings: &Settings) -> Fields {
     let segments = head.target.segments.as_slice();
@@ -351,9 +366,10 @@ fn fields_for(head: &Head, settings: &Settings) -> Fields {
         return &[DEPRECATION];
     }
     let is_stream = segments.first().is_some_and(|first| first == b"stream");
-    let watches = matches!(head.method, Method::Get | Method::Head);
+    // OPTIONS: a browser asks whether its page may, before the page's own request.
+    let asks = matches!(head.method, Method::Get | Method::Head | Method::Options);
     match head.origin.as_deref() {
-        Some(origin) if is_stream && watches => settings.cors(origin),
+        Some(origin) if is_stream && asks => settings.cors(origin),
         _ => &[],
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::pace::Pace;
 use super::reading::READ_BYTES_MAX;
 use super::request::CONTINUE;
 use super::{Clients, Event, Phase, Received, Step};
@@ -9,8 +10,9 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::pass::Pass;
 use crate::relay::streams::SILENT;
-use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
+use crate::relay::{Action, ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 pub(super) struct Source {
@@ -24,6 +26,8 @@ pub(super) struct Source {
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
     window_began: Moment,
+    /// How fast it may be, if that is said.
+    pace: Option<Pace>,
 }
 
 /// The answer to a complete body.
@@ -33,6 +37,8 @@ struct Answer<'a> {
     bytes_received: u64,
 }
 
+/// Of one that is as fast as it may be.
+const RESTED: &str = "it may send again";
 const TOO_SLOW: &str = "its source was too slow";
 
 impl Source {
@@ -45,6 +51,7 @@ impl Source {
             reply,
             window_bytes: 0,
             window_began: now,
+            pace: None,
         }
     }
 
@@ -59,8 +66,12 @@ impl Source {
         content: &'a [u8],
         input: &mut &[u8],
         pieces: &'a mut Vec<u8>,
+        now: Moment,
     ) -> &'a [u8] {
         let content = gather_pieces(&mut self.body, content, input, pieces);
+        if let Some(pace) = &mut self.pace {
+            pace.count(content.len(), now);
+        }
         self.window_bytes += content.len() as u64;
         self.bytes += content.len() as u64;
         content
@@ -103,11 +114,32 @@ impl Source {
         let idle_time = desk.settings.limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
+        if let Some(rests) = self.pace.as_ref().and_then(Pace::rests) {
+            return (rests, RESTED);
+        }
         if silent <= window_ends {
             (silent, SILENT)
         } else {
             (window_ends, TOO_SLOW)
         }
+    }
+
+    /// How many bytes may be read of it.
+    pub fn appetite(&self, now: Moment) -> usize {
+        let pace = self.pace.as_ref();
+        pace.map_or(usize::MAX, |pace| pace.appetite(now))
+    }
+
+    /// It has been as fast as it may be, and rested for that.
+    fn go_on(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.goes_on();
+        }
+    }
+
+    /// Whether it is not its own fault how slow it was.
+    fn is_slowed(&mut self) -> bool {
+        self.pace.as_mut().is_some_and(Pace::take_rested)
     }
 
     /// Another window begins. Says whether the source was too slow in the one before.
@@ -137,7 +169,13 @@ impl Clients {
             Method::Source => icecast::GO_ON,
             _ => b"",
         };
-        let source = Source::new(live, framing, Some(reply), desk.now);
+        let connection = self.connections.get(id);
+        let pass = connection.and_then(|connection| connection.pass.as_ref());
+        let pace = pass.and_then(Pass::bits_per_second_max);
+        let source = Source {
+            pace: pace.map(|bits| Pace::new(bits, desk.now)),
+            ..Source::new(live, framing, Some(reply), desk.now)
+        };
         self.begin(id, Phase::Source(source), first);
     }
 
@@ -161,8 +199,10 @@ impl Clients {
         let Some(reply) = received.reply else {
             return self.close(id, desk);
         };
+        // A key does not tell what it opens.
+        let name = self.came_by(id).unwrap_or(session);
         let body = Answer {
-            sessionid: session,
+            sessionid: name,
             bytes_received: received.bytes,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
@@ -210,7 +250,7 @@ impl Clients {
     }
 
     /// A source is let go before its time.
-    fn lose_source(
+    pub(super) fn lose_source(
         &mut self,
         id: ConnectionId,
         refusal: &Refusal,
@@ -237,8 +277,14 @@ impl Clients {
         let Phase::Source(source) = &mut connection.phase else {
             return None;
         };
+        if reason == RESTED {
+            source.go_on();
+            desk.actions.push_back(Action::ReadOn(id));
+            self.rearm(id, desk);
+            return None;
+        }
         let is_too_slow = source.begin_window(desk);
-        let is_paused = is_paused(source.live);
+        let is_paused = is_paused(source.live) || source.is_slowed();
         if is_paused {
             connection.progress = desk.now;
         }

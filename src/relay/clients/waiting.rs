@@ -17,12 +17,17 @@ use crate::held::{string_bytes, table_bytes};
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
+use crate::relay::streams::Wanted;
 use crate::relay::{ConnectionId, fetch};
 
-/// A viewer whose session does not run yet.
+/// A viewer whose session does not run yet, or not so far.
 pub(super) struct Waiting {
     /// For what it waits,
     pub session: SessionId,
+    /// in which room,
+    pub room: Room,
+    /// which part of its stream is wanted, if it is not the stream,
+    pub wanted: Option<Wanted>,
     /// how it is answered,
     pub reply: Reply,
     /// for how long,
@@ -40,6 +45,15 @@ pub enum Fate {
     Called,
     /// The same, but it is known why it will be refused.
     TurnedAway(Fault),
+}
+
+/// What a viewer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// That its session begins.
+    Session,
+    /// That its playlist has a segment.
+    List,
 }
 
 /// Who waits for a session.
@@ -104,6 +118,12 @@ impl WaitingRoom {
         table + sessions.sum::<usize>()
     }
 
+    /// How many wait for this session.
+    pub fn waiters(&self, session: &SessionId) -> usize {
+        let waiters = self.sessions.get(session);
+        waiters.map_or(0, |waiters| waiters.ids.len())
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.sessions
@@ -119,14 +139,19 @@ impl Clients {
     pub fn wait_for(
         &mut self,
         id: ConnectionId,
-        session: SessionId,
-        via: Option<&str>,
+        (room, session): (Room, SessionId),
+        (wanted, via): (Option<Wanted>, Option<&str>),
         (reply, until): (Reply, Moment),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
-            self.waiting.enter(&session, id, via);
+            match room {
+                Room::Session => self.waiting.enter(&session, id, via),
+                Room::List => self.blocked.enter(&session, id, via),
+            }
             connection.phase = Phase::Waiting(Waiting {
                 session,
+                room,
+                wanted,
                 reply,
                 until,
                 fate: Fate::Open,
@@ -142,10 +167,15 @@ impl Clients {
             connection.phase = phase;
             return None;
         };
-        self.waiting.leave(&waiting.session, id);
+        match waiting.room {
+            Room::Session => self.waiting.leave(&waiting.session, id),
+            Room::List => self.blocked.leave(&waiting.session, id),
+        }
         Some(Event::Waited {
             session: waiting.session,
+            wanted: waiting.wanted,
             reply: waiting.reply,
+            is_late: waiting.fate == Fate::Open,
             fault: match waiting.fate {
                 Fate::Open | Fate::Called => None,
                 Fate::TurnedAway(fault) => Some(fault),
@@ -153,19 +183,51 @@ impl Clients {
         })
     }
 
-    /// All who wait for a session wait no more: who they are, and how each is answered.
-    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, Reply)> {
+    /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
+    /// answered.
+    pub fn end_waiting(
+        &mut self,
+        session: &SessionId,
+    ) -> Vec<(ConnectionId, Option<Wanted>, Reply)> {
         let ids = self.waiting.take(session).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
-            Event::Waited { reply, .. } => Some((id, reply)),
+            Event::Waited { wanted, reply, .. } => Some((id, wanted, reply)),
             _ => None,
         });
         waiting.collect()
     }
 
-    /// All who wait for a session are called: each is told in its turn.
-    pub fn call_waiting(&mut self, session: &SessionId, fate: Fate) {
-        for id in self.waiting.take(session) {
+    /// Those who wait for a session and may not watch it are called: each is told in its turn.
+    pub fn call_others(&mut self, session: &SessionId, may_watch: impl Fn(&SessionId) -> bool) {
+        let waiters = self.waiting.sessions.get(session).into_iter();
+        let ids = waiters.flat_map(|waiters| &waiters.ids).copied();
+        let is_other = |id: &ConnectionId| !may_watch(self.came_by(*id).unwrap_or(session));
+        for id in ids.filter(is_other).collect::<Vec<_>>() {
+            self.call_one(id);
+        }
+    }
+
+    /// One who waits for a session is called.
+    pub(super) fn call_one(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Waiting(waiting) = &mut connection.phase
+        {
+            waiting.fate = Fate::Called;
+            match waiting.room {
+                Room::Session => self.waiting.leave(&waiting.session, id),
+                Room::List => self.blocked.leave(&waiting.session, id),
+            }
+            self.wait_ahead(id);
+        }
+    }
+
+    /// All who wait in this room for a session are called: each is told in its turn.
+    pub fn call_waiting(&mut self, room: Room, session: &SessionId, fate: Fate) {
+        let ids = match room {
+            Room::Session => self.waiting.take(session),
+            Room::List => self.blocked.take(session),
+        };
+        for id in ids {
             if let Some(connection) = self.connections.get_mut(id)
                 && let Phase::Waiting(waiting) = &mut connection.phase
             {

@@ -210,6 +210,8 @@ impl Clients {
             let (last, keep_alive) = viewing.last(end);
             let keep_alive = keep_alive && !desk.is_closing;
             self.respond(id, None, last.to_vec(), keep_alive, desk);
+            // Of a segment nothing is left to be written.
+            self.after_output(id, desk);
         }
     }
 }

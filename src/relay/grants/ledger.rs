@@ -9,11 +9,12 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{Caller, Change, Decided, Done, Fault, Grants, Said};
-use crate::gate::SessionId;
+use crate::gate::{Entry, SessionId};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{Action, Job, Level, RETRY_AFTER_SECONDS, Ticket};
+use crate::stamp::Stamp;
 
 /// A change and who waits for it.
 struct Asked {
@@ -27,6 +28,8 @@ pub(super) struct Ledger {
     queue: VecDeque<Asked>,
     /// What is being written, and the ticket of it.
     writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
+    /// How late it is must be written, whether there is a change or not.
+    owes_time: bool,
 }
 
 /// Changes that may wait for the disk, in number and in bytes.
@@ -90,6 +93,14 @@ impl Grants {
         }
     }
 
+    /// How late it is, for the disk.
+    pub(super) fn write_time(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.owes_time = true;
+            self.write_changes(fault, desk);
+        }
+    }
+
     /// Has what waits written, unless a write is under way.
     fn write_changes(&mut self, fault: Fault<'_>, desk: &mut Desk) {
         let mut batch: Vec<(Asked, Decided)> = Vec::new();
@@ -103,7 +114,7 @@ impl Grants {
             match self.decide(&asked.change, reserved, fault, desk) {
                 // Nothing changes, so nothing has to be written.
                 Ok(Decided::Addition(addition)) if addition.is_empty() => {
-                    let done = self.carry_out(asked.change, Decided::Addition(addition));
+                    let done = self.carry_out(asked.change, Decided::Addition(addition), desk);
                     self.answer(asked.caller, done);
                 }
                 Ok(decided) => {
@@ -116,13 +127,23 @@ impl Grants {
                 Err(refusal) => self.answer(asked.caller, Err(refusal)),
             }
         }
-        if let Some(ledger) = self.ledger.as_mut().filter(|_| !batch.is_empty()) {
+        let time = desk.date().0;
+        let tokens = self.tokens.as_ref();
+        let has_times = tokens.is_some_and(|tokens| tokens.next_shut(Stamp::default()).is_some());
+        if let Some(ledger) = &mut self.ledger
+            && ledger.writing.is_none()
+            && (!batch.is_empty() || ledger.owes_time)
+        {
             let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
-            let records = records.collect();
+            let entry = Entry {
+                records: records.collect(),
+                time: has_times.then_some(time),
+            };
+            ledger.owes_time = false;
             let ticket = desk.draw_ticket();
             ledger.writing = Some((ticket, batch));
             desk.actions
-                .push_back(Action::Help(ticket, Job::Append(records)));
+                .push_back(Action::Help(ticket, Job::Append(entry)));
         }
     }
 
@@ -134,10 +155,18 @@ impl Grants {
         fault: Fault<'_>,
         desk: &mut Desk,
     ) {
-        let batch = self.take_written(ticket);
-        if batch.is_empty() {
-            return;
+        if let Some(batch) = self.take_written(ticket) {
+            self.written(batch, result, desk);
+            self.write_changes(fault, desk);
         }
+    }
+
+    fn written(
+        &mut self,
+        batch: Vec<(Asked, Decided)>,
+        result: &Result<(), String>,
+        desk: &mut Desk,
+    ) {
         match result {
             Ok(()) => desk.counts.add(Count::TokenWrites, 1),
             Err(error) => {
@@ -153,7 +182,7 @@ impl Grants {
         }
         for (asked, decided) in batch {
             let done = match result {
-                Ok(()) => self.carry_out(asked.change, decided),
+                Ok(()) => self.carry_out(asked.change, decided, desk),
                 Err(error) => Err(Refusal::new(
                     Status::InsufficientStorage,
                     format!("the token file cannot be written ({error}); nothing was changed"),
@@ -161,7 +190,6 @@ impl Grants {
             };
             self.answer(asked.caller, done);
         }
-        self.write_changes(fault, desk);
     }
 
     /// The token file should have become shorter, and has not.
@@ -178,8 +206,8 @@ impl Grants {
     /// The disk has too much to do. Says whether that was a write.
     pub fn not_appended(&mut self, ticket: Ticket, fault: Fault<'_>, desk: &mut Desk) -> bool {
         let batch = self.take_written(ticket);
-        let is_write = !batch.is_empty();
-        for (asked, _) in batch {
+        let is_write = batch.is_some();
+        for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
                 "too much waits for the disk",
@@ -193,11 +221,11 @@ impl Grants {
         is_write
     }
 
-    /// What is written under this ticket; nothing, if that is another's.
-    fn take_written(&mut self, ticket: Ticket) -> Vec<(Asked, Decided)> {
+    /// What is written under this ticket; none, if that is another's.
+    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
-        written.map_or_else(Vec::new, |(_, batch)| batch)
+        written.map(|(_, batch)| batch)
     }
 
     /// Its client may be gone; what it asked for has been done all the same.

@@ -1,10 +1,11 @@
-//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to the
-//! disk. Without a token file a change is made at once; with one it is made when it is on disk
+//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to
+//! the disk. Without a token file a change is made at once; with one it is made when it is on disk
 //! ([`ledger`]).
 //!
 //! Whom a change concerns is said, and so is the answer to one that had to wait.
 
 mod ledger;
+mod over;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,14 +14,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Claim, Gate, Standing, Way, framework_is_off};
+use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
+use super::timers::Armed;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{self, Addition, BLOCKS_MAX, Blocks, Record, RtpTuple, SessionId, Tokens};
+use crate::gate::{
+    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
+};
 use crate::http::{Framing, Refusal, Reply, Status};
+use crate::stamp::Stamp;
 use ledger::Ledger;
+
+/// A host's clock that was set back by more than this is worth a word.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 
 /// The tokens, the blocks, and the changes.
 pub(super) struct Grants {
@@ -29,6 +37,10 @@ pub(super) struct Grants {
     blocks: Blocks,
     /// `None`: there is no token file.
     ledger: Option<Ledger>,
+    /// Up to then it has been said which tokens are over.
+    told: Stamp,
+    /// For when the next one will be.
+    armed: Armed,
     said: VecDeque<Said>,
 }
 
@@ -38,8 +50,12 @@ pub(super) enum Said {
     Changed(SessionId),
     /// These tuples are none any more.
     Removed(Vec<Rc<gate::Tuple>>),
+    /// Who is inside by this sessionid is so until then.
+    Ends(SessionId, Option<Stamp>),
     /// The session's stream is to end.
     Aborted(SessionId),
+    /// Whoever is inside by this key is to be ended.
+    KeyAborted(SessionId),
     /// This call has waited for the disk: its answer.
     Answered(Caller, Result<Done, Refusal>),
 }
@@ -57,10 +73,10 @@ pub(super) type Caller = (ConnectionId, Reply);
 /// What is told of a change that was made: the status, and a body in JSON.
 pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
-pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr) -> Option<&'static str>;
+pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static str>;
 
 /// A host:port may be named by every session there is; of so many a free one is sought.
-const SESSIONS_TRIED_MAX: usize = 64;
+pub(super) const SESSIONS_TRIED_MAX: usize = 64;
 
 /// A change that can be made.
 enum Decided {
@@ -116,6 +132,8 @@ impl Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
             blocks: Blocks::default(),
             ledger: None,
+            told: Stamp::default(),
+            armed: Armed::default(),
             said: VecDeque::new(),
         }
     }
@@ -142,7 +160,7 @@ impl Grants {
             self.tokens.as_ref(),
             &self.blocks,
             desk.is_closing,
-            desk.now,
+            (desk.now, desk.date().0),
         )
     }
 
@@ -157,53 +175,60 @@ impl Grants {
         &mut self,
         session: &SessionId,
         fault: Fault<'_>,
-    ) -> Option<Rc<[SocketAddr]>> {
-        let reaches = |address: &SocketAddr| fault(*address).is_none();
+    ) -> Option<Rc<[Destination]>> {
+        let reaches = |address, carriage| fault(address, carriage).is_none();
         Some(self.tokens.as_mut()?.destinations(session, reaches))
     }
 
-    /// Whether a tuple of the session names this address.
-    pub fn is_client(&self, session: &SessionId, address: SocketAddr) -> bool {
+    /// Whether a tuple of the session names this address, for what comes from there: MPEG-TS alone,
+    /// or RTP.
+    pub fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
         let tokens = self.tokens.iter();
-        let mut named = tokens
+        let named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
-            .flat_map(|(_, _, addresses)| addresses);
+            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
+        let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The session whose source an address may become: `its`, if it is the source of that already
-    /// and silent, or else the first of its that has none. Or as what its packets are dropped.
+    /// The session whose source somebody may become who sends RTP, or MPEG-TS alone: `its`, if it
+    /// is the source of that already and silent, or else the first of its that has none. Or as
+    /// what its datagrams are dropped.
     pub fn session_for(
         &self,
-        from: SocketAddr,
+        (claim, is_bare): (&Claim<'_>, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
         standing: impl Fn(&SessionId) -> Standing,
         desk: &Desk,
     ) -> Result<SessionId, Count> {
         let is_silent = its.is_some();
+        let named = claim.to.ok_or(Count::Stranger)?;
         let sessions = self.tokens.iter();
-        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(from));
+        let sessions = sessions.flat_map(|tokens| tokens.sessions_from(named));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        let free = || tried.find(|session| !has_source(session)).cloned();
+        let is_free = |(session, carriage): &(&SessionId, Carriage)| {
+            (*carriage == Carriage::Bare) == is_bare && !has_source(session)
+        };
+        let free = || tried.find(is_free).map(|(session, _)| session.clone());
         let session = its.or_else(free).ok_or(Count::SecondSource)?;
-        let claim = Claim::without_request(Way::Rtp, from);
         let gate = self.gate(desk);
-        gate.enter(&claim).map_err(|_| Count::Outside)?;
+        gate.enter(claim).map_err(|_| Count::Outside)?;
         // A source that is silent has lost its place to who comes from the same address.
         let standing = Standing {
             has_source: !is_silent && has_source(&session),
             ..standing(&session)
         };
-        gate.publish(&claim, &session, Framing::UntilClose, &standing)
+        gate.publish(claim, &session, Framing::UntilClose, &standing)
             .map_err(|_| Count::Refused)?;
         Ok(session)
     }
 
-    /// What must hold between two inputs.
-    pub fn check(&self) {
+    /// What must hold between two inputs; and how many deadlines are armed.
+    pub fn check(&self) -> usize {
         assert!(self.said.is_empty(), "nobody has heard what has changed");
         self.tokens.iter().for_each(Tokens::check);
+        usize::from(self.armed.is_armed())
     }
 
     // ---- What is changed
@@ -242,19 +267,31 @@ impl Grants {
             return Ok(None);
         }
         let decided = self.decide(&change, 0, fault, desk)?;
-        self.carry_out(change, decided).map(Some)
+        self.carry_out(change, decided, desk).map(Some)
     }
 
     /// The table of a token file, at the start. From now on changes are written. Options may be
     /// stricter than they were: addresses that no client could be given now do not count, though
     /// the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, desk: &mut Desk) {
+        let expected = desk.date().0.after(CLOCKS_DIFFER_MAX);
+        desk.hear_time(Duration::from_secs(tokens.time().unix_seconds));
+        if tokens.time() > expected {
+            desk.log(
+                Level::Warn,
+                format_args!(
+                    "event=clock-behind detail=\"the token file was written at {}, and by this host's clock that is to come; the later counts\"",
+                    tokens.time()
+                ),
+            );
+        }
         let gate = self.gate(desk);
         let may_stay =
-            |address: &SocketAddr| gate.may_receive(address) && fault(*address).is_none();
+            |address, carriage| gate.may_receive(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
+        self.take_over(fault, desk);
         if silenced > 0 {
             desk.log(
                 Level::Warn,
@@ -277,8 +314,16 @@ impl Grants {
         };
         match &change.record {
             Record::Add { session, http, rtp } => {
+                tokens
+                    .check_key(session, http.as_ref(), !rtp.is_empty())
+                    .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
                 check_destinations(rtp, fault, &self.gate(desk))?;
-                let addition = tokens.plan(session, *http, rtp.clone(), reserved);
+                let addition = tokens.plan(
+                    session,
+                    http.clone(),
+                    rtp.clone(),
+                    (reserved, desk.date().0),
+                );
                 addition.map(Decided::Addition).map_err(|full| {
                     let status = Status::ServiceUnavailable;
                     Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
@@ -292,30 +337,43 @@ impl Grants {
         }
     }
 
-    fn carry_out(&mut self, change: Change, decided: Decided) -> Result<Done, Refusal> {
+    fn carry_out(
+        &mut self,
+        change: Change,
+        decided: Decided,
+        desk: &mut Desk,
+    ) -> Result<Done, Refusal> {
         let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
             return Err(framework_is_off());
         };
         match decided {
             Decided::Addition(addition) => {
-                let new = tokens.carry_out(addition);
+                let new = tokens.carry_out(addition, desk.date().0);
                 let body = Added {
                     sessionid: session,
                     tokens: tokens.of(session).collect(),
                 };
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
+                let grant = tokens.grant(session);
+                let ends = grant.and_then(|grant| grant.terms.ends);
                 self.said.push_back(Said::Changed(session.clone()));
+                self.said.push_back(Said::Ends(session.clone(), ends));
+                self.rearm(desk);
                 Ok(done)
             }
             Decided::Revocation => {
+                let is_key = tokens.opened_by(session) != session;
                 let removed = tokens.revoke(session);
                 let body = json(&Revoked {
                     sessionid: session,
                     revoked: removed.len(),
                 });
-                let aborted = change.aborts.then(|| Said::Aborted(session.clone()));
+                let aborted = change.aborts.then(|| match is_key {
+                    true => Said::KeyAborted(session.clone()),
+                    false => Said::Aborted(session.clone()),
+                });
                 let said = [Said::Removed(removed), Said::Changed(session.clone())];
                 self.said.extend(said.into_iter().chain(aborted));
                 Ok((Status::Ok, body))
@@ -347,7 +405,8 @@ fn check_destinations(
     for tuple in clients {
         // The first address that can be reached is sent to; what is wrong with a name is what is
         // wrong with all of its addresses.
-        let faults = tuple.addresses.iter().map(|address| fault(*address));
+        let addresses = tuple.addresses.iter();
+        let faults = addresses.map(|address| fault(*address, tuple.carriage));
         if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
             let detail = format!("udp-clients: '{}': {fault}", tuple.client);
             return Err(Refusal::new(Status::BadRequest, detail));
@@ -361,7 +420,7 @@ fn check_destinations(
         None => Ok(()),
         Some(tuple) => {
             let detail = format!(
-                "udp-clients: '{}' is in none of the subnets that UDP clients may be in",
+                "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
                 tuple.client
             );
             Err(Refusal::new(Status::Forbidden, detail))

@@ -200,21 +200,13 @@ fn with_addresses(
         for address in &addresses {
             udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;
         }
-        tuples.push(RtpTuple {
-            client: client.clone(),
-            addresses,
-        });
+        tuples.push(add.tuple(client, addresses));
     }
     Ok(tuples)
 }
 
 /// The clients of an add-token, if none has a name that must be looked up.
 pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
-    let known = |client: &UdpClient| {
-        Some(RtpTuple {
-            client: client.clone(),
-            addresses: vec![client.address()?],
-        })
-    };
+    let known = |client: &UdpClient| Some(add.tuple(client, vec![client.address()?]));
     add.clients.iter().map(known).collect()
 }

@@ -144,6 +144,7 @@ fn request(peer: &Peer, rows: Rows) -> String {
     let OriginUrl { host, port, path } = peer.url();
     let list = match rows {
         Rows::Tokens => "list-tokens",
+        Rows::Details => "list-tokens?details=1",
         Rows::Streams => "list-streams",
     };
     format!(

@@ -5,9 +5,9 @@ use super::{Live, Origin, Streams};
 use crate::relay::LiveId;
 use crate::relay::desk::Desk;
 
-/// What a stream's RTP holds at the most, without its clients' addresses: what came early (0.65
-/// MiB), and what is on its way.
-const RTP_BYTES_MAX: usize = 1280 * 1024;
+/// What a stream's datagrams hold at the most, without its clients' addresses: what came early
+/// (0.65 MiB), what is on its way, and what corrections are made of (0.25 MiB).
+const RTP_BYTES_MAX: usize = 1536 * 1024;
 
 impl Streams {
     /// What must hold between two inputs. Says how many deadlines are armed.
@@ -24,7 +24,7 @@ impl Streams {
             assert!(live.session == *session, "a session names another's stream");
             assert!(live.stream.end().is_none(), "a running stream has ended");
             assert!(
-                !live.is_held() || live.stream.viewer_count() > 0,
+                !live.is_held() || live.is_watched(),
                 "a stream is held for nobody"
             );
         }
@@ -53,7 +53,7 @@ impl Streams {
     fn check_live(&self, id: LiveId, live: &Live, desk: &Desk) {
         live.stream.check();
         let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-        let of_clients = live.outlet.own_clients_bytes();
+        let of_clients = live.outlet.post.own_clients_bytes();
         assert!(
             of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
             "a stream's RTP holds too much"

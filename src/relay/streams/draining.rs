@@ -120,6 +120,7 @@ impl Streams {
             return 0;
         };
         let viewers: Vec<ConnectionId> = live.stream.connections().collect();
+        live.attended_until = None;
         let (digest, count) = (live.session.digest(), viewers.len());
         desk.log(
             Level::Info,

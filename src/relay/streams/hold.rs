@@ -48,13 +48,15 @@ impl Streams {
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
-        let Told::Known(format) = live.stream.told() else {
-            return false;
+        let is_watched = live.is_watched();
+        let format = match live.stream.told() {
+            Told::Known(format) => Some(format),
+            Told::Undecided => None,
+            Told::Unknown => return false,
         };
         let Some(splicer) = &mut live.splicer else {
             return false;
         };
-        let is_watched = live.stream.viewer_count() > 0;
         if !is_watched
             || desk.is_closing
             || !splicer.break_off(format, live.stream.header().to_vec())
@@ -99,7 +101,8 @@ impl Streams {
         live.source_address = source_address;
         live.source_type = content_type;
         live.is_paused = false;
-        (live.input, live.via) = (None, None);
+        live.stream.begin_seam();
+        (live.input, live.bare, live.via) = (None, None, None);
         let digest = live.session.digest();
         desk.log(
             Level::Info,
@@ -113,19 +116,21 @@ impl Streams {
         let now = desk.now;
         let live = self.lives.get_mut(old)?;
         let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
-        let (pull, input, via) = (live.pull.take(), live.input.take(), live.via.take());
+        let (pull, via) = (live.pull.take(), live.via.take());
+        let (input, bare) = (live.input.take(), live.bare.take());
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", desk);
         let id = self.begin_live(session, content_type, source, address, desk);
         let live = self.lives.get_mut(id)?;
-        (live.pull, live.input, live.via) = (pull, input, via);
+        (live.pull, live.via) = (pull, via);
+        (live.input, live.bare) = (input, bare);
         Some(id)
     }
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_over = |live: &Live| live.is_held() && live.stream.viewer_count() == 0;
+        let is_over = |live: &Live| live.is_held() && !live.is_watched();
         if self.lives.get(id).is_some_and(is_over) {
             self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }

@@ -2,11 +2,13 @@
 //! how it begins, takes media, loses its source, ends, and is forgotten.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Said;
 use super::Streams;
+use super::bare::BareInput;
 use super::outlet::Outlet;
 use super::rtp::RtpInput;
 use super::turns::Line;
@@ -16,8 +18,10 @@ use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::held::string_bytes;
+use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
@@ -44,6 +48,10 @@ pub struct Live {
     pub(super) source_type: Option<String>,
     /// What is known of its source, or of the last it had, if that is RTP.
     pub(super) input: Option<Box<RtpInput>>,
+    /// The same, if that is datagrams without RTP.
+    pub(super) bare: Option<Box<BareInput>>,
+    /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
+    pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
@@ -62,6 +70,7 @@ pub struct Live {
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,
+    token: u64,
 }
 
 impl Cuts {
@@ -69,6 +78,7 @@ impl Cuts {
         match cut {
             Cut::Stalled => self.stalled += 1,
             Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
         }
     }
 }
@@ -91,11 +101,21 @@ pub struct Row<'a> {
     bytes_sent: u64,
     viewers: usize,
     udp_clients: usize,
+    /// What each of these has got.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
     rtp: Option<&'static str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowClient {
+    address: SocketAddr,
+    #[serde(flatten)]
+    figures: ClientFigures,
 }
 
 #[derive(Serialize)]
@@ -112,7 +132,8 @@ impl Live {
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
         let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
-        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes);
+        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
+            + self.bare.as_deref().map_or(0, BareInput::held_bytes);
         self.session.held_bytes()
             + self.stream.held_bytes()
             + splicer
@@ -120,6 +141,11 @@ impl Live {
             + self.outlet.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
+    }
+
+    /// Whether anybody watches it, be it by playlists and segments.
+    pub(super) fn is_watched(&self) -> bool {
+        self.stream.viewer_count() > 0 || self.attended_until.is_some()
     }
 
     /// Whether it waits for a source.
@@ -141,6 +167,12 @@ impl Live {
         }
     }
 
+    /// When the newest datagram of its source came, if it has such a source.
+    pub(super) fn heard(&self) -> Option<Moment> {
+        let of_rtp = self.input.as_ref().map(|input| input.heard());
+        of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
+    }
+
     /// Why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
         let payload_type = self.input.as_ref()?.payload_type();
@@ -152,7 +184,11 @@ impl Live {
     fn row_source(&self) -> RowSource {
         let input = self.input.as_ref();
         RowSource {
-            protocol: if input.is_some() { "rtp-udp" } else { "http" },
+            protocol: match (input, &self.bare) {
+                (Some(_), _) => "rtp-udp",
+                (None, Some(_)) => "udp",
+                (None, None) => "http",
+            },
             address: self.source_address.to_string(),
             packets: input
                 .filter(|input| input.is_transport())
@@ -181,9 +217,15 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.bytes_sent,
+            bytes_sent: bytes_sent + self.outlet.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.client_count,
+            udp_clients: self.outlet.post.client_count(),
+            udp: self
+                .outlet
+                .post
+                .figures()
+                .map(|(address, figures)| RowClient { address, figures })
+                .collect(),
             skips,
             cuts: self.cuts,
             rtp: self.rtp_fault(),
@@ -195,6 +237,17 @@ impl Live {
 /// Why a stream ends whose source is sound.
 pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
+
+/// How a stream that begins now is cut into segments, if streams are.
+fn plan(desk: &mut Desk) -> Option<Plan> {
+    desk.settings.serves_hls.then(|| Plan {
+        segment: desk.settings.limits.hls_segment_time,
+        buffer_bytes: 0,
+        tag: desk.random.draw() as u32,
+        started: Duration::from_secs(desk.settings.started_unix_seconds),
+        number: desk.date().0.unix_seconds,
+    })
+}
 
 impl Streams {
     /// The session has a source: its stream begins, or goes on if it waits for one.
@@ -225,19 +278,25 @@ impl Streams {
                 session.digest()
             ),
         );
+        let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
+        if let Some(plan) = plan(desk) {
+            stream.cut_into_segments(plan);
+        }
         let live = self.lives.insert(Live {
             session: session.clone(),
             serial,
             source,
             source_address,
-            started_unix_seconds: desk.date().unix_seconds,
-            stream: Stream::new(desk.settings.limits.stream, content_type, now),
+            started_unix_seconds: desk.date().0.unix_seconds,
+            stream,
             pull: None,
             via: None,
             splicer: self.new_splicer(desk),
             source_type: None,
             input: None,
+            bare: None,
             outlet: Outlet::default(),
+            attended_until: None,
             cuts: Cuts::default(),
             line: None,
             lined_up: 0,
@@ -296,6 +355,7 @@ impl Streams {
         };
         let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
+        let has_grown = live.stream.segments().is_some_and(Cutter::take_grown);
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
@@ -303,6 +363,8 @@ impl Streams {
             None => {}
             Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
             Some(Notice::NoJoin) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
+            Some(Notice::LongGroup) => desk.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
+            Some(Notice::NeedsFirstByte) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
             Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
                 format.name()
@@ -314,6 +376,9 @@ impl Streams {
             .and_then(|live| live.stream.take_cut())
         {
             self.say(Said::Cut(connection, Cut::LostUnit));
+        }
+        if has_grown {
+            self.say(Said::Grown(id));
         }
         self.flow(id);
         if is_told {
@@ -354,7 +419,7 @@ impl Streams {
         live.outlet.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
-        let has_viewers = live.stream.viewer_count() > 0;
+        let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -372,6 +437,7 @@ impl Streams {
             ),
         );
         self.say(Said::SourceLeft { source, id });
+        self.say(Said::Grown(id));
         if let Some(pull) = pull {
             self.say(Said::PullOver {
                 pull,
@@ -393,7 +459,7 @@ impl Streams {
             return;
         }
         live.outlet.clear();
-        if live.stream.viewer_count() > 0 {
+        if live.is_watched() {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
@@ -402,7 +468,8 @@ impl Streams {
                 .add(Count::BytesReceived, figures.bytes_received);
             desk.counts.add(Count::BytesSent, figures.bytes_sent);
             desk.counts.add(Count::Skips, figures.skips);
-            desk.counts.add(Count::UdpBytesSent, live.outlet.bytes_sent);
+            desk.counts
+                .add(Count::UdpBytesSent, live.outlet.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
@@ -480,12 +547,13 @@ impl Streams {
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
     pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
-        if let Some((id, source)) = self.running_source(session) {
+        let running = self.running_source(session);
+        if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, desk);
             self.dismiss(source);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
-        if draining.is_empty() {
+        if running.is_none() && draining.is_empty() {
             return None;
         }
         let viewers = draining

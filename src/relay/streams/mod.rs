@@ -1,9 +1,11 @@
 //! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
 //! go out, and the bound on all buffers.
 
+mod bare;
 mod check;
 mod draining;
 mod frame;
+mod hls;
 mod hold;
 mod live;
 mod outlet;
@@ -18,6 +20,7 @@ use super::counts::Count;
 use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
+pub(super) use hls::Wanted;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;
@@ -30,6 +33,7 @@ use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
+use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use turns::Turns;
@@ -50,6 +54,8 @@ pub(super) struct Streams {
     spliced: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
+    /// Whose datagrams were lent last.
+    posted: Option<LiveId>,
     said: VecDeque<Said>,
 }
 
@@ -73,6 +79,8 @@ pub(super) enum Cut {
     Stalled,
     /// It fell out of the buffer within a unit that could not be kept for it.
     LostUnit,
+    /// The token by which it came is over, or was revoked.
+    Token,
 }
 
 impl Cut {
@@ -80,9 +88,13 @@ impl Cut {
         match self {
             Cut::Stalled => "stalled",
             Cut::LostUnit => "lost_unit",
+            Cut::Token => "token",
         }
     }
 }
+
+/// Figures have no rows for thousands of clients.
+const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 
 /// What the streams say.
 pub(super) enum Said {
@@ -90,6 +102,10 @@ pub(super) enum Said {
     Cut(ConnectionId, Cut),
     /// What this client sent, or watched, is cut off.
     CutOff(ConnectionId),
+    /// This stream's playlist is longer, or the stream is over.
+    Grown(LiveId),
+    /// Nobody has asked for a playlist of this session for long.
+    Unattended(SessionId),
     /// A stream has lost its source.
     SourceLeft { source: Origin, id: LiveId },
     /// A stream that was fetched has ended so, or has lost its source and is held.
@@ -114,6 +130,7 @@ impl Streams {
             frame: Frame::default(),
             spliced: Vec::new(),
             posting: VecDeque::new(),
+            posted: None,
             said: VecDeque::new(),
         }
     }
@@ -138,7 +155,7 @@ impl Streams {
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
         let live = running.and_then(|id| self.lives.get(*id));
-        live.is_some_and(|live| live.stream.viewer_count() > 0)
+        live.is_some_and(Live::is_watched)
     }
 
     /// This pull fetches this stream, and `via` stands before what goes out of it.
@@ -183,12 +200,29 @@ impl Streams {
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += live.outlet.bytes_sent;
+            sums.udp_bytes += live.outlet.post.bytes_sent();
             sums.viewers += live.stream.viewer_count();
-            sums.udp_clients += live.outlet.client_count;
+            sums.udp_clients += live.outlet.post.client_count();
             sums.held += usize::from(live.has_waiting_viewers());
         }
         sums
+    }
+
+    /// What UDP clients have got, by their addresses: of [`UDP_CLIENTS_SHOWN_MAX`] of them, those
+    /// of the streams that began first.
+    pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
+        let lives = self.order.values().filter_map(|id| self.lives.get(*id));
+        let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
+        for (address, figures) in lives.flat_map(|live| live.outlet.post.figures()) {
+            if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
+                break;
+            }
+            // It may be one of several streams.
+            let sum = clients.entry(address).or_default();
+            sum.sent += figures.sent;
+            sum.dropped += figures.dropped;
+        }
+        clients
     }
 
     /// What they have said and nobody has heard.
@@ -243,11 +277,13 @@ impl Streams {
         let idle_time = desk.settings.limits.source_idle_time;
         let gone = match live.source {
             Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => input.map(|input| input.heard() + idle_time),
+            Origin::Rtp(_) => live.heard().map(|heard| heard + idle_time),
             Origin::Http(_) | Origin::Gone => None,
         };
         let rest = live.outlet.rest_until;
-        [paced, reordered, gone, rest].into_iter().flatten().min()
+        let attended = live.attended_until;
+        let all = [paced, reordered, gone, rest, attended];
+        all.into_iter().flatten().min()
     }
 
     /// Arms a stream's deadline.
@@ -269,7 +305,7 @@ impl Streams {
         live.armed.fired();
         let source = live.source;
         let idle_time = desk.settings.limits.source_idle_time;
-        let heard = live.input.as_ref().map(|input| input.heard());
+        let heard = live.heard();
         let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
         match source {
             Origin::Rtp(_) if is_silent => {
@@ -282,12 +318,16 @@ impl Streams {
             }
             Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
         }
+        if live.attended_until.is_some_and(|until| until <= desk.now) {
+            self.unattended(id, desk);
+            return false;
+        }
         let rest_until = live.outlet.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now) {
             self.rest_timed_out(id, desk);
             return false;
         }
-        if heard.is_some() {
+        if live.input.is_some() {
             return true;
         }
         self.pump(id, desk);
@@ -320,6 +360,12 @@ impl Streams {
         let live = self.lives.get(id);
         let is_its = live.is_some_and(|live| live.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
+    }
+
+    /// How many watch the session's stream.
+    pub fn viewers(&self, session: &SessionId) -> usize {
+        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
+        live.map_or(0, |live| live.stream.viewer_count())
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.

@@ -5,11 +5,9 @@
 //! clock; RTP from a source goes out as it came. A datagram is made once, however many clients it
 //! goes to.
 //!
-//! Held at the most for a stream: [`POST_BYTES_MAX`] and one letter (60 KiB) of what is on its way,
-//! the clock references of a pacer ([`Pacing`], 96 KiB), and an address for each client (32 bytes):
-//! 0.7 MiB with 256 clients.
+//! Held at the most for a stream: what is on its way ([`post`]) and the clock references of a pacer
+//! ([`Pacing`], 96 KiB).
 
-use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +15,10 @@ use std::time::Duration;
 use super::draining::rest_time;
 use super::{Origin, Streams};
 use crate::format::Format;
+use crate::gate::Destination;
 use crate::moment::Moment;
+use crate::post::{LETTER_BYTES_MAX, Post};
+use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{Level, LiveId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
@@ -38,23 +39,14 @@ pub struct Datagrams<'a> {
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
 pub(super) struct Outlet {
-    /// As the tokens lend it.
-    clients: Rc<[SocketAddr]>,
-    /// One of them that gets nothing: the source.
-    source: Option<SocketAddr>,
-    /// How many get something.
-    pub client_count: usize,
+    /// The clients, and what is on its way to them.
+    pub post: Post,
     /// The way of MPEG-TS, if the stream is that, or may be.
     pub transport: Option<Transport>,
-    post: VecDeque<Letter>,
-    post_bytes: usize,
-    /// Which client gets the first letter next.
-    next_client: usize,
     /// It stands in the queue of those who have something to send.
     pub is_queued: bool,
     /// A source that is gone leaves a rest, which is sent until then.
     pub rest_until: Option<Moment>,
-    pub bytes_sent: u64,
 }
 
 /// MPEG-TS on its way from the buffer into datagrams.
@@ -68,16 +60,6 @@ pub(super) struct Transport {
     timestamp_offset: u32,
 }
 
-/// Datagrams that go out with one call.
-struct Letter {
-    bytes: Vec<u8>,
-    datagram_bytes: usize,
-}
-
-/// Datagrams that go out together: what the kernel takes in one call.
-const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
-/// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
-const POST_BYTES_MAX: usize = 512 * 1024;
 /// How long packets wait for their datagram to be filled.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
@@ -89,63 +71,9 @@ impl Datagrams<'_> {
 }
 
 impl Outlet {
-    /// The first letter, and the client that is to get it now.
-    pub fn next(&mut self) -> Option<SocketAddr> {
-        loop {
-            let letter = self.post.front()?;
-            let rest = self.clients.get(self.next_client..).unwrap_or_default();
-            let next = rest.iter().position(|client| self.source != Some(*client));
-            if let Some(next) = next {
-                self.next_client += next + 1;
-                self.bytes_sent += letter.bytes.len() as u64;
-                return Some(rest[next]);
-            }
-            self.next_client = 0;
-            self.post_bytes -= letter.held_bytes();
-            self.post.pop_front();
-        }
-    }
-
-    /// The letter that is being sent: its bytes, and the size of its datagrams.
-    pub fn letter(&self) -> Option<(&[u8], usize)> {
-        self.post
-            .front()
-            .map(|letter| (letter.bytes.as_slice(), letter.datagram_bytes))
-    }
-
     /// Whether nothing is on its way.
     pub fn is_empty(&self) -> bool {
         self.post.is_empty()
-    }
-
-    /// A datagram of a source goes out as it came, unless too much waits already: then it says no.
-    /// Several of one size share a letter that is not being sent yet.
-    #[must_use]
-    pub fn forward(&mut self, datagram: &[u8]) -> bool {
-        if self.client_count == 0 || datagram.is_empty() {
-            return true;
-        }
-        if self.post_bytes + datagram.len() + 2 * size_of::<Letter>() > POST_BYTES_MAX {
-            return false;
-        }
-        let is_open = self.post.len() > 1 || self.next_client == 0;
-        match self.post.back_mut() {
-            Some(letter) if is_open && letter.takes(datagram) => {
-                self.post_bytes -= letter.held_bytes();
-                letter.add(datagram);
-                self.post_bytes += letter.held_bytes();
-            }
-            _ => self.push(Letter {
-                bytes: datagram.to_vec(),
-                datagram_bytes: datagram.len(),
-            }),
-        }
-        true
-    }
-
-    fn push(&mut self, letter: Letter) {
-        self.post_bytes += letter.held_bytes();
-        self.post.push_back(letter);
     }
 
     /// The source is gone; what is left up to `newest` goes out still, for its time.
@@ -165,50 +93,17 @@ impl Outlet {
 
     /// Nobody gets anything any more, and nothing is held.
     pub fn clear(&mut self) {
-        *self = Outlet {
-            is_queued: self.is_queued,
-            bytes_sent: self.bytes_sent,
-            ..Outlet::default()
-        };
+        self.post.clear();
+        (self.transport, self.rest_until) = (None, None);
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let letters = self.post.iter().map(|letter| letter.bytes.capacity());
         let transport = self.transport.as_ref();
-        letters.sum::<usize>()
-            + self.post.capacity() * size_of::<Letter>()
-            + self.own_clients_bytes()
+        self.post.held_bytes()
             + transport.map_or(0, |transport| {
                 transport.pacing.held_bytes() + transport.packetiser.held_bytes()
             })
-    }
-
-    /// What its list of clients takes, unless that is lent by the tokens.
-    pub fn own_clients_bytes(&self) -> usize {
-        let is_own = Rc::strong_count(&self.clients) == 1;
-        if is_own {
-            size_of_val(&*self.clients)
-        } else {
-            0
-        }
-    }
-
-    /// These clients but the source, and no others, from now on. None is there twice.
-    pub fn set_clients(&mut self, clients: Rc<[SocketAddr]>, source: Option<SocketAddr>) {
-        self.source = source.filter(|source| clients.contains(source));
-        self.client_count = clients.len() - usize::from(self.source.is_some());
-        if self.next_client == 0 {
-            self.clients = clients;
-            return;
-        }
-        // Whoever has had the first letter does not get it again.
-        let had: HashSet<&SocketAddr> = self.clients.iter().take(self.next_client).collect();
-        let (mut first, rest): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            clients.iter().partition(|client| had.contains(client));
-        self.next_client = first.len();
-        first.extend(rest);
-        self.clients = first.into();
     }
 
     /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
@@ -223,37 +118,9 @@ impl Outlet {
             return;
         };
         let mut batch = Batch::default();
-        transport.write(now, has_ended, &mut batch, lend);
-        if !batch.bytes.is_empty() && self.client_count > 0 {
-            self.push(Letter {
-                bytes: batch.bytes,
-                datagram_bytes: DATAGRAM_BYTES,
-            });
-        }
-    }
-}
-
-impl Letter {
-    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are
-    /// taken at the most.
-    fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + 2 * size_of::<Letter>()
-    }
-
-    /// It grows by doubling, and never beyond what it may hold.
-    fn add(&mut self, datagram: &[u8]) {
-        let length = self.bytes.len() + datagram.len();
-        if length > self.bytes.capacity() {
-            let capacity = (2 * length).min(LETTER_BYTES_MAX).max(length);
-            self.bytes.reserve_exact(capacity - self.bytes.len());
-        }
-        self.bytes.extend_from_slice(datagram);
-    }
-
-    fn takes(&self, datagram: &[u8]) -> bool {
-        self.datagram_bytes == datagram.len()
-            && self.bytes.len().is_multiple_of(self.datagram_bytes)
-            && self.bytes.len() + datagram.len() <= LETTER_BYTES_MAX
+        let is_padded = self.post.has_corrections();
+        transport.write(now, has_ended, is_padded, &mut batch, lend);
+        self.post.send(batch.bytes);
     }
 }
 
@@ -273,6 +140,7 @@ impl Transport {
         &mut self,
         now: Moment,
         has_ended: bool,
+        is_padded: bool,
         batch: &mut Batch,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) {
@@ -290,25 +158,16 @@ impl Transport {
             self.packetiser.push(bytes, timestamp, batch);
             self.cursor += bytes.len() as u64;
         }
-        self.fill_or_flush(
-            now,
-            has_ended && self.cursor == due && self.pacing.is_over(),
-            batch,
-        );
-    }
-
-    fn fill_or_flush(&mut self, now: Moment, is_over: bool, batch: &mut Batch) {
-        if !batch.bytes.is_empty() {
+        let is_over = has_ended && self.cursor == due && self.pacing.is_over();
+        if !batch.bytes.is_empty() || !self.packetiser.has_waiting() {
             self.waiting_since = None;
         }
-        if !self.packetiser.has_waiting() {
-            self.waiting_since = None;
-            return;
-        }
-        let since = *self.waiting_since.get_or_insert(now);
-        if is_over || now.since(since) >= FILL_TIME {
-            self.packetiser.flush(batch);
-            self.waiting_since = None;
+        if self.packetiser.has_waiting() {
+            let since = *self.waiting_since.get_or_insert(now);
+            if is_over || now.since(since) >= FILL_TIME {
+                self.packetiser.flush(is_padded, batch);
+                self.waiting_since = None;
+            }
         }
     }
 
@@ -332,7 +191,7 @@ impl Transport {
 
 impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source.
-    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[SocketAddr]>, desk: &mut Desk) {
+    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -341,17 +200,19 @@ impl Streams {
             Origin::Rtp(address) => Some(address),
             Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone => None,
         };
-        live.outlet.set_clients(clients, address);
+        let random = || desk.random.draw();
+        live.outlet.post.set_clients(clients, address, random);
         let may_be_transport = matches!(
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
         );
-        let is_body = live.input.is_none() && address.is_none();
+        let is_body = live.bare.is_some() || (live.input.is_none() && address.is_none());
         let has_ended = live.stream.end().is_some();
-        let is_over = live.outlet.client_count == 0 || live.outlet.is_over(live.stream.newest());
+        let is_over =
+            live.outlet.post.client_count() == 0 || live.outlet.is_over(live.stream.newest());
         if has_ended && is_over {
             self.end_rest(id, desk);
-        } else if live.outlet.client_count == 0 {
+        } else if live.outlet.post.client_count() == 0 {
             live.outlet.transport = None;
             self.resume(id, desk);
         } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
@@ -425,7 +286,7 @@ impl Streams {
 
     /// The letter that a stream sends to one of its clients.
     pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
-        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.letter()?;
+        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.post.letter()?;
         Some(Datagrams {
             to,
             bytes,
@@ -436,9 +297,14 @@ impl Streams {
     /// A stream with a letter for a client.
     pub fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
         while let Some(&id) = self.posting.front() {
-            if let Some(client) = self.lives.get_mut(id).and_then(|live| live.outlet.next()) {
+            if let Some(client) = self
+                .lives
+                .get_mut(id)
+                .and_then(|live| live.outlet.post.next_client())
+            {
                 // One after the other, so that no stream waits for the clients of another.
                 self.posting.rotate_left(1);
+                self.posted = Some(id);
                 return Some((id, client));
             }
             self.posting.pop_front();
@@ -450,12 +316,21 @@ impl Streams {
         None
     }
 
+    /// So many of the datagrams that were sent last were not taken.
+    pub fn not_taken(&mut self, count: u64, desk: &mut Desk) {
+        desk.counts.add(Count::Unsent, count);
+        let last = self.posted.take();
+        if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
+            live.outlet.post.not_taken(count);
+        }
+    }
+
     /// Tells of a stream that cannot go out by RTP, once.
     pub(super) fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if live.outlet.client_count > 0 && live.rtp_fault().is_some() {
+        if live.outlet.post.client_count() > 0 && live.rtp_fault().is_some() {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,
@@ -466,6 +341,3 @@ impl Streams {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

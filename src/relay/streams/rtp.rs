@@ -1,6 +1,6 @@
 //! A stream's source, if that sends RTP: its packets in their order, and what of them goes on.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{Origin, Streams};
 use crate::gate::SessionId;
@@ -8,11 +8,13 @@ use crate::moment::Moment;
 use crate::relay::LiveId;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
+use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 
 /// What is known of an RTP source.
 pub(super) struct RtpInput {
     ssrc: u32,
+    from: SocketAddr,
     sequence: Sequence,
     reorder: Reorder,
     /// So much of the disorder has been counted.
@@ -23,9 +25,10 @@ pub(super) struct RtpInput {
 
 impl RtpInput {
     /// One that has shown with this packet that it is a source.
-    fn new(second: &Packet<'_>, now: Moment) -> RtpInput {
+    fn new(second: &Packet<'_>, from: SocketAddr, now: Moment) -> RtpInput {
         RtpInput {
             ssrc: second.ssrc,
+            from,
             sequence: Sequence::new(second.sequence_number),
             reorder: Reorder::default(),
             disorder_told: Disorder::default(),
@@ -74,16 +77,33 @@ impl RtpInput {
 }
 
 impl Streams {
-    /// The SSRC of a stream's RTP source, and when that was last heard.
-    pub fn rtp_source(&self, id: LiveId) -> Option<(u32, Moment)> {
-        let input = self.lives.get(id)?.input.as_ref()?;
-        Some((input.ssrc, input.heard))
+    /// What is known of a stream's source that sends datagrams.
+    pub fn known(&self, id: LiveId) -> Option<Known> {
+        let live = self.lives.get(id)?;
+        let of_bare = live.bare.as_ref().map(|input| Known {
+            ssrc: None,
+            from: input.from(),
+            heard: input.heard(),
+        });
+        let of_rtp = live.input.as_ref().map(|input| Known {
+            ssrc: Some(input.ssrc),
+            from: input.from,
+            heard: input.heard,
+        });
+        of_bare.or(of_rtp)
     }
 
-    /// A stream's source sends RTP, and has shown with this packet that it is one.
-    pub fn begin_rtp(&mut self, id: LiveId, second: &Packet<'_>, desk: &mut Desk) {
+    /// A stream's source sends RTP from this address, and has shown with this packet that it is
+    /// one.
+    pub fn begin_rtp(
+        &mut self,
+        id: LiveId,
+        from: SocketAddr,
+        second: &Packet<'_>,
+        desk: &mut Desk,
+    ) {
         if let Some(live) = self.lives.get_mut(id) {
-            live.input = Some(Box::new(RtpInput::new(second, desk.now)));
+            live.input = Some(Box::new(RtpInput::new(second, from, desk.now)));
             // What comes as RTP goes out as it came.
             live.outlet.transport = None;
             self.rearm(id, desk);
@@ -107,7 +127,8 @@ impl Streams {
         };
         input.heard = desk.now;
         desk.counts.add(Count::Datagrams, 1);
-        let fits = live.outlet.forward(bytes);
+        let transport = input.is_transport().then_some(packet.payload);
+        let fits = live.outlet.post.forward(bytes, transport);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
             true => input.reorder.insert(number, packet.payload, desk.now),
@@ -157,17 +178,18 @@ impl Streams {
         &mut self,
         id: LiveId,
         control: &Control,
-        bytes: &[u8],
+        (from, bytes): (IpAddr, &[u8]),
         desk: &mut Desk,
     ) -> bool {
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
-        if live.input.as_ref().map(|input| input.ssrc) != Some(control.ssrc) {
+        let is_its = |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == from;
+        if !live.input.as_deref().is_some_and(is_its) {
             desk.counts.add(Count::SecondSource, 1);
             return false;
         }
-        let fits = live.outlet.forward(bytes);
+        let fits = live.outlet.post.forward(bytes, None);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         self.post(id);
         true
@@ -180,10 +202,14 @@ impl Streams {
         running.into_iter().chain(self.draining.resting(session))
     }
 
-    /// The address that is the source of a session's stream, if it is an address.
-    pub fn rtp_source_of(&self, session: &SessionId) -> Option<(LiveId, SocketAddr)> {
+    /// The address that is the source of a session's stream, if it is an address, and whether it
+    /// sends no RTP.
+    pub fn rtp_source_of(&self, session: &SessionId) -> Option<(LiveId, SocketAddr, bool)> {
         match self.running_source(session)? {
-            (id, Origin::Rtp(address)) => Some((id, address)),
+            (id, Origin::Rtp(address)) => {
+                let is_bare = self.lives.get(id)?.bare.is_some();
+                Some((id, address, is_bare))
+            }
             (_, Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone) => None,
         }
     }

@@ -8,7 +8,8 @@ use super::turns::Line;
 use super::{Cut, Live, Streams};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
+use crate::moment::Moment;
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, Level, LiveId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
@@ -35,17 +36,36 @@ enum Outgoing {
     Chunked(ChunkWriter),
     /// HTTP/1.0: the body ends with the connection.
     UntilClose,
+    /// A segment, of which the head has said how long it is.
+    Length,
 }
 
 /// How a request to watch is answered.
 pub enum Watched {
     /// With the stream.
     Viewing(Viewing),
-    /// It asked for the head alone.
-    Head(Vec<u8>, Reply),
+    /// With a segment of it, behind this head.
+    Segment(Vec<u8>, Viewing),
+    /// With this, all of it: a head alone, or a playlist.
+    Whole(Vec<u8>, Reply),
+    /// It is not to be had.
+    Refused(Refusal),
+    /// The playlist may have it until then.
+    NotYet(Moment),
 }
 
 impl Viewing {
+    /// A segment's viewer, whose head is out.
+    pub fn of_segment((live, viewer): Place, reply: Reply) -> Viewing {
+        Viewing {
+            live,
+            viewer,
+            reply,
+            owes_head: false,
+            framing: Outgoing::Length,
+        }
+    }
+
     /// What is watched, and by which of its viewers.
     pub fn place(&self) -> Place {
         (self.live, self.viewer)
@@ -54,7 +74,7 @@ impl Viewing {
     /// So many bytes of what was lent have been written. Says how many of them were media.
     pub fn sent(&mut self, bytes: usize) -> usize {
         match &mut self.framing {
-            Outgoing::UntilClose => bytes,
+            Outgoing::UntilClose | Outgoing::Length => bytes,
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
         }
     }
@@ -63,6 +83,7 @@ impl Viewing {
     pub fn last(self, end: End) -> (&'static [u8], bool) {
         match (end, self.framing) {
             (End::Complete, Outgoing::Chunked(_)) => (http::LAST_CHUNK, self.reply.keep_alive),
+            (End::Complete, Outgoing::Length) => (b"", self.reply.keep_alive),
             (End::Complete | End::Lost, _) => (b"", false),
         }
     }
@@ -136,7 +157,7 @@ impl Streams {
         if reply.head_only {
             let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
             let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
-            return Some(Watched::Head(head, reply));
+            return Some(Watched::Whole(head, reply));
         }
         let viewer = live.stream.join(id, desk.now);
         // In the stream's turn, not in that of short answers: many may come at once.
@@ -166,7 +187,7 @@ impl Streams {
         let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
         let owed = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk.content_left(),
-            Outgoing::UntilClose => 0,
+            Outgoing::UntilClose | Outgoing::Length => 0,
         };
         let supply = live.stream.supply(viewing.viewer, owed);
         let end = match (supply, &mut viewing.framing) {
@@ -182,7 +203,7 @@ impl Streams {
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
                 Some(end)
             }
-            (Supply::Ended(end), Outgoing::UntilClose) => Some(end),
+            (Supply::Ended(end), Outgoing::UntilClose | Outgoing::Length) => Some(end),
             // An open chunk whose bytes will never come: it tells the viewer that the stream is
             // broken.
             (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
@@ -190,7 +211,7 @@ impl Streams {
             }
             (
                 Supply::Bytes(_) | Supply::UpToDate | Supply::Ended(_),
-                Outgoing::Chunked(_) | Outgoing::UntilClose,
+                Outgoing::Chunked(_) | Outgoing::UntilClose | Outgoing::Length,
             ) => None,
         };
         (head, end)
@@ -204,7 +225,7 @@ impl Streams {
         };
         let chunk = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk,
-            Outgoing::UntilClose => {
+            Outgoing::UntilClose | Outgoing::Length => {
                 live.stream.lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
                 return;
             }
@@ -295,7 +316,8 @@ impl Streams {
 /// which fetches the address again under this policy. Hence `media-src`; and `allow-same-origin`,
 /// since Chromium asks for it with CORS, and to allow the origin of a bare sandbox, `null`, is to
 /// allow every other site's. In a sandbox without scripts Chromium waits for a press on play.
-const STREAM_POLICY: &str = "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
+pub(super) const STREAM_POLICY: &str =
+    "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
 /// The head of a viewer's response.
 fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {

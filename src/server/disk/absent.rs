@@ -3,8 +3,9 @@
 use mio::Waker;
 
 use crate::config::Config;
-use crate::gate::{Limits, Record, Tokens};
+use crate::gate::{Entry, Limits, Tokens};
 use crate::relay::{Done, Ticket};
+use crate::stamp::Stamp;
 
 /// What there is none of.
 pub(super) enum Disk {}
@@ -13,12 +14,13 @@ impl Disk {
     pub fn open(
         _: &Config,
         _: Limits,
+        _: Stamp,
         _: &'static Waker,
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         Ok(None)
     }
 
-    pub fn append(&mut self, _: Ticket, _: &[Record]) -> bool {
+    pub fn append(&mut self, _: Ticket, _: &Entry) -> bool {
         match *self {}
     }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
+use crate::stamp::Stamp;
 
 /// A journal that is open.
 pub(super) struct TokenFile {
@@ -36,9 +37,14 @@ pub(super) struct TokenFile {
 const READ_BYTES: usize = 64 * 1024;
 
 impl TokenFile {
-    /// Opens a journal, or begins one, and gives the table that it makes; and how many bytes of a
-    /// line that a crash spoiled it has dropped. Errors are sentences that name the file.
-    pub fn open(path: &Path, limits: Limits) -> Result<(TokenFile, Tokens, u64), String> {
+    /// Opens a journal, or begins one, and gives the table that it makes, which has been told how
+    /// late it is; and how many bytes of a line that a crash spoiled it has dropped. Errors are
+    /// sentences that name the file.
+    pub fn open(
+        path: &Path,
+        limits: Limits,
+        now: Stamp,
+    ) -> Result<(TokenFile, Tokens, u64), String> {
         let failed =
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());
         let place = settle(path).map_err(failed)?;
@@ -57,7 +63,8 @@ impl TokenFile {
                 path.display()
             )
         };
-        let (tokens, end) = read(&file, u64::MAX).map_err(unusable)?;
+        let (mut tokens, end) = read(&file, u64::MAX).map_err(unusable)?;
+        tokens.tell_time(now);
         let tokens = tokens
             .with_limits(limits)
             .map_err(|full| unusable(full.to_string()))?;
@@ -200,13 +207,11 @@ fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
             break;
         }
         at += input.len() as u64;
-        while let Some(records) = replay
+        while let Some(entry) = replay
             .read(&mut input)
             .map_err(|damage| damage.to_string())?
         {
-            for record in records {
-                record.apply(&mut tokens).map_err(|full| full.to_string())?;
-            }
+            entry.apply(&mut tokens).map_err(|full| full.to_string())?;
         }
     }
     let end = replay.finish().map_err(|damage| damage.to_string())?;

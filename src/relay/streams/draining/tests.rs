@@ -36,7 +36,7 @@ fn pass(stage: &mut Stage, time: Duration) -> usize {
     let until = stage.now + time;
     let mut bytes = 0;
     loop {
-        while let Some(datagrams) = stage.relay.next_datagrams(stage.now) {
+        while let Some(datagrams) = stage.relay.next_datagrams(stage.now, 0) {
             bytes += datagrams.bytes.len();
         }
         stage.settle();

@@ -159,15 +159,15 @@ impl World {
         assert!(!is_complete || self.is_completed, "a clean end of nothing");
         let mut jumps = 0;
         let mut place: Option<usize> = None;
-        for packet in media.chunks(PACKET_BYTES) {
+        for packet in media.chunks(PACKET_BYTES).filter_map(without_mark) {
             let next = place.map(|place| place + PACKET_BYTES);
-            let goes_on = next.is_some_and(|next| FILE[next..].starts_with(packet));
+            let goes_on = next.is_some_and(|next| FILE[next..].starts_with(&packet));
             place = if goes_on {
                 next
             } else {
                 jumps += 1;
                 let packets = FILE.chunks(PACKET_BYTES);
-                let found = packets.enumerate().find(|(_, known)| *known == packet);
+                let found = packets.enumerate().find(|(_, known)| **known == packet);
                 let (number, _) = found.expect("a packet of the file");
                 Some(number * PACKET_BYTES)
             };
@@ -176,6 +176,19 @@ impl World {
         assert!(jumps <= 3 * self.sources, "{jumps} jumps");
         jumps
     }
+}
+
+/// A packet without the mark that says that it jumps; `None` if it is nothing else. (The file's own
+/// packets have none.)
+fn without_mark(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut packet = packet.to_vec();
+    let has_flags = packet[3] & 0x20 != 0 && packet[4] > 0;
+    let is_marked = has_flags && packet[5] & 0x80 != 0;
+    if is_marked && packet[3] & 0x10 == 0 {
+        return None;
+    }
+    packet[5] &= if has_flags { 0x7f } else { 0xff };
+    Some(packet)
 }
 
 /// What an origin says of a token may change while viewers are held for its stream.

@@ -1,0 +1,200 @@
+//! MPEG-TS (ISO/IEC 13818-1), cut so that viewers have whole PES packets of whatever stream: of a
+//! picture that has come in part a decoder makes what it can, says so, and may spoil the next.
+//!
+//! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
+//! of it has come. What has begun and never ends is not waited for.
+
+use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
+use super::super::window::grow;
+use super::super::{LetGo, MediaTime};
+use super::seam::Seam;
+
+/// Cuts.
+pub(super) struct Packets {
+    aligner: Aligner,
+    /// How those of the source before came.
+    had: Option<Shape>,
+    /// Since the last packet.
+    bytes_without: usize,
+    waiting: Waiting,
+    /// Marks what jumps, if another source was before this one.
+    seam: Option<Box<Seam>>,
+}
+
+/// Packets from the first on whose PES packet is not whole.
+struct Waiting {
+    bytes_max: usize,
+    /// At most `bytes_max`. Each is moved to the front no more than [`OPEN_MAX`] times.
+    bytes: Vec<u8>,
+    /// By where they begin, the first with the first byte: none if there is nothing that waits, at
+    /// most [`OPEN_MAX`], one a stream.
+    open: Vec<Open>,
+}
+
+/// A PES packet that has come in part.
+struct Open {
+    pid: u16,
+    /// Where in what waits.
+    begin: usize,
+    /// `None` if only the next one shows where it ends.
+    bytes_left: Option<usize>,
+    /// The first of another stream that has begun since its last packet, with its time.
+    since: Option<(u16, MediaTime)>,
+}
+
+/// Streams whose PES packets are waited for at once.
+const OPEN_MAX: usize = 32;
+/// While another stream goes on for so long, the rest of a PES packet does not come, or is all
+/// there: a picture may stand for minutes. In ticks of 90 kHz.
+const AWAITED_TICKS: i64 = 45_000;
+
+impl Packets {
+    /// Before the first packet. What has more than so many bytes goes out as it comes.
+    pub fn new(bytes_max: usize) -> Packets {
+        Packets {
+            aligner: Aligner::default(),
+            had: None,
+            bytes_without: 0,
+            waiting: Waiting {
+                bytes_max,
+                bytes: Vec::new(),
+                open: Vec::new(),
+            },
+            seam: None,
+        }
+    }
+
+    /// Another source comes: what waited for the rest of the one before is left out.
+    pub fn seam(&mut self) {
+        let had = self.aligner.shape().or(self.had);
+        *self = Packets {
+            had,
+            seam: Some(Box::default()),
+            ..Packets::new(self.waiting.bytes_max)
+        };
+    }
+
+    /// Whether a source with this header has packets like those before: a demultiplexer counts on
+    /// how they come.
+    pub fn are_like(&self, header: &[u8]) -> bool {
+        let shapes = self.had.zip(Shape::of_header(header));
+        shapes.is_none_or(|(had, has)| had == has)
+    }
+
+    /// What stands between packets is left out; with too much of it, these are no packets any more.
+    pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
+        let mut taken = 0;
+        self.aligner.feed(bytes, |_, packet| {
+            taken += packet.whole().len();
+            match &mut self.seam {
+                None => self.waiting.take(packet, out),
+                Some(seam) => seam.pass(packet, |packet| self.waiting.take(packet, out)),
+            }
+        });
+        if taken > 0 {
+            self.bytes_without = 0;
+        }
+        self.bytes_without += bytes.len().saturating_sub(taken);
+        if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
+            self.release(out);
+            return Err(LetGo);
+        }
+        Ok(())
+    }
+
+    /// Nothing is waited for any more.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        self.waiting.open.clear();
+        self.waiting.release(out);
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.aligner.held_bytes()
+            + self.waiting.bytes.capacity()
+            + self.waiting.open.capacity() * size_of::<Open>()
+            + self.seam.as_ref().map_or(0, |_| size_of::<Seam>())
+    }
+}
+
+impl Waiting {
+    fn take(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
+        if self.bytes.len() + packet.whole().len() > self.bytes_max {
+            self.open.clear();
+            self.release(out);
+        }
+        if !packet.is_damaged() {
+            self.note(packet);
+        }
+        if self.open.is_empty() && self.bytes.is_empty() {
+            out.extend_from_slice(packet.whole());
+            return;
+        }
+        grow(&mut self.bytes, packet.whole().len(), self.bytes_max);
+        self.bytes.extend_from_slice(packet.whole());
+        self.release(out);
+    }
+
+    /// What a packet that comes next says of the PES packets that are waited for.
+    fn note(&mut self, packet: Packet<'_>) {
+        let (pid, payload) = (packet.pid(), packet.payload());
+        if packet.unit_starts() {
+            self.open.retain(|open| open.pid != pid);
+            if let Some(time) = decoding_time(payload) {
+                self.open.retain_mut(|open| open.is_awaited(pid, time));
+            }
+            let bytes = pes_bytes(payload).filter(|_| self.open.len() < OPEN_MAX);
+            self.open.extend(bytes.map(|bytes_left| Open {
+                pid,
+                begin: self.bytes.len(),
+                bytes_left,
+                since: None,
+            }));
+        }
+        let Some(index) = self.open.iter().position(|open| open.pid == pid) else {
+            return;
+        };
+        let open = &mut self.open[index];
+        open.since = None;
+        if let Some(bytes_left) = &mut open.bytes_left {
+            *bytes_left = bytes_left.saturating_sub(payload.len());
+        }
+        if open.bytes_left == Some(0) {
+            self.open.remove(index);
+        }
+    }
+
+    /// What stands before the first that is waited for goes out.
+    fn release(&mut self, out: &mut Vec<u8>) {
+        let end = self
+            .open
+            .first()
+            .map_or(self.bytes.len(), |open| open.begin);
+        if end == 0 {
+            return;
+        }
+        out.extend_from_slice(&self.bytes[..end]);
+        self.bytes.drain(..end);
+        for open in &mut self.open {
+            open.begin -= end;
+        }
+    }
+}
+
+impl Open {
+    /// Whether its rest may still come, now that a PES packet of another stream begins.
+    fn is_awaited(&mut self, pid: u16, time: MediaTime) -> bool {
+        let (other, since) = *self.since.get_or_insert((pid, time));
+        other != pid || (0..AWAITED_TICKS).contains(&time.since(since))
+    }
+}
+
+/// The length of the PES packet that begins with these bytes: `Some(None)` if it does not say so,
+/// as that of video may; `None` if there is none.
+fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
+    let [0, 0, 1, _, high, low, ..] = *payload else {
+        return None;
+    };
+    let length = usize::from(high) << 8 | usize::from(low);
+    Some((length > 0).then_some(6 + length))
+}

@@ -1,0 +1,163 @@
+//! Where one source's packets go on behind another's: what jumps there is marked, so that decoders
+//! take it for no loss (ISO/IEC 13818-1 section 2.4.3.5, discontinuity_indicator).
+//!
+//! The first packet of each PID has another counter than decoders wait for, and the first clock
+//! reference another time. Each gets the mark, in its own flags if it has any; if not, in a packet
+//! without a payload in front of it, whose counter is the one before. What comes between the two
+//! is left as it is.
+//!
+//! Holds one bit for each PID, twice: 2 KiB.
+
+use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
+
+/// The packets behind a seam.
+#[derive(Debug)]
+pub(super) struct Seam {
+    /// PIDs whose first packet has passed.
+    counted: Pids,
+    /// Those whose first clock reference has.
+    timed: Pids,
+}
+
+/// A set of PIDs.
+#[derive(Debug)]
+struct Pids([u64; 0x2000 / 64]);
+
+/// Packets that fill up the bit rate; nobody counts them.
+const NULL_PID: u16 = 0x1fff;
+/// The flag, and what fills a packet.
+const DISCONTINUITY: u8 = 0x80;
+const STUFFING: u8 = 0xff;
+
+impl Default for Seam {
+    /// Before the first packet.
+    fn default() -> Seam {
+        Seam {
+            counted: Pids([0; 0x2000 / 64]),
+            timed: Pids([0; 0x2000 / 64]),
+        }
+    }
+}
+
+impl Seam {
+    /// A packet goes on, marked if something jumps with it.
+    pub fn pass(&mut self, packet: Packet<'_>, mut hand_on: impl FnMut(Packet<'_>)) {
+        let pid = packet.pid();
+        let is_counted = pid != NULL_PID && !packet.is_damaged();
+        let jumps = is_counted && self.counted.insert(pid);
+        let is_timed = is_counted && packet.clock_reference().is_some();
+        let leaps = is_timed && self.timed.insert(pid);
+        if !jumps && !leaps {
+            return hand_on(packet);
+        }
+        let (before, behind) = packet.around();
+        let mut hand_on_as = |bytes: &[u8]| {
+            let whole = [before, bytes, behind].concat();
+            Packet::within(&whole, before.len())
+                .into_iter()
+                .for_each(&mut hand_on);
+        };
+        if packet.has_flags() {
+            let mut marked = *packet.bytes();
+            marked[5] |= DISCONTINUITY;
+            hand_on_as(&marked);
+        } else {
+            hand_on_as(&mark(pid, packet.counter_before()));
+            hand_on_as(packet.bytes());
+        }
+    }
+}
+
+impl Pids {
+    /// Whether it is a new one.
+    fn insert(&mut self, pid: u16) -> bool {
+        let bit = 1 << (pid % 64);
+        let Some(word) = self.0.get_mut(usize::from(pid / 64)) else {
+            return false;
+        };
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}
+
+/// A packet that says that the next one of its PID jumps, and nothing else.
+fn mark(pid: u16, counter: u8) -> [u8; PACKET_BYTES] {
+    let [high, low] = pid.to_be_bytes();
+    let mut packet = [STUFFING; PACKET_BYTES];
+    let rest = (PACKET_BYTES - 5) as u8;
+    packet[..6].copy_from_slice(&[SYNC_BYTE, high, low, 0x20 | counter, rest, DISCONTINUITY]);
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(pid: u16, counter: u8, flags: Option<u8>) -> [u8; PACKET_BYTES] {
+        let [high, low] = pid.to_be_bytes();
+        let mut bytes = [7; PACKET_BYTES];
+        bytes[..4].copy_from_slice(&[SYNC_BYTE, high, low, 0x10 | counter]);
+        if let Some(flags) = flags {
+            bytes[3] |= 0x20;
+            bytes[4..6].copy_from_slice(&[7, flags]);
+        }
+        bytes
+    }
+
+    /// PID, counter, whether there is a payload, and the mark, of each packet.
+    fn pass(packets: &[[u8; PACKET_BYTES]], before: usize) -> Vec<(u16, u8, bool, bool)> {
+        let (mut seam, mut out) = (Seam::default(), Vec::new());
+        for bytes in packets {
+            let whole = [&[0xaa; 4][..before], bytes].concat();
+            let packet = Packet::within(&whole, before).expect("a sync byte");
+            seam.pass(packet, |packet| out.extend_from_slice(packet.whole()));
+        }
+        let each = out.chunks(before + PACKET_BYTES).map(|whole| {
+            assert!(whole[..before].iter().all(|byte| *byte == 0xaa));
+            let packet = Packet::within(whole, before).expect("in step");
+            let (head, has_mark) = (packet.bytes()[3], packet.is_discontinuous());
+            (packet.pid(), head & 15, head & 0x10 != 0, has_mark)
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn what_jumps_is_marked_once_and_the_counters_go_on() {
+        let packets = [
+            packet(0, 3, None),
+            packet(0x100, 0, None),
+            packet(0x100, 1, Some(0x10)),
+            packet(0x100, 2, Some(0x10)),
+            packet(0x101, 9, Some(0)),
+            packet(0x101, 10, None),
+            packet(NULL_PID, 0, None),
+            packet(0, 4, None),
+        ];
+        let expected = [
+            (0, 2, false, true),
+            (0, 3, true, false),
+            (0x100, 15, false, true),
+            (0x100, 0, true, false),
+            // The clock, too.
+            (0x100, 1, true, true),
+            (0x100, 2, true, false),
+            (0x101, 9, true, true),
+            (0x101, 10, true, false),
+            (NULL_PID, 0, true, false),
+            (0, 4, true, false),
+        ];
+        for before in [0, 4] {
+            assert_eq!(pass(&packets, before), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_says_nothing() {
+        let mut damaged = packet(0x100, 5, None);
+        damaged[1] |= 0x80;
+        let passed = pass(&[damaged, packet(0x100, 7, None)], 0);
+        assert_eq!(passed.len(), 3);
+        assert_eq!(passed[1], (0x100, 6, false, true));
+    }
+}

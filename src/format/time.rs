@@ -1,0 +1,69 @@
+//! When media is to be decoded, as its container says.
+
+/// A time of the container's own clock, in the unit that MPEG-TS has: ticks of 90 kHz in 33 bits,
+/// which begin again after 26 hours. What other containers count is converted.
+///
+/// Two times are compared by the shorter way round: they lie less than 13 hours apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaTime(u64);
+
+impl MediaTime {
+    /// So many ticks are a second.
+    pub const TICKS_PER_SECOND: u32 = 90_000;
+    const BITS: u32 = 33;
+
+    /// So many ticks; what does not fit is left out, as the clock does.
+    pub fn from_ticks(ticks: u64) -> MediaTime {
+        MediaTime(ticks & ((1 << MediaTime::BITS) - 1))
+    }
+
+    /// So much on a clock of so many ticks a second; `None` of a clock that stands.
+    pub(super) fn of_clock(time: u64, ticks_per_second: u32) -> Option<MediaTime> {
+        let ticks = u128::from(time) * u128::from(MediaTime::TICKS_PER_SECOND);
+        let ticks = ticks.checked_div(u128::from(ticks_per_second))?;
+        Some(MediaTime::from_ticks(ticks as u64))
+    }
+
+    /// In ticks, below 2^33.
+    pub fn ticks(self) -> u64 {
+        self.0
+    }
+
+    /// So many ticks later.
+    pub fn after(self, ticks: u64) -> MediaTime {
+        MediaTime::from_ticks(self.0.wrapping_add(ticks))
+    }
+
+    /// How many ticks this is behind another; below zero if before it.
+    pub fn since(self, other: MediaTime) -> i64 {
+        let unused = u64::BITS - MediaTime::BITS;
+        // The highest bit of the 33 becomes the sign.
+        (self.0.wrapping_sub(other.0) << unused) as i64 >> unused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_behind_another_by_the_shorter_way_round() {
+        let newest = MediaTime::from_ticks(u64::MAX);
+        assert_eq!(newest.ticks(), (1 << 33) - 1);
+        assert_eq!(newest.after(3).ticks(), 2);
+        assert_eq!(newest.after(3).since(newest), 3);
+        assert_eq!(newest.since(newest.after(3)), -3);
+        assert_eq!(newest.after(1 << 32).since(newest), -(1 << 32));
+    }
+
+    #[test]
+    fn other_clocks_are_converted_and_their_largest_times_overflow_nothing() {
+        let second = Some(MediaTime::from_ticks(90_000));
+        assert_eq!(MediaTime::of_clock(12_800, 12_800), second);
+        assert_eq!(MediaTime::of_clock(1, 0), None);
+        assert!(MediaTime::of_clock(u64::MAX, 1).is_some());
+        // 26 hours and a second on a clock that does not begin again.
+        let later = MediaTime::of_clock((1 << 33) + 90_000, 90_000);
+        assert_eq!(later, second);
+    }
+}

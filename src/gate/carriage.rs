@@ -1,0 +1,119 @@
+//! How a UDP client gets a stream, and gives one: in RTP, with corrections or without, or as
+//! MPEG-TS alone.
+
+use std::fmt::{self, Display, Formatter};
+
+/// What stands between UDP and the stream. Prints as it reads back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carriage {
+    /// RTP; corrections go beside it if there is a matrix.
+    Rtp(Option<Matrix>),
+    /// Nothing: the datagrams hold MPEG-TS packets.
+    Bare,
+}
+
+/// How many RTP packets are protected together (SMPTE 2022-1). Prints as `LxD`, as it reads back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    columns: u8,
+    rows: u8,
+}
+
+/// What L and D may be, and their product.
+const SIDE_MIN: u8 = 4;
+const SIDE_MAX: u8 = 20;
+const PRODUCT_MAX: u16 = 100;
+
+impl Carriage {
+    /// The packets that go out beside the stream's own, if any do.
+    pub fn matrix(self) -> Option<Matrix> {
+        match self {
+            Carriage::Rtp(matrix) => matrix,
+            Carriage::Bare => None,
+        }
+    }
+
+    /// The ports that it takes, the stream's own at first. `None`: they do not reach so far.
+    pub fn ports(self, port: u16) -> Option<impl Iterator<Item = u16>> {
+        let above = match self.matrix() {
+            Some(_) => &[0, Matrix::COLUMNS_ABOVE, Matrix::ROWS_ABOVE][..],
+            None => &[0],
+        };
+        port.checked_add(*above.last()?)?;
+        Some(above.iter().map(move |above| port + above))
+    }
+
+    /// What stands in a journal; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Carriage> {
+        match text {
+            "rtp" => Some(Carriage::Rtp(None)),
+            "udp" => Some(Carriage::Bare),
+            matrix => Matrix::parse(matrix).map(|matrix| Carriage::Rtp(Some(matrix))),
+        }
+    }
+}
+
+impl Display for Carriage {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Carriage::Rtp(None) => formatter.write_str("rtp"),
+            Carriage::Rtp(Some(matrix)) => Display::fmt(matrix, formatter),
+            Carriage::Bare => formatter.write_str("udp"),
+        }
+    }
+}
+
+impl Matrix {
+    /// The corrections of columns go to a port so far above the stream's own (SMPTE 2022-1 section
+    /// 8),
+    pub const COLUMNS_ABOVE: u16 = 2;
+    /// those of rows so far.
+    pub const ROWS_ABOVE: u16 = 4;
+
+    /// Takes `LxD`, such as `5x10`: each from 4 to 20, and together at most 100 packets.
+    pub fn parse(text: &str) -> Option<Matrix> {
+        let (columns, rows) = text.split_once('x')?;
+        let side = |text: &str| {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+            let number = if is_plain { text.parse().ok() } else { None };
+            number.filter(|number| (SIDE_MIN..=SIDE_MAX).contains(number))
+        };
+        let (columns, rows) = (side(columns)?, side(rows)?);
+        let is_small = u16::from(columns) * u16::from(rows) <= PRODUCT_MAX;
+        is_small.then_some(Matrix { columns, rows })
+    }
+
+    /// L: packets in a row, as many as a burst may take.
+    pub fn columns(self) -> u8 {
+        self.columns
+    }
+
+    /// D: packets in a column.
+    pub fn rows(self) -> u8 {
+        self.rows
+    }
+}
+
+impl Display for Matrix {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}x{}", self.columns, self.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reads_prints_as_it_was() {
+        for good in ["rtp", "udp", "4x4", "5x20", "20x5", "10x10", "4x20"] {
+            let read = Carriage::parse(good).map(|carriage| carriage.to_string());
+            assert_eq!(read.as_deref(), Some(good));
+        }
+        for bad in [
+            "", "x", "5", "3x5", "5x3", "21x4", "4x21", "11x10", "05x5", "5x+5", "5x5x5", "RTP",
+        ] {
+            assert_eq!(Carriage::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What an `http` tuple grants: which way, to which session, until when, how much, and what for.
+//!
+//! A tuple without terms is the seed's token: both ways, for its own session, until it is revoked.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::session_id::SessionId;
+use crate::stamp::Stamp;
+
+/// Which way media may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To be the source.
+    In,
+    /// To watch.
+    Out,
+    Both,
+}
+
+impl Direction {
+    /// Whether the session's source may come.
+    pub fn allows_in(self) -> bool {
+        match self {
+            Direction::In | Direction::Both => true,
+            Direction::Out => false,
+        }
+    }
+
+    /// Whether its viewers may.
+    pub fn allows_out(self) -> bool {
+        match self {
+            Direction::Out | Direction::Both => true,
+            Direction::In => false,
+        }
+    }
+
+    /// As the API and the journal write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::In => "in",
+            Direction::Out => "out",
+            Direction::Both => "both",
+        }
+    }
+
+    /// What [`Direction::name`] wrote.
+    pub fn parse(name: &str) -> Option<Direction> {
+        let mut all = [Direction::In, Direction::Out, Direction::Both].into_iter();
+        all.find(|direction| direction.name() == name)
+    }
+
+    fn widened_by(self, other: Direction) -> Direction {
+        if self == other { self } else { Direction::Both }
+    }
+}
+
+/// What an `http` tuple says besides its sessionid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Which way media may go.
+    pub direction: Direction,
+    /// What is not as with a plain token.
+    pub terms: Terms,
+}
+
+/// What is not as with a plain token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The sessionid is a key to this session, and names none itself.
+    pub opens: Option<SessionId>,
+    /// From then on nobody new comes in by it.
+    pub expires: Option<Stamp>,
+    /// From then on nobody is inside by it.
+    pub ends: Option<Stamp>,
+    /// So many watch by it at once; where it names a session itself, so many watch that.
+    pub viewers_max: Option<u32>,
+    /// A source that came by it is read no faster, in bits a second; where it names a session
+    /// itself, neither is any other source of that.
+    pub bits_per_second_max: Option<u64>,
+    /// What for.
+    pub note: Option<Note>,
+}
+
+impl From<Direction> for Grant {
+    fn from(direction: Direction) -> Grant {
+        let terms = Terms::default();
+        Grant { direction, terms }
+    }
+}
+
+impl Grant {
+    /// The second from which on nobody comes in.
+    pub fn shuts(&self) -> Option<Stamp> {
+        let Terms { expires, ends, .. } = self.terms;
+        [expires, ends].into_iter().flatten().min()
+    }
+
+    /// Whether nobody comes in any more.
+    pub fn is_shut(&self, now: Stamp) -> bool {
+        self.shuts().is_some_and(|shuts| shuts <= now)
+    }
+
+    /// With what is granted besides: the direction widens, and each term that is given counts
+    /// instead of the old one.
+    pub(super) fn joined_by(&self, asked: Grant) -> Grant {
+        let (known, asked_terms) = (self.terms.clone(), asked.terms);
+        Grant {
+            direction: self.direction.widened_by(asked.direction),
+            terms: Terms {
+                opens: asked_terms.opens.or(known.opens),
+                expires: asked_terms.expires.or(known.expires),
+                ends: asked_terms.ends.or(known.ends),
+                viewers_max: asked_terms.viewers_max.or(known.viewers_max),
+                bits_per_second_max: asked_terms
+                    .bits_per_second_max
+                    .or(known.bits_per_second_max),
+                note: asked_terms.note.or(known.note),
+            },
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let opens = self.terms.opens.as_ref().map_or(0, SessionId::held_bytes);
+        opens + self.terms.note.as_ref().map_or(0, |note| note.0.len())
+    }
+}
+
+/// What the operator wants to remember of a token: up to 256 bytes of UTF-8 without control
+/// characters, shown to the API's callers only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note(Box<str>);
+
+impl Note {
+    /// The longest, in bytes.
+    pub const BYTES_MAX: usize = 256;
+
+    /// `None` for what is empty, too long or has control characters.
+    pub fn parse(text: &str) -> Option<Note> {
+        let is_good =
+            (1..=Self::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
+        is_good.then(|| Note(text.into()))
+    }
+
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why somebody does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shut {
+    /// There is no such token.
+    NoToken,
+    /// It is over.
+    Over,
+    /// It is for the other direction.
+    Direction,
+}
+
+/// Why a sessionid cannot be what it is to be: a name is a session's, or a key to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadKey {
+    /// It would open itself.
+    Itself,
+    /// What it would open is a key.
+    OfKey,
+    /// It has tokens of its own.
+    IsSession,
+    /// It is a key to something else.
+    IsKey,
+    /// It would have UDP clients.
+    Rtp,
+}
+
+impl Display for BadKey {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            BadKey::Itself => "for: a sessionid is no key to itself; name another session",
+            BadKey::OfKey => "for: that is a key itself; name the session that it is for",
+            BadKey::IsSession => {
+                "sessionid: it has tokens of its own and cannot become a key; take another, or revoke them"
+            }
+            BadKey::IsKey => {
+                "sessionid: it is a key to another session; say so with for, or revoke it first"
+            }
+            BadKey::Rtp => {
+                "sessionid: it is a key, and keys are for HTTP; UDP clients are added to the session"
+            }
+        })
+    }
+}
+
+impl std::error::Error for BadKey {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_short_and_on_one_line() {
+        for good in ["x", "desk 3, Ünal", &"x".repeat(256)] {
+            assert_eq!(Note::parse(good).expect("a note").as_str(), good);
+        }
+        for bad in ["", "a\nb", "a\u{7f}", &"é".repeat(129)] {
+            assert_eq!(Note::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn directions_have_names() {
+        for direction in [Direction::In, Direction::Out, Direction::Both] {
+            assert_eq!(Direction::parse(direction.name()), Some(direction));
+        }
+        assert_eq!(Direction::parse("IN"), None);
+    }
+
+    #[test]
+    fn whichever_time_comes_first_shuts_and_given_terms_take_the_place_of_old_ones() {
+        let at = |unix_seconds| Stamp { unix_seconds };
+        let with = |expires, ends| Grant {
+            direction: Direction::Out,
+            terms: Terms {
+                expires,
+                ends,
+                ..Terms::default()
+            },
+        };
+        assert!(!Grant::from(Direction::In).is_shut(Stamp::MAX));
+        for grant in [with(Some(at(5)), Some(at(9))), with(None, Some(at(5)))] {
+            assert!(!grant.is_shut(at(4)) && grant.is_shut(at(5)) && grant.is_shut(at(10)));
+        }
+        let joined = with(Some(at(5)), Some(at(9))).joined_by(with(Some(at(7)), None));
+        assert_eq!(joined, with(Some(at(7)), Some(at(9))));
+        let widened = joined.joined_by(Direction::In.into());
+        assert_eq!(widened.direction, Direction::Both);
+        assert_eq!(widened.terms, joined.terms);
+    }
+}

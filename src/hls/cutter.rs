@@ -1,0 +1,534 @@
+//! Where one stream's segments begin and end.
+//!
+//! A segment ends at the first join point that lies [`Plan::segment`] or more behind its start. How
+//! long one may be at the most, the target, is settled with the second join point and never
+//! changes: if a group of pictures is longer, the segment ends within it, at a point or a picture
+//! before the target runs out. Where times jump, another header comes or another source goes on,
+//! the next segment is marked.
+//!
+//! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
+//! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
+use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
+use crate::format::{Finding, Header, MediaTime};
+use crate::moment::Moment;
+
+/// How a stream is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// A segment lasts at least so long.
+    pub segment: Duration,
+    /// So many of the stream's newest bytes are kept.
+    pub buffer_bytes: u64,
+    /// Stands in the name of each segment.
+    pub tag: u32,
+    /// Since 1970, at [`Moment::START`].
+    pub started: Duration,
+    /// The number of the first segment: the Unix time at which the stream begins. A segment lasts a
+    /// second or more, so no stream that begins later, here or in another server, has a lower one.
+    pub number: u64,
+}
+
+/// What has left the list is still asked for as long as that was: so many are kept.
+const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
+/// Headers of MP4 that are kept for segments.
+const MAPS_MAX: usize = 3;
+/// A longer one is none: those of real encoders have a few KiB, keys included.
+const MAP_BYTES_MAX: usize = 64 * 1024;
+
+const TICKS: i64 = MediaTime::TICKS_PER_SECOND as i64;
+/// Between a picture and the next: then it is another clock.
+const JUMP_TICKS: i64 = 10 * TICKS;
+/// Encoders round their times: so much less is as long, still.
+const ROUNDING_TICKS: i64 = TICKS / 100;
+/// So far back a picture may lie that is shown before the one that it follows.
+const REORDER_TICKS: i64 = TICKS;
+/// The target is settled after so long, though there is no second join point.
+const GROUP_TICKS_MAX: i64 = 10 * TICKS;
+/// A source whose clock is further from this server's is sent ahead, or from a file.
+const CLOCKS_APART: Duration = Duration::from_secs(10);
+/// What one picture lasts where nothing is known of it.
+const PICTURE_TICKS: i64 = TICKS / 25;
+
+/// See the module.
+pub struct Cutter {
+    plan: Plan,
+    /// `None` until the format is told.
+    kind: Option<Result<Kind, &'static str>>,
+    /// Why segments do not begin though there is a join point.
+    fault: Option<&'static str>,
+    /// What began last.
+    newest: Option<Point>,
+    /// From a picture to the next, of those that came last.
+    gap: i64,
+    filling: Option<Filling>,
+    /// In seconds.
+    target: Option<u32>,
+    map: Option<Rc<Map>>,
+    /// What fills next does not go on where the one before has ended.
+    is_broken: bool,
+    discontinuities: u64,
+    number: u64,
+    segments: VecDeque<Segment>,
+    /// Nothing more comes; and it is complete, if so.
+    end: Option<bool>,
+    /// As it was written last, and the number of the first segment in it.
+    list: Option<(u64, Rc<[u8]>)>,
+    /// The list has become longer.
+    has_grown: bool,
+    cuts_in_groups: u64,
+}
+
+/// Where something begins, and when that is.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    offset: u64,
+    time: MediaTime,
+}
+
+/// The segment that is not whole yet.
+struct Filling {
+    start: Point,
+    began: Duration,
+    lead: Rc<Vec<u8>>,
+    is_discontinuous: bool,
+    is_independent: bool,
+    /// The newest join point in it, but for its start.
+    join: Option<Point>,
+}
+
+impl Cutter {
+    /// Before the stream's first byte.
+    pub fn new(plan: Plan) -> Cutter {
+        Cutter {
+            plan,
+            kind: None,
+            fault: None,
+            newest: None,
+            gap: PICTURE_TICKS,
+            filling: None,
+            target: None,
+            map: None,
+            is_broken: false,
+            discontinuities: plan.number,
+            number: plan.number,
+            segments: VecDeque::new(),
+            end: None,
+            list: None,
+            has_grown: false,
+            cuts_in_groups: 0,
+        }
+    }
+
+    // ---- What is found in the stream ------------------------------------------------------------
+
+    /// Takes over what the scanner found in bytes that arrived at `now`.
+    pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Moment) {
+        match finding {
+            Finding::Format(format) => {
+                self.kind = Some(Kind::of(format).ok_or(NO_CONTAINER_OF_HLS));
+            }
+            Finding::Unknown => {
+                self.kind = Some(Err(NO_CONTAINER_OF_HLS));
+                self.filling = None;
+            }
+            Finding::Break(offset) => self.break_off(offset),
+            Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
+            Finding::Join(start) => self.join(start.offset, header, now),
+            Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+        }
+    }
+
+    /// Another source goes on from here. Only of MP4 are its times and its header those of the one
+    /// before.
+    pub fn seam(&mut self, offset: u64) {
+        if self.kind() != Some(Kind::Mp4) {
+            self.break_off(offset);
+            self.is_broken = true;
+        }
+    }
+
+    /// The stream is over, at this offset. Of one that was lost, what began last may be torn off.
+    pub fn finish(&mut self, newest: u64, is_complete: bool) {
+        match self.newest.filter(|_| !is_complete) {
+            Some(torn) => self.close(torn.offset, torn.time),
+            None => self.break_off(newest),
+        }
+        self.end = Some(is_complete);
+        self.list = None;
+        self.has_grown = true;
+    }
+
+    /// What lies before this offset is overwritten.
+    pub fn forget_before(&mut self, oldest: u64) {
+        while self
+            .segments
+            .front()
+            .is_some_and(|segment| segment.from < oldest)
+        {
+            self.segments.pop_front();
+        }
+        let is_first_lost = |filling: &Filling| filling.start.offset < oldest;
+        self.filling = self
+            .filling
+            .take()
+            .filter(|filling| !is_first_lost(filling));
+    }
+
+    /// Something begins: here the one before ends.
+    fn pass(&mut self, point: Point, header: Header<'_>, now: Moment) {
+        let Some(last) = self.newest.replace(point) else {
+            return;
+        };
+        let gap = point.time.since(last.time);
+        let gap_max = self
+            .target
+            .map_or(JUMP_TICKS, |target| JUMP_TICKS.min(ticks_within(target)));
+        if gap < -REORDER_TICKS || gap > gap_max {
+            self.close(point.offset, last.time.after(self.gap as u64));
+            self.is_broken = true;
+            return;
+        }
+        if gap > 0 {
+            self.gap = gap;
+        }
+        while let Some(filling) = &self.filling {
+            let ticks = point.time.since(filling.start.time);
+            if self.target.is_none() && ticks > GROUP_TICKS_MAX {
+                self.settle_target(GROUP_TICKS_MAX);
+                continue;
+            }
+            let is_too_long = self
+                .target
+                .is_some_and(|target| ticks > ticks_within(target));
+            // A join point in it is better than a picture.
+            let end = filling.join.unwrap_or(last);
+            if !is_too_long || end.offset <= filling.start.offset {
+                return;
+            }
+            let is_join = filling.join.is_some();
+            self.cuts_in_groups += u64::from(!is_join);
+            self.cut(end, is_join, header, now);
+        }
+    }
+
+    /// Decoding can begin where that began which came last.
+    fn join(&mut self, offset: u64, header: Header<'_>, now: Moment) {
+        let Some(point) = self.newest.filter(|newest| newest.offset == offset) else {
+            self.fault = Some("its pictures or fragments do not say their times");
+            return;
+        };
+        let Some(filling) = &mut self.filling else {
+            // What began before a seam, and was told behind it, belongs to what is whole.
+            let closed = self.segments.back().map_or(0, |last| last.to);
+            if offset >= closed {
+                self.open(point, true, header, now);
+            }
+            return;
+        };
+        let ticks = point.time.since(filling.start.time);
+        if ticks <= 0 {
+            return;
+        }
+        filling.join = Some(point);
+        if self.target.is_none() {
+            self.settle_target(ticks);
+        }
+        if ticks + ROUNDING_TICKS >= self.segment_ticks() {
+            self.cut(point, true, header, now);
+        }
+    }
+
+    /// The target is what as many groups of pictures last as a segment needs, if they all are as
+    /// long as this one. Players take it for rounded (RFC 8216 section 4.3.3.1).
+    fn settle_target(&mut self, group: i64) {
+        let group = group.clamp(1, GROUP_TICKS_MAX);
+        let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
+        let seconds = (groups * group + TICKS / 2) / TICKS;
+        self.target.get_or_insert(seconds.max(1) as u32);
+    }
+
+    fn segment_ticks(&self) -> i64 {
+        let seconds = self.plan.segment.as_secs_f64();
+        ((seconds * TICKS as f64) as i64).max(1)
+    }
+
+    // ---- Segments begin and end -----------------------------------------------------------------
+
+    fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Moment) {
+        self.close(at.offset, at.time);
+        self.open(at, is_join, header, now);
+    }
+
+    /// A segment begins, if it can.
+    fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
+        let lead = match self.kind() {
+            None => return,
+            Some(Kind::MpegTs) => lead::of_tables(header),
+            Some(Kind::Mp3 | Kind::Aac) => Ok(lead::of_time(start.time)),
+            Some(Kind::Mp4) => self.map_by(header).map(|()| Vec::new()),
+        };
+        self.fault = lead.as_ref().err().copied();
+        let Ok(lead) = lead else {
+            self.is_broken = true;
+            return;
+        };
+        self.filling = Some(Filling {
+            start,
+            began: self.began(now),
+            lead: Rc::new(lead),
+            is_discontinuous: std::mem::take(&mut self.is_broken),
+            is_independent,
+            join: None,
+        });
+    }
+
+    /// When a segment begins: so much later than the one before as its clock says, which is led
+    /// back by and by to when its bytes come.
+    fn began(&self, now: Moment) -> Duration {
+        let arrived = self.plan.started + now.since_start();
+        let before = self.segments.back().filter(|_| !self.is_broken);
+        let by_clock = before.map(|before| before.began + before.duration());
+        match by_clock {
+            Some(by_clock) if by_clock.abs_diff(arrived) <= CLOCKS_APART => {
+                by_clock * 7 / 8 + arrived / 8
+            }
+            Some(_) | None => arrived,
+        }
+    }
+
+    /// The header that MP4 needs; another one than before makes a seam.
+    fn map_by(&mut self, header: Header<'_>) -> Result<(), &'static str> {
+        let bytes = header.to_vec();
+        if self.map.as_ref().is_some_and(|map| map.bytes == bytes) {
+            return Ok(());
+        }
+        if bytes.len() > MAP_BYTES_MAX {
+            return Err("its header is too long");
+        }
+        self.is_broken |= self.map.is_some();
+        let number = self.number;
+        self.map = Some(Rc::new(Map { number, bytes }));
+        Ok(())
+    }
+
+    /// The media ends before this offset: what follows begins with a header of its own.
+    fn break_off(&mut self, offset: u64) {
+        if let Some(last) = self.newest.take() {
+            self.close(offset, last.time.after(self.gap as u64));
+        }
+    }
+
+    /// The one that fills is whole.
+    fn close(&mut self, to: u64, end: MediaTime) {
+        let Some(filling) = self.filling.take() else {
+            return;
+        };
+        let ticks = end.since(filling.start.time).max(1);
+        if to <= filling.start.offset {
+            return;
+        }
+        self.settle_target(ticks);
+        let ticks_max = self.target.map_or(ticks, ticks_within);
+        self.discontinuities += u64::from(filling.is_discontinuous);
+        self.segments.push_back(Segment {
+            number: self.number,
+            from: filling.start.offset,
+            to,
+            lead: filling.lead,
+            map: self.map.clone(),
+            ticks: ticks.min(ticks_max) as u32,
+            began: filling.began,
+            is_discontinuous: filling.is_discontinuous,
+            discontinuities: self.discontinuities,
+            is_independent: filling.is_independent,
+        });
+        self.number += 1;
+        self.list = None;
+        self.has_grown = true;
+        while self.segments.len() > KEPT_MAX || self.maps() > MAPS_MAX {
+            self.segments.pop_front();
+        }
+    }
+
+    fn maps(&self) -> usize {
+        let map = |segment: &Segment| segment.map.as_ref().map(|map| map.number);
+        let next = self.segments.iter().skip(1);
+        let changes = self.segments.iter().zip(next);
+        1 + changes.filter(|(a, b)| map(a) != map(b)).count()
+    }
+
+    // ---- What is asked for ----------------------------------------------------------------------
+
+    /// The playlist: the same for everybody until the next segment is whole.
+    pub fn list(&mut self) -> Result<Rc<[u8]>, Unlisted> {
+        let first = self.first_listed()?;
+        let number = self.segments.get(first).map(|segment| segment.number);
+        // Of what it names nothing may have gone meanwhile.
+        if let Some((of, list)) = &self.list
+            && Some(*of) == number
+        {
+            return Ok(list.clone());
+        }
+        let written = list::write(&list::Content {
+            segments: self.segments.range(first..),
+            tag: self.plan.tag,
+            extension: self.kind().map_or("", Kind::extension),
+            target: self.target.unwrap_or(1),
+            is_over: self.end == Some(true),
+        });
+        let list: Rc<[u8]> = written.into_bytes().into();
+        self.list = number.map(|number| (number, list.clone()));
+        Ok(list)
+    }
+
+    /// The number of the newest segment, if there is a list in which it stands.
+    pub fn newest_listed(&self) -> Result<u64, Unlisted> {
+        self.first_listed().map(|_| self.number - 1)
+    }
+
+    /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
+    /// fetched for as long again.
+    fn first_listed(&self) -> Result<usize, Unlisted> {
+        if let Some(reason) = self.kind.and_then(Result::err).or(self.fault) {
+            return Err(Unlisted::Unfit(reason));
+        }
+        let count = self.segments.len();
+        if self.end.is_some() && count > 0 {
+            return Ok(count.saturating_sub(LISTED_MAX));
+        }
+        let made = self.number - self.plan.number;
+        if made < LISTED_MIN as u64 {
+            return Err(Unlisted::TooFew(made as usize));
+        }
+        let Some(third) = count.checked_sub(LISTED_MIN) else {
+            return Err(Unlisted::TooLarge);
+        };
+        let end = self.segments.back().map_or(0, |newest| newest.to);
+        let lengths = self
+            .segments
+            .iter()
+            .map(|segment| segment.to - segment.from);
+        let longest = lengths.max().unwrap_or(0);
+        // Beside the list there is the segment that fills. What leaves the list is there for as
+        // long as the list is, and as itself (section 6.2.2); and some have the list from a cache.
+        let window = self.plan.buffer_bytes.saturating_sub(3 * longest) / 2;
+        let is_old = |segment: &Segment| segment.from < end.saturating_sub(window);
+        let in_window = self.segments.partition_point(is_old);
+        let first = in_window.max(count.saturating_sub(LISTED_MAX)).min(third);
+        let needed = end - self.segments[first].from + longest;
+        if first == third && needed > self.plan.buffer_bytes {
+            return Err(Unlisted::TooLarge);
+        }
+        Ok(first)
+    }
+
+    /// The segment that has this name.
+    pub fn segment(&self, name: &str) -> Option<&Segment> {
+        let extension = self.kind()?.extension();
+        let number = Name::number_in(name, self.plan.tag, extension)?;
+        let first = self.segments.front()?.number;
+        let index = usize::try_from(number.checked_sub(first)?).ok()?;
+        self.segments.get(index)
+    }
+
+    /// The map that has this name.
+    pub fn map(&self, name: &str) -> Option<&Rc<Map>> {
+        let number = Name::number_in(name, self.plan.tag, MAP_EXTENSION)?;
+        let maps = self
+            .segments
+            .iter()
+            .filter_map(|segment| segment.map.as_ref());
+        maps.rev().find(|map| map.number == number)
+    }
+
+    /// What its segments are.
+    pub fn kind(&self) -> Option<Kind> {
+        self.kind.and_then(Result::ok)
+    }
+
+    /// Whether a segment has become whole, or the stream is over, since this was asked.
+    pub fn take_grown(&mut self) -> bool {
+        std::mem::take(&mut self.has_grown)
+    }
+
+    /// How often a segment had to end within a group of pictures.
+    pub fn cuts_in_groups(&self) -> u64 {
+        self.cuts_in_groups
+    }
+
+    /// How long a segment is at the most.
+    pub fn target(&self) -> Duration {
+        let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
+        Duration::from_secs(self.target.unwrap_or(group_max).into())
+    }
+
+    // ---- What it holds --------------------------------------------------------------------------
+
+    /// Bytes that its allocations take: [`Cutter::HELD_BYTES_MAX`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        let leads = self.segments.iter().map(|segment| &segment.lead);
+        let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
+        let mut maps = self.map.as_ref().map_or(0, map_bytes);
+        let mut last = self.map.as_ref();
+        for map in self
+            .segments
+            .iter()
+            .rev()
+            .filter_map(|segment| segment.map.as_ref())
+        {
+            if last.is_none_or(|last| !Rc::ptr_eq(last, map)) {
+                maps += map_bytes(map);
+            }
+            last = Some(map);
+        }
+        self.segments.capacity() * size_of::<Segment>()
+            + leads
+                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
+                .sum::<usize>()
+            + self
+                .list
+                .as_ref()
+                .map_or(0, |(_, list)| list.len() + RC_BYTES)
+            + maps
+    }
+
+    /// Room for segments doubles as it is needed.
+    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
+        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
+        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + RC_BYTES)
+        + list::BYTES_MAX
+        + RC_BYTES;
+
+    /// What must hold between any two calls.
+    pub fn check(&self) {
+        assert!(self.held_bytes() <= Cutter::HELD_BYTES_MAX);
+        assert!(self.segments.len() <= KEPT_MAX);
+        let next = self.segments.iter().skip(1);
+        for (segment, next) in self.segments.iter().zip(next) {
+            assert!(segment.from < segment.to && segment.to <= next.from);
+            assert_eq!(segment.number + 1, next.number);
+        }
+    }
+}
+
+/// The two counts of what is shared.
+const RC_BYTES: usize = 2 * size_of::<usize>();
+const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
+
+fn map_bytes(map: &Rc<Map>) -> usize {
+    map.bytes.capacity() + size_of::<Map>() + RC_BYTES
+}
+
+const NO_CONTAINER_OF_HLS: &str =
+    "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+
+/// So many ticks are not more than so many seconds, rounded.
+fn ticks_within(seconds: u32) -> i64 {
+    i64::from(seconds) * TICKS + TICKS / 2 - 1
+}

@@ -1,0 +1,57 @@
+//! What stands in front of a segment's own bytes, so that a player can begin with it: the tables of
+//! MPEG-TS, the time of sound that does not tell its own. Everything else is the stream's.
+
+use crate::format::{Header, MediaTime};
+
+/// A longer lead is refused: the longest map of one program is in six packets.
+pub const LEAD_BYTES_MAX: usize = 2 * 1024;
+
+/// Who owns the frame, and what it is called (RFC 8216 section 3.4).
+const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
+
+/// The tables, as the next repetition of those in the stream; or why there can be none.
+pub(super) fn of_tables(header: Header<'_>) -> Result<Vec<u8>, &'static str> {
+    let tables = header.tables().ok_or("it has no tables")?;
+    if tables.programs != 1 {
+        return Err("it has several programs, of which HLS knows one");
+    }
+    if !tables.is_plain {
+        return Err("its packets are not of 188 bytes");
+    }
+    if tables.packets.len() > LEAD_BYTES_MAX {
+        return Err("its tables are too long");
+    }
+    let mut packets = tables.packets;
+    packets.shrink_to_fit();
+    Ok(packets)
+}
+
+const TAG_BYTES: usize = 10 + 10 + OWNER.len() + 8;
+
+/// The tag that tells a frame's time: ID3v2.4 with one PRIV frame, 73 bytes.
+pub(super) fn of_time(time: MediaTime) -> Vec<u8> {
+    let frame_bytes = OWNER.len() as u8 + 8;
+    let mut tag = Vec::with_capacity(TAG_BYTES);
+    tag.extend_from_slice(b"ID3\x04\0\0\0\0\0");
+    tag.push(10 + frame_bytes);
+    tag.extend_from_slice(b"PRIV\0\0\0");
+    tag.push(frame_bytes);
+    tag.extend([0; 2]);
+    tag.extend_from_slice(OWNER);
+    tag.extend(time.ticks().to_be_bytes());
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_stands_in_a_tag_of_73_bytes() {
+        let tag = of_time(MediaTime::from_ticks(0x1_2345_6789));
+        assert_eq!((tag.len(), tag.capacity()), (73, TAG_BYTES));
+        assert_eq!(tag[..10], *b"ID3\x04\0\0\0\0\0\x3f");
+        assert_eq!(tag[10..20], *b"PRIV\0\0\0\x35\0\0");
+        assert_eq!(tag[65..], [0, 0, 0, 1, 0x23, 0x45, 0x67, 0x89]);
+    }
+}

@@ -1,0 +1,41 @@
+//! HTTP Live Streaming (RFC 8216; draft-pantos-hls-rfc8216bis) out of a stream's own bytes.
+//!
+//! A segment is a range of the stream's bytes with a few bytes in front, its *lead*; a playlist is
+//! a list of such ranges. So nothing is kept here but places and times:
+//!
+//! ```text
+//!   stream   …│ join      │ join      │ join      │ join   newest
+//!             └─ segment ─┴─ segment ─┴─ segment ─┴─ the one that fills
+//!   list        #EXTINF     #EXTINF     #EXTINF      (not before it is whole)
+//! ```
+//!
+//! [`Cutter`] hears what the scanner finds and says where segments begin and end; [`lead`] has what
+//! a player needs in front of one, [`list`] writes the playlist. Never knows the media itself,
+//! HTTP, or a clock.
+
+mod cutter;
+mod lead;
+mod list;
+mod segment;
+
+pub use cutter::{Cutter, Plan};
+pub use lead::LEAD_BYTES_MAX;
+pub use list::MEDIA_TYPE;
+pub use segment::Segment;
+
+/// A playlist has at least so many segments, unless the stream is over: players begin at the third
+/// from the end.
+pub const LISTED_MIN: usize = 3;
+/// It has so many at the most.
+pub const LISTED_MAX: usize = 30;
+
+/// Why there is no playlist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// The stream cannot be cut into segments at all, for this reason.
+    Unfit(&'static str),
+    /// So few segments are whole; [`LISTED_MIN`] must be.
+    TooFew(usize),
+    /// So many do not fit into the buffer, with what comes meanwhile.
+    TooLarge,
+}

@@ -1,0 +1,170 @@
+//! A segment: which bytes of a stream it is, when they are to be played, and under which name.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::format::{Format, MediaTime};
+
+/// The containers that can be HLS (RFC 8216 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// MPEG-TS
+    MpegTs,
+    /// fragmented MP4
+    Mp4,
+    /// MPEG audio
+    Mp3,
+    /// AAC in ADTS
+    Aac,
+}
+
+impl Kind {
+    /// `None` of what no player takes as HLS.
+    pub fn of(format: Format) -> Option<Kind> {
+        match format {
+            Format::MpegTs => Some(Kind::MpegTs),
+            Format::Mp4 => Some(Kind::Mp4),
+            Format::Mp3 => Some(Kind::Mp3),
+            Format::Aac => Some(Kind::Aac),
+            Format::WebM | Format::Matroska | Format::Ogg | Format::Flv => None,
+        }
+    }
+
+    /// With what a segment's name ends: players look at it.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Kind::MpegTs => "ts",
+            Kind::Mp4 => "m4s",
+            Kind::Mp3 => "mp3",
+            Kind::Aac => "aac",
+        }
+    }
+
+    /// A segment's media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Kind::MpegTs => "video/mp2t",
+            Kind::Mp4 => "video/mp4",
+            Kind::Mp3 => "audio/mpeg",
+            Kind::Aac => "audio/aac",
+        }
+    }
+}
+
+/// A segment that is whole.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Its media sequence number.
+    pub number: u64,
+    /// Its bytes are those of the stream from this offset
+    pub from: u64,
+    /// to this one.
+    pub to: u64,
+    /// What stands in front of them.
+    pub lead: Rc<Vec<u8>>,
+    /// What a player gets before it: of MP4 only.
+    pub map: Option<Rc<Map>>,
+    /// How long it is, in ticks of [`MediaTime`].
+    pub(super) ticks: u32,
+    /// When it began, since 1970.
+    pub(super) began: Duration,
+    /// It does not go on where the one before has ended.
+    pub(super) is_discontinuous: bool,
+    /// How many were such, it included.
+    pub(super) discontinuities: u64,
+    /// Decoding can begin with it.
+    pub(super) is_independent: bool,
+}
+
+impl Segment {
+    /// Of its lead and its media.
+    pub fn bytes(&self) -> u64 {
+        self.lead.len() as u64 + (self.to - self.from)
+    }
+
+    /// How long it is.
+    pub fn duration(&self) -> Duration {
+        let ticks_per_second = u64::from(MediaTime::TICKS_PER_SECOND);
+        Duration::from_nanos(u64::from(self.ticks) * 1_000_000_000 / ticks_per_second)
+    }
+}
+
+/// The header that a player of MP4 needs (EXT-X-MAP).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Map {
+    /// The number of the first segment that needs it.
+    pub number: u64,
+    /// The header.
+    pub bytes: Vec<u8>,
+}
+
+/// A name that a playlist gives: `5eed1234-1763790000.ts`. The random part keeps a cache from
+/// giving out what had the number before.
+pub(super) struct Name {
+    /// The random part: the stream's.
+    pub tag: u32,
+    /// Of the segment.
+    pub number: u64,
+    /// Says what it is.
+    pub extension: &'static str,
+}
+
+/// Of a map, where segments have another.
+pub(super) const MAP_EXTENSION: &str = "mp4";
+
+impl Name {
+    /// The number in a name with this tag and this extension.
+    pub fn number_in(name: &str, tag: u32, extension: &str) -> Option<u64> {
+        let (name, its_extension) = name.split_once('.')?;
+        let number = name.split_once('-')?.1.parse().ok()?;
+        let own = Name {
+            tag,
+            number,
+            extension: "",
+        };
+        // One object has one name: no other zeros, signs or capitals.
+        (its_extension == extension && own.to_string() == format!("{name}.")).then_some(number)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Name {
+            tag,
+            number,
+            extension,
+        } = self;
+        write!(formatter, "{tag:08x}-{number}.{extension}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written_and_no_other_way() {
+        let name = Name {
+            tag: 0x5eed,
+            number: 17,
+            extension: "ts",
+        };
+        let name = name.to_string();
+        assert_eq!(name, "00005eed-17.ts");
+        assert_eq!(Name::number_in(&name, 0x5eed, "ts"), Some(17));
+        for other in [
+            "00005eed-017.ts",
+            "00005eed-+17.ts",
+            "5eed-17.ts",
+            "00005EED-17.ts",
+            "00005eee-17.ts",
+            "00005eed-17.mp4",
+            "00005eed-17.ts.ts",
+            "00005eed-17",
+            "00005eed-99999999999999999999.ts",
+            "",
+        ] {
+            assert_eq!(Name::number_in(other, 0x5eed, "ts"), None, "{other}");
+        }
+    }
+}

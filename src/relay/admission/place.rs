@@ -1,0 +1,80 @@
+//! What is known of a connection before it asks for anything: how it tells whose it is, and whether
+//! there is a place for it.
+
+use std::net::IpAddr;
+
+use super::is_in;
+use crate::relay::settings::Fields;
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Settings};
+
+/// How a connection tells whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// It is whose address it comes from.
+    Own,
+    /// It begins with a PROXY protocol header.
+    Header,
+    /// Each of its requests says so in a field.
+    Field,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// Connections in all.
+    All,
+    /// Connections from its host.
+    Host,
+}
+
+impl Settings {
+    /// How a connection from there tells whose it is. Nobody else is believed.
+    pub fn door(&self, host: IpAddr) -> Door {
+        if is_in(&self.proxies, host) {
+            Door::Header
+        } else if self.is_forwarder(host) {
+            Door::Field
+        } else {
+            Door::Own
+        }
+    }
+
+    /// Whether what requests from there say of their client is believed.
+    pub fn is_forwarder(&self, host: IpAddr) -> bool {
+        is_in(&self.forwarders, host)
+    }
+
+    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
+    /// comes by one: a client is never named by a proxy's address.
+    pub fn is_proxy(&self, host: IpAddr) -> bool {
+        is_in(&self.proxies, host) || self.is_forwarder(host)
+    }
+
+    /// Whether a host is of those that may call the API.
+    pub fn is_operators(&self, host: IpAddr) -> bool {
+        is_in(&self.token_servers, host)
+    }
+
+    /// Whether there is a place for another connection, with so many there. Half of what lies
+    /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
+    pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
+        let beyond_max = match host {
+            Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
+            Some(_) | None => CONNECTIONS_BEYOND_MAX,
+        };
+        connections < self.limits.connections_max + beyond_max
+    }
+
+    /// Which limit a connection is beyond, of a host that has so many others.
+    pub fn beyond(&self, of_host: usize) -> Option<Beyond> {
+        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
+    }
+
+    /// What lets the pages of an origin watch.
+    pub fn cors(&self, origin: &str) -> Fields {
+        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
+        let mut sites = self.cors.iter();
+        let site = sites.find(|(site, _)| is_allowed(site));
+        site.map_or(&[], |(_, fields)| fields)
+    }
+}

@@ -1,0 +1,88 @@
+//! The words of those who are not let in.
+
+use crate::http::{Refusal, Status};
+use crate::relay::RETRY_AFTER_SECONDS;
+
+/// 403.
+pub fn forbidden(detail: impl Into<String>) -> Refusal {
+    Refusal::new(Status::Forbidden, detail)
+}
+
+/// 503, and when to come again.
+pub fn busy(detail: &'static str) -> Refusal {
+    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
+}
+
+pub fn not_running() -> Refusal {
+    Refusal::new(Status::NotFound, "this session is not running now")
+}
+
+/// 403 for who has no token; the same whether the session exists or not.
+pub fn no_token() -> Refusal {
+    forbidden("this sessionid has no http token; the token server adds one with add-token")
+}
+
+/// 403 for who had one.
+pub fn token_is_over() -> Refusal {
+    forbidden(
+        "the token of this sessionid is over; the token server may give it more time with add-token",
+    )
+}
+
+/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
+/// has a source here.
+pub fn no_token_of_origin() -> Refusal {
+    forbidden(
+        "this sessionid has no http token; the origin says who may watch, and its token server adds one",
+    )
+}
+
+/// The answer to every call where there is no token table.
+pub fn framework_is_off() -> Refusal {
+    forbidden(
+        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
+    )
+}
+
+/// 403 for who would watch by HLS where a token says how many may watch.
+pub fn watched_uncounted() -> Refusal {
+    forbidden(
+        "the token says how many may watch (max-viewers), and those who watch by HLS cannot be counted; without HLS the stream is at \
+         /stream/SESSIONID",
+    )
+}
+
+/// There is nothing here for whoever asks.
+pub fn not_found() -> Refusal {
+    Refusal::new(
+        Status::NotFound,
+        "nothing has this path; streams are at /stream/SESSIONID, the API is below /api/",
+    )
+}
+
+/// 403 for a source whose token is for viewers.
+pub fn for_watching_only() -> Refusal {
+    forbidden(
+        "the token of this sessionid is for watching only; one for a source has direction=in or both",
+    )
+}
+
+/// 403 for a viewer whose token is for a source.
+pub fn for_source_only() -> Refusal {
+    forbidden(
+        "the token of this sessionid is for a source only; one for viewers has direction=out or both",
+    )
+}
+
+/// 403 for who comes by a proxy that does not say who it is.
+pub fn of_nobody() -> Refusal {
+    forbidden(
+        "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
+         its PROXY protocol header",
+    )
+}
+
+/// 403 for a source from where none may be.
+pub fn from_elsewhere() -> Refusal {
+    forbidden("streams are taken from certain subnets only, and this host is in none of them")
+}

@@ -1,0 +1,66 @@
+//! Tokens that are over: who is told, and what the disk keeps of it.
+//!
+//! What is over is known without this: whoever asks is told so by the time that it is. But a clock
+//! that is set back while the server is down would open it again; so how late it has been is
+//! written whenever a token is over.
+
+use super::{Fault, Grants};
+use crate::relay::Level;
+use crate::relay::desk::Desk;
+use crate::relay::timers::Owner;
+use crate::stamp::Stamp;
+
+/// As many as are over at once have a line of the log of their own.
+const LINES_MAX: usize = 16;
+
+impl Grants {
+    /// Wakes the table when the next token will be over.
+    pub fn rearm(&mut self, desk: &mut Desk) {
+        let tokens = self.tokens.as_ref();
+        if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
+            let deadline = desk.moment_of(shuts);
+            desk.timers.arm(&mut self.armed, Owner::Tokens, deadline);
+        }
+    }
+
+    /// At the start. What was over before is not said again, but it is written that it is: that may
+    /// not have come to the disk.
+    pub(super) fn take_over(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+        self.told = desk.date().0;
+        let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
+            let mut over = tokens.shut_since(Stamp::default(), self.told);
+            over.next().is_some()
+        });
+        if is_any_over {
+            self.write_time(fault, desk);
+        }
+        self.rearm(desk);
+    }
+
+    /// A token may be over.
+    pub fn due(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+        self.armed.fired();
+        let now = desk.date().0;
+        let mut count = 0;
+        if let Some(tokens) = &mut self.tokens {
+            for session in tokens.shut_since(self.told, now) {
+                count += 1;
+                if count <= LINES_MAX {
+                    let digest = session.digest();
+                    let event = format_args!("event=token-over session={digest}");
+                    desk.log(Level::Info, event);
+                }
+            }
+            tokens.tell_time(now);
+        }
+        if count > LINES_MAX {
+            let event = format_args!("event=tokens-over count={}", count - LINES_MAX);
+            desk.log(Level::Info, event);
+        }
+        self.told = now;
+        if count > 0 {
+            self.write_time(fault, desk);
+        }
+        self.rearm(desk);
+    }
+}

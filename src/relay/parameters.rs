@@ -1,0 +1,112 @@
+//! The parameters of a query: each of them is known, and comes once.
+
+use std::time::Duration;
+
+use crate::gate::SessionId;
+use crate::http::{Parameter, Refusal, Status, Target, percent_decoded, quoted};
+
+/// The longest that a session can be blocked: a day.
+const BLOCK_SECONDS_MAX: u64 = 86_400;
+
+/// The parameters of a query, each of which is known and comes once.
+pub(super) struct Parameters<'a> {
+    given: Vec<Parameter<'a>>,
+}
+
+impl<'a> Parameters<'a> {
+    /// Those of a target, if all are known.
+    pub fn read(target: &'a Target, known: &[&str]) -> Result<Parameters<'a>, Refusal> {
+        let mut given: Vec<Parameter<'a>> = Vec::new();
+        for parameter in target.parameters() {
+            if !known.contains(&parameter.name) {
+                return Err(bad(format!(
+                    "the parameter '{}' is not known here; {}",
+                    quoted(parameter.name, 64),
+                    if known.is_empty() {
+                        "there is none".to_owned()
+                    } else {
+                        format!("known are: {}", known.join(", "))
+                    }
+                )));
+            }
+            if given.iter().any(|earlier| earlier.name == parameter.name) {
+                return Err(bad(format!(
+                    "the parameter '{}' comes more than once",
+                    parameter.name
+                )));
+            }
+            given.push(parameter);
+        }
+        Ok(Parameters { given })
+    }
+
+    /// A value as it was given.
+    pub fn raw(&self, name: &str) -> Option<&'a str> {
+        self.given
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .map(|parameter| parameter.value)
+    }
+
+    /// `true`, `false` or nothing, which is false; 1 and 0 do, too.
+    pub fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        match self.raw(name) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(other) => Err(bad(format!(
+                "{name}: '{}' is neither true nor false",
+                quoted(other, 64)
+            ))),
+        }
+    }
+
+    /// So many seconds, a day at the most.
+    pub fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        let seconds = if raw.bytes().all(|byte| byte.is_ascii_digit()) {
+            raw.parse().ok()
+        } else {
+            None
+        };
+        match seconds {
+            Some(seconds @ 1..=BLOCK_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
+            Some(_) | None => Err(bad(format!(
+                "{name}: '{}' is not a number of seconds from 1 to {BLOCK_SECONDS_MAX}",
+                quoted(raw, 64)
+            ))),
+        }
+    }
+
+    /// The session that is meant.
+    pub fn session(&self) -> Result<SessionId, Refusal> {
+        let raw = self
+            .raw("sessionid")
+            .ok_or_else(|| bad("the parameter 'sessionid' is missing"))?;
+        let bytes = percent_decoded(raw).ok_or_else(|| {
+            bad("the parameter 'sessionid' has a % that two hexadecimal digits do not follow")
+        })?;
+        parse_session(&bytes)
+    }
+}
+
+/// A sessionid out of its bytes, with a refusal that says what is wrong with them.
+pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
+    SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
+}
+
+/// 400.
+pub(super) fn bad(detail: impl Into<String>) -> Refusal {
+    Refusal::new(Status::BadRequest, detail)
+}
+
+/// The session that a query alone names, as `/stream?sessionid=…` does.
+pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
+    Parameters::read(target, &["sessionid"])?.session()
+}
+
+/// Nothing may stand in the query.
+pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
+    Parameters::read(target, &[]).map(|_| ())
+}

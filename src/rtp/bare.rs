@@ -1,0 +1,105 @@
+//! MPEG-TS in UDP without RTP: no numbers, and nothing that says whose it is. What comes is brought
+//! into step on the sync byte, so that whole packets go on however datagrams are cut and lost.
+
+use crate::format::mpegts::{Aligner, PACKET_BYTES, SYNC_BYTE};
+
+/// The datagrams of one source.
+#[derive(Debug, Default)]
+pub struct Bare {
+    aligner: Aligner,
+}
+
+/// Sync bytes in a row that make a transport stream, where a datagram is not packets alone.
+const PROOF: usize = 3;
+
+impl Bare {
+    /// Whether a datagram looks like a transport stream: it is packets, or holds some in a row up
+    /// to its end.
+    pub fn begins_with(datagram: &[u8]) -> bool {
+        let is_in_step = |phase: usize| {
+            let mut sync = datagram.iter().skip(phase).step_by(PACKET_BYTES);
+            sync.all(|byte| *byte == SYNC_BYTE)
+        };
+        let is_whole = !datagram.is_empty() && datagram.len().is_multiple_of(PACKET_BYTES);
+        let last = datagram.len().saturating_sub((PROOF - 1) * PACKET_BYTES);
+        (is_whole && is_in_step(0)) || (0..last.min(PACKET_BYTES)).any(is_in_step)
+    }
+
+    /// Takes the next datagram, and puts the packets that are whole now behind the others.
+    pub fn feed(&mut self, datagram: &[u8], packets: &mut Vec<u8>) {
+        self.aligner.feed(datagram, |_, packet| {
+            packets.extend_from_slice(packet.bytes())
+        });
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.aligner.held_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(packets: u8) -> Vec<u8> {
+        let each = (0..packets).map(|number| {
+            let mut packet = [number; PACKET_BYTES];
+            packet[0] = SYNC_BYTE;
+            packet
+        });
+        each.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn a_transport_stream_is_told_by_its_sync_bytes() {
+        let stream = stream(9);
+        for good in [
+            &stream[..188],
+            &stream[..7 * 188],
+            &stream[100..100 + 1472],
+            &stream[187..3 * 188 + 1],
+        ] {
+            assert!(Bare::begins_with(good), "{} bytes", good.len());
+        }
+        let mut damaged = stream[..7 * 188].to_vec();
+        damaged[3 * 188] = 0;
+        let rtp = [&[0x80; 12][..], &stream[..2 * 188]].concat();
+        for bad in [
+            &[][..],
+            &[SYNC_BYTE],
+            &stream[1..188],
+            &stream[1..300],
+            &damaged,
+            &rtp,
+        ] {
+            assert!(!Bare::begins_with(bad), "{} bytes", bad.len());
+        }
+    }
+
+    /// However it is cut, whole packets come out; what is lost takes no more along than it must.
+    #[test]
+    fn packets_come_out_whole_and_in_step() {
+        let stream = stream(100);
+        for piece in [188, 7 * 188, 1472, 1000, 64] {
+            let (mut bare, mut whole) = (Bare::default(), Vec::new());
+            stream
+                .chunks(piece)
+                .for_each(|datagram| bare.feed(datagram, &mut whole));
+            assert!(whole == stream, "in pieces of {piece}");
+            let (mut bare, mut packets) = (Bare::default(), Vec::new());
+            for (number, datagram) in stream.chunks(piece).enumerate() {
+                if number != 5 {
+                    bare.feed(datagram, &mut packets);
+                }
+            }
+            assert!(packets.len().is_multiple_of(PACKET_BYTES));
+            let lost = stream.len() - packets.len();
+            assert!(
+                (1..piece + 3 * PACKET_BYTES).contains(&lost),
+                "{piece}: {lost}"
+            );
+            assert!(bare.held_bytes() < 2048);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Forward error correction for RTP (SMPTE 2022-1, header of RFC 2733): packets out of which a
+//! receiver makes those that were lost.
+//!
+//! ```text
+//!    0   1   2   3   4 ─→ a row's packet        A matrix is L columns wide and D rows high. Each
+//!    5   6   7   8   9 ─→ a row's packet        sum mends one loss: a row's a single one, the
+//!   10  11  12  13  14 ─→ a row's packet        columns' together a burst of L.
+//!    ↓   ↓   ↓   ↓   ↓
+//!   a packet for each column, spread over the next matrix
+//! ```
+//!
+//! A sum is the exclusive or of its packets. Packets have to follow each other by their numbers;
+//! where one does not, the matrix begins anew, and what was summed up is dropped.
+//!
+//! Held at the most: a sum for each column, one for the row, and a packet for each column that
+//! waits to be sent, each of [`PACKET_BYTES_MAX`]: 41 of them, 61 KiB.
+
+use std::collections::VecDeque;
+
+use super::packet::{HEADER_BYTES, Packet};
+
+/// Which sums a packet of corrections belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Columns,
+    Rows,
+}
+
+/// Makes the corrections of one stream.
+#[derive(Debug)]
+pub struct Fec {
+    /// L and D.
+    width: u8,
+    height: u8,
+    /// The number of the packet that is to come; `None` where any may begin a matrix.
+    next: Option<u16>,
+    /// Packets of this matrix so far: `place < width * height`.
+    place: usize,
+    row: Sum,
+    /// One for each column.
+    columns: Vec<Sum>,
+    /// Those of the matrix before, which go out one by one: at most one for each column.
+    waiting: VecDeque<Vec<u8>>,
+    column_number: u16,
+    row_number: u16,
+}
+
+/// The exclusive or of packets.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    /// The number of its first packet.
+    base: u16,
+    /// Of padding, extension and contributors; of marker and payload type; of the time stamps; of
+    /// the lengths behind the fixed header.
+    fields: [u8; 8],
+    /// Of what lies behind the fixed header, as long as the longest of them.
+    payload: Vec<u8>,
+}
+
+/// Which packets a sum is of: so many, each so far behind the one before.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    side: Side,
+    offset: u8,
+    count: u8,
+}
+
+/// Of the packets with corrections; dynamic, but no receiver knows another.
+const PAYLOAD_TYPE: u8 = 96;
+/// Behind the RTP header.
+const FEC_HEADER_BYTES: usize = 16;
+/// A longer packet is not protected: no network takes it whole, and its sum still less.
+const PACKET_BYTES_MAX: usize = 1472;
+
+impl Fec {
+    /// Before the first packet, of matrices with so many columns and rows: at least one. The
+    /// corrections' own numbers begin with these, which nobody can guess.
+    pub fn new(columns: u8, rows: u8, random: u32) -> Fec {
+        Fec {
+            width: columns,
+            height: rows,
+            next: None,
+            place: 0,
+            row: Sum::default(),
+            columns: vec![Sum::default(); usize::from(columns)],
+            waiting: VecDeque::new(),
+            column_number: random as u16,
+            row_number: (random >> 16) as u16,
+        }
+    }
+
+    /// A packet goes out. What is to go out behind it is handed on.
+    pub fn protect(&mut self, packet: &[u8], mut hand_on: impl FnMut(Side, &[u8])) {
+        let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
+            return;
+        };
+        let number = u16::from_be_bytes([header[2], header[3]]);
+        let is_next = self.next.is_none_or(|next| next == number);
+        if packet.len() > PACKET_BYTES_MAX || !is_next {
+            (self.next, self.place) = (None, 0);
+        }
+        if packet.len() > PACKET_BYTES_MAX {
+            return;
+        }
+        self.next = Some(number.wrapping_add(1));
+        let (width, height) = (usize::from(self.width), usize::from(self.height));
+        let (row, column) = (self.place / width, self.place % width);
+        self.row.add(packet, header, column == 0);
+        if let Some(sum) = self.columns.get_mut(column) {
+            sum.add(packet, header, row == 0);
+        }
+        self.place += 1;
+        if column + 1 == width {
+            let placed = Placed {
+                side: Side::Rows,
+                offset: 1,
+                count: self.width,
+            };
+            hand_on(
+                Side::Rows,
+                &self.row.packet(placed, self.row_number, header),
+            );
+            self.row_number = self.row_number.wrapping_add(1);
+        }
+        if self.place == width * height {
+            self.finish_matrix(header);
+        }
+        if self.place.is_multiple_of(height)
+            && let Some(packet) = self.waiting.pop_front()
+        {
+            hand_on(Side::Columns, &packet);
+        }
+    }
+
+    fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
+        self.place = 0;
+        self.waiting.clear();
+        let placed = Placed {
+            side: Side::Columns,
+            offset: self.width,
+            count: self.height,
+        };
+        for column in &self.columns {
+            let packet = column.packet(placed, self.column_number, header);
+            self.column_number = self.column_number.wrapping_add(1);
+            self.waiting.push_back(packet);
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let sums = self.columns.iter().chain([&self.row]);
+        let waiting = self.waiting.iter().map(Vec::capacity);
+        sums.map(|sum| sum.payload.capacity()).sum::<usize>()
+            + waiting.sum::<usize>()
+            + self.columns.capacity() * size_of::<Sum>()
+            + self.waiting.capacity() * size_of::<Vec<u8>>()
+    }
+}
+
+impl Sum {
+    /// One more packet, the first of a new sum perhaps.
+    fn add(&mut self, packet: &[u8], header: &[u8; HEADER_BYTES], is_first: bool) {
+        if is_first {
+            self.base = u16::from_be_bytes([header[2], header[3]]);
+            self.fields = [0; 8];
+            self.payload.clear();
+        }
+        let payload = &packet[HEADER_BYTES..];
+        let [high, low] = (payload.len() as u16).to_be_bytes();
+        let fields = [
+            header[0] & 0x3f,
+            header[1],
+            header[4],
+            header[5],
+            header[6],
+            header[7],
+            high,
+            low,
+        ];
+        for (sum, field) in self.fields.iter_mut().zip(fields) {
+            *sum ^= field;
+        }
+        if self.payload.len() < payload.len() {
+            self.payload
+                .reserve_exact(payload.len() - self.payload.len());
+            self.payload.resize(payload.len(), 0);
+        }
+        for (sum, byte) in self.payload.iter_mut().zip(payload) {
+            *sum ^= byte;
+        }
+    }
+
+    /// As it goes out, at the time of the packet with this header.
+    fn packet(&self, placed: Placed, number: u16, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
+        let [flags, kind, a, b, c, d, high, low] = self.fields;
+        let [base_high, base_low] = self.base.to_be_bytes();
+        let direction = match placed.side {
+            Side::Columns => 0,
+            Side::Rows => 0x40,
+        };
+        let timestamp = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        // Whose source they are, the port says.
+        let mut rtp = Packet::header(PAYLOAD_TYPE, number, timestamp, 0);
+        rtp[0] |= flags;
+        rtp[1] |= kind & 0x80;
+        let fec: [u8; FEC_HEADER_BYTES] = [
+            base_high,
+            base_low,
+            high,
+            low,
+            0x80 | kind & 0x7f,
+            0,
+            0,
+            0,
+            a,
+            b,
+            c,
+            d,
+            direction,
+            placed.offset,
+            placed.count,
+            0,
+        ];
+        [&rtp[..], &fec, &self.payload].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Packets by their numbers.
+    type Packets = BTreeMap<u16, Vec<u8>>;
+
+    /// RTP as sources send it: here and there with a marker, another length, an extension.
+    fn media(first: u16, count: usize, is_even: bool) -> Vec<Vec<u8>> {
+        let packets = (0..count).map(|index| {
+            let number = first.wrapping_add(index as u16);
+            let mut packet = Packet::header(33, number, index as u32 * 977, 0xfeed).to_vec();
+            let bytes = if is_even { 1316 } else { 188 * (1 + index % 7) };
+            packet.extend((0..bytes).map(|byte| (byte * 7 + index * 13) as u8));
+            if !is_even && index % 3 == 0 {
+                packet[0] |= 0x10;
+                packet[1] |= 0x80;
+                packet[12..16].copy_from_slice(&[0, 0, 0, 2]);
+            }
+            packet
+        });
+        packets.collect()
+    }
+
+    fn protect(fec: &mut Fec, media: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
+        let mut made = Vec::new();
+        for packet in media {
+            fec.protect(packet, |side, packet| made.push((side, packet.to_vec())));
+        }
+        made
+    }
+
+    /// What a receiver does, written after RFC 2733 section 8: of the packets that a sum is of, the
+    /// one that is missing is the exclusive or of the sum and of the others.
+    fn mend(received: &mut Packets, corrections: &[(Side, Vec<u8>)], ssrc: u32) {
+        loop {
+            let mended = corrections.iter().find_map(|(_, fec)| {
+                let base = u16::from_be_bytes([fec[12], fec[13]]);
+                let (offset, count) = (u16::from(fec[25]), u16::from(fec[26]));
+                let of = (0..count).map(|index| base.wrapping_add(index * offset));
+                let (there, missing): (Vec<u16>, Vec<u16>) =
+                    of.partition(|number| received.contains_key(number));
+                let [missing] = missing[..] else { return None };
+                let mut length = u16::from_be_bytes([fec[14], fec[15]]);
+                let mut head = [
+                    fec[0],
+                    fec[1] & 0x80 | fec[16] & 0x7f,
+                    fec[20],
+                    fec[21],
+                    fec[22],
+                    fec[23],
+                ];
+                let mut body = fec[28..].to_vec();
+                for number in there {
+                    let packet = &received[&number];
+                    length ^= packet.len() as u16 - 12;
+                    for (sum, at) in head.iter_mut().zip([0, 1, 4, 5, 6, 7]) {
+                        *sum ^= packet[at];
+                    }
+                    body.iter_mut()
+                        .zip(&packet[12..])
+                        .for_each(|(sum, byte)| *sum ^= byte);
+                }
+                body.truncate(usize::from(length));
+                let [first, second, a, b, c, d] = head;
+                let [high, low] = missing.to_be_bytes();
+                let mut packet = vec![0x80 | first & 0x3f, second, high, low, a, b, c, d];
+                packet.extend(ssrc.to_be_bytes());
+                packet.extend(body);
+                Some((missing, packet))
+            });
+            let Some((number, packet)) = mended else {
+                return;
+            };
+            received.insert(number, packet);
+        }
+    }
+
+    /// Bursts of L, and losses all over the place: every packet is whole again, in every byte, over
+    /// the wrap of the numbers too.
+    #[test]
+    fn what_is_lost_is_made_again() {
+        for (columns, rows, is_even) in
+            [(5, 10, true), (4, 4, false), (20, 5, true), (7, 14, false)]
+        {
+            let (width, size) = (
+                usize::from(columns),
+                usize::from(columns) * usize::from(rows),
+            );
+            let media = media(65_500, 4 * size, is_even);
+            let corrections = protect(&mut Fec::new(columns, rows, 7), &media);
+            for start in 0..size {
+                let lost = |index: usize| {
+                    let burst = (size + start..size + start + width).contains(&index);
+                    let single = index.is_multiple_of(size) && index < 2 * size;
+                    burst || (single && start >= width)
+                };
+                let whole: Packets = media
+                    .iter()
+                    .map(|packet| (u16::from_be_bytes([packet[2], packet[3]]), packet.clone()))
+                    .collect();
+                let arrives = |(index, packet): (usize, &Vec<u8>)| {
+                    (!lost(index))
+                        .then(|| (u16::from_be_bytes([packet[2], packet[3]]), packet.clone()))
+                };
+                let mut received: Packets = media.iter().enumerate().filter_map(arrives).collect();
+                assert!(received.len() < whole.len());
+                mend(&mut received, &corrections, 0xfeed);
+                assert!(received == whole, "{columns}x{rows}, a burst at {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn corrections_have_numbers_of_their_own_and_are_no_burst() {
+        let mut fec = Fec::new(5, 10, 0xffff_fffe);
+        let mut numbers = [Vec::new(), Vec::new()];
+        for packet in media(3, 200, true) {
+            let mut at_once = 0;
+            fec.protect(&packet, |side, packet| {
+                assert_eq!(packet.len(), 1316 + 28);
+                let read = Packet::parse(packet).expect("RTP");
+                assert_eq!((read.payload_type, read.ssrc), (96, 0));
+                numbers[usize::from(side == Side::Rows)].push(read.sequence_number);
+                at_once += 1;
+            });
+            assert!(at_once <= 2, "{at_once} at once");
+        }
+        let [columns, rows] = numbers;
+        assert_eq!((columns.len(), rows.len()), (3 * 5 + 1, 40));
+        for (numbers, first) in [(columns, 0xfffe_u16), (rows, 0xffff)] {
+            let expected = (0..numbers.len()).map(|index| first.wrapping_add(index as u16));
+            assert!(numbers.iter().copied().eq(expected));
+        }
+    }
+
+    /// Behind a gap a matrix begins anew; what it says holds for the packets that it is of.
+    #[test]
+    fn a_gap_begins_a_matrix_anew() {
+        let media = media(100, 200, true);
+        let (before, behind) = (&media[..37], &media[40..]);
+        let mut fec = Fec::new(5, 10, 1);
+        let mut corrections = protect(&mut fec, before);
+        corrections.extend(protect(&mut fec, behind));
+        for (side, packet) in &corrections {
+            let base = u16::from_be_bytes([packet[12], packet[13]]);
+            let last = base + u16::from(packet[25]) * (u16::from(packet[26]) - 1);
+            assert!(last < 137 || base >= 140, "{side:?} over the gap");
+        }
+        let mut received: Packets = behind
+            .iter()
+            .map(|packet| (u16::from_be_bytes([packet[2], packet[3]]), packet.clone()))
+            .collect();
+        let lost = received.remove(&141).expect("it was there");
+        mend(&mut received, &corrections, 0xfeed);
+        assert!(received[&141] == lost);
+    }
+
+    #[test]
+    fn what_it_holds_is_bounded_whatever_comes() {
+        let mut fec = Fec::new(20, 5, 1);
+        for index in 0..1000_u16 {
+            let mut packet = Packet::header(33, index, 0, 9).to_vec();
+            packet.resize([12, 200, 1472, 1473, 60_000][usize::from(index / 7 % 5)], 1);
+            fec.protect(&packet, |_, packet| {
+                assert!(packet.len() <= PACKET_BYTES_MAX + 16)
+            });
+            fec.protect(&packet[..5], |_, _| panic!("no packet"));
+            assert!(fec.held_bytes() <= 64 << 10, "{}", fec.held_bytes());
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Seconds of the calendar, in UTC: what outlives the process, and what people write.
+//!
+//! RFC 3339 is read and written; a leap second counts as the second after it.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use crate::moment::Moment;
+
+/// A second of the calendar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Seconds since 1970 began.
+    pub unix_seconds: u64,
+}
+
+/// A second by the Gregorian calendar.
+pub struct Civil {
+    /// From 1970.
+    pub year: u64,
+    /// From 1.
+    pub month: u64,
+    /// From 1.
+    pub day: u64,
+    /// Below 24.
+    pub hour: u64,
+    /// Below 60.
+    pub minute: u64,
+    /// Below 60.
+    pub second: u64,
+}
+
+/// 719,468 days lie between 0000-03-01 and 1970-01-01.
+const DAYS_TO_1970: u64 = 719_468;
+
+impl Stamp {
+    /// The last second that four digits of a year can name.
+    pub const MAX: Stamp = Stamp {
+        unix_seconds: 253_402_300_799,
+    };
+
+    /// `2026-11-22T02:03:04Z`, or with another offset; a fraction of a second is rounded up. `None`
+    /// for anything else, for what is no day of the calendar, and for what lies before 1970.
+    pub fn parse(text: &str) -> Option<Stamp> {
+        let (date, rest) = (text.get(..10)?, text.get(10..)?);
+        let (year, month, day) = (
+            digits(date.get(..4)?)?,
+            digits(date.get(5..7)?)?,
+            digits(date.get(8..)?)?,
+        );
+        let rest = rest.strip_prefix(['T', 't', ' '])?;
+        let (time, rest) = (rest.get(..8)?, rest.get(8..)?);
+        let (hour, minute, second) = (
+            digits(time.get(..2)?)?,
+            digits(time.get(3..5)?)?,
+            digits(time.get(6..)?)?,
+        );
+        let marks = [
+            date.get(4..5)?,
+            date.get(7..8)?,
+            time.get(2..3)?,
+            time.get(5..6)?,
+        ];
+        let is_good = marks == ["-", "-", ":", ":"]
+            && (1..=12).contains(&month)
+            && (1..=days_of(year, month)).contains(&day)
+            && hour < 24
+            && minute < 60
+            && second <= 60;
+        if !is_good {
+            return None;
+        }
+        let (is_more, offset) = fraction(rest)?;
+        let local = days_since_1970(year, month, day)? * 86_400
+            + hour * 3_600
+            + minute * 60
+            + second
+            + u64::from(is_more);
+        let unix_seconds = local.checked_add_signed(offset_seconds(offset)?)?;
+        Some(Stamp { unix_seconds })
+    }
+
+    /// Not before so long after it.
+    pub fn after(self, time: Duration) -> Stamp {
+        let part = u64::from(time.subsec_nanos() > 0);
+        let whole = time.as_secs().saturating_add(part);
+        let unix_seconds = self.unix_seconds.saturating_add(whole);
+        Stamp { unix_seconds }
+    }
+
+    /// The Gregorian calendar, counted in eras of 400 years that begin on the first of March.
+    pub fn civil(self) -> Civil {
+        let second_of_day = self.unix_seconds % 86_400;
+        let since_march_0000 = self.unix_seconds / 86_400 + DAYS_TO_1970;
+        let era = since_march_0000 / 146_097;
+        let day_of_era = since_march_0000 % 146_097;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let month = (month_from_march + 2) % 12 + 1;
+        Civil {
+            year: era * 400 + year_of_era + u64::from(month < 3),
+            month,
+            day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
+            hour: second_of_day / 3_600,
+            minute: second_of_day / 60 % 60,
+            second: second_of_day % 60,
+        }
+    }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+/// Whether there is a fraction of a second that is more than none, and what follows it.
+fn fraction(text: &str) -> Option<(bool, &str)> {
+    let Some(rest) = text.strip_prefix('.') else {
+        return Some((false, text));
+    };
+    let end = rest.find(|character: char| !character.is_ascii_digit())?;
+    let (digits, rest) = rest.split_at(end);
+    (end > 0).then(|| (digits.bytes().any(|digit| digit != b'0'), rest))
+}
+
+/// How many seconds are to be added for an offset from UTC.
+fn offset_seconds(offset: &str) -> Option<i64> {
+    if offset.eq_ignore_ascii_case("Z") {
+        return Some(0);
+    }
+    let sign = match offset.as_bytes().first()? {
+        b'+' => -1,
+        b'-' => 1,
+        _ => return None,
+    };
+    let (hour, minute) = offset.get(1..)?.split_once(':')?;
+    let is_good = hour.len() == 2 && minute.len() == 2;
+    let (hour, minute) = (digits(hour)?, digits(minute)?);
+    let seconds = i64::try_from(hour * 3_600 + minute * 60).ok()?;
+    (is_good && hour < 24 && minute < 60).then_some(sign * seconds)
+}
+
+fn days_of(year: u64, month: u64) -> u64 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
+    // Years begin in March.
+    let year = year.checked_sub(u64::from(month < 3))?;
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year;
+    days.checked_sub(DAYS_TO_1970)
+}
+
+impl Display for Stamp {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Civil {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+        } = self.civil();
+        write!(
+            formatter,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
+/// What time it is by the calendar: a clock that never goes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Calendar {
+    /// What it was when the server started, as far as is known now; since 1970 began.
+    start: Duration,
+}
+
+/// Clocks that go on together, and are read one after the other, do not differ by more.
+const DRIFT_MAX: Duration = Duration::from_millis(100);
+
+impl Calendar {
+    /// Of a server that started then.
+    pub fn new(start: Duration) -> Calendar {
+        Calendar { start }
+    }
+
+    /// The second that it is.
+    pub fn at(&self, now: Moment) -> Stamp {
+        let unix_seconds = self.start.saturating_add(now.since_start()).as_secs();
+        Stamp { unix_seconds }
+    }
+
+    /// When that second begins; the start, if it lies before that.
+    pub fn moment_of(&self, stamp: Stamp) -> Moment {
+        let since_1970 = Duration::from_secs(stamp.unix_seconds);
+        Moment::after_start(since_1970.saturating_sub(self.start))
+    }
+
+    /// Somebody's clock says that it is so long since 1970 began. It is believed if it is ahead:
+    /// what it had been set back by would open again what is over. Says whether it is ahead; what
+    /// two clocks differ by that go on together does not count.
+    pub fn hear(&mut self, since_1970: Duration, now: Moment) -> bool {
+        let start = since_1970.saturating_sub(now.since_start());
+        let is_ahead = start > self.start.saturating_add(DRIFT_MAX);
+        if is_ahead {
+            self.start = start;
+        }
+        is_ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for (unix_seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (784_111_777, "1994-11-06T08:49:37Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+        ] {
+            let stamp = Stamp { unix_seconds };
+            assert_eq!(stamp.to_string(), text);
+            assert_eq!(Stamp::parse(text), Some(stamp));
+        }
+        let mut unix_seconds = 1;
+        while unix_seconds < 253_402_300_799 {
+            let stamp = Stamp { unix_seconds };
+            assert_eq!(Stamp::parse(&stamp.to_string()), Some(stamp));
+            unix_seconds += 86_400 * 13 + 12_347;
+        }
+    }
+
+    #[test]
+    fn offsets_and_fractions_count() {
+        let unix = |text| Stamp::parse(text).map(|stamp| stamp.unix_seconds);
+        assert_eq!(unix("1970-01-01T01:00:00+01:00"), Some(0));
+        assert_eq!(
+            unix("1969-12-31T23:30:00-00:30"),
+            None,
+            "its day lies before 1970"
+        );
+        assert_eq!(unix("1970-01-01T23:30:00-00:30"), Some(86_400));
+        assert_eq!(unix("1970-01-01t00:00:00.000z"), Some(0));
+        assert_eq!(unix("1970-01-01 00:00:00.001Z"), Some(1));
+        assert_eq!(unix("2016-12-31T23:59:60Z"), unix("2017-01-01T00:00:00Z"));
+        for bad in [
+            "",
+            "1970-01-01",
+            "1970-01-01T00:00:00",
+            "1970-01-01T00:00Z",
+            "1970-13-01T00:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "1900-01-01T00:00:00Z",
+            "1970-01-00T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:60:00Z",
+            "1970-01-01T00:00:61Z",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00+1:00",
+            "1970-01-01T00:00:00+01",
+            "+970-01-01T00:00:00Z",
+            "1970/01/01T00:00:00Z",
+            "197é-01-01T00:00:00Z",
+            "1970-01-01T00:00:00Zx",
+            "1970-01-01T00:00:00+24:00",
+            "1970-01-01T00:00:00+00:01",
+        ] {
+            assert_eq!(unix(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_believed_when_it_goes_ahead_and_never_when_it_goes_back() {
+        let seconds = Duration::from_secs;
+        let mut calendar = Calendar::new(seconds(1_000));
+        let now = Moment::after_start(seconds(10));
+        let unix = |calendar: Calendar, now| calendar.at(now).unix_seconds;
+        assert_eq!(unix(calendar, now), 1_010);
+        for behind in [0, 1, 500, 1_009, 1_010] {
+            assert!(!calendar.hear(seconds(behind), now));
+        }
+        assert_eq!(unix(calendar, now), 1_010);
+        assert!(calendar.hear(seconds(5_000), now));
+        assert_eq!(unix(calendar, now), 5_000);
+        assert!(!calendar.hear(seconds(1_010), now), "set back again");
+        assert_eq!(unix(calendar, now + seconds(1)), 5_001);
+        let moment = calendar.moment_of(Stamp {
+            unix_seconds: 5_003,
+        });
+        assert_eq!(moment, now + seconds(3));
+        assert_eq!(unix(calendar, moment), 5_003);
+        assert_eq!(calendar.moment_of(Stamp::default()), Moment::START);
+    }
+
+    #[test]
+    fn a_time_is_never_cut_short() {
+        let stamp = Stamp { unix_seconds: 7 };
+        assert_eq!(stamp.after(Duration::from_millis(1_001)).unix_seconds, 9);
+        assert_eq!(stamp.after(Duration::MAX).unix_seconds, u64::MAX);
+    }
+}

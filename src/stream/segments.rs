@@ -1,0 +1,44 @@
+//! A stream in segments: where they are, and the viewer of one, who has an end.
+
+use super::viewer::{Lead, Position};
+use super::{Stream, Viewer, ViewerId};
+use crate::hls::{Cutter, Plan, Segment};
+
+impl<C: Copy> Stream<C> {
+    /// From now on it is known where segments of it begin and end.
+    pub fn cut_into_segments(&mut self, plan: Plan) {
+        let plan = Plan {
+            buffer_bytes: self.buffer.bytes_max() as u64,
+            ..plan
+        };
+        self.cutter = Some(Box::new(Cutter::new(plan)));
+    }
+
+    /// Its segments, if it is cut into such.
+    pub fn segments(&mut self) -> Option<&mut Cutter> {
+        self.cutter.as_deref_mut()
+    }
+
+    /// Another source goes on with it from here.
+    pub fn begin_seam(&mut self) {
+        if let Some(cutter) = &mut self.cutter {
+            cutter.seam(self.buffer.newest());
+        }
+    }
+
+    /// A viewer of one segment, which is there still. Nothing is copied for it; if it is overtaken,
+    /// it is cut ([`Stream::take_cut`]).
+    pub fn join_segment(&mut self, connection: C, segment: &Segment) -> ViewerId<C> {
+        let viewer = self.viewers.insert(Viewer {
+            connection,
+            position: Position::At(segment.from.max(self.buffer.oldest())),
+            end: segment.to,
+            lead: Lead::of_start(Some(segment.lead.clone()), &[]),
+            lag_key: None,
+            header_seen: 0,
+        });
+        self.lag(viewer, segment.from);
+        self.lines.be_ready(viewer.index());
+        viewer
+    }
+}

@@ -1,0 +1,439 @@
+//! Segments and playlists out of streams of each container, in memory: what a player may count on
+//! holds for hours, and every byte of a segment is a byte of the source but for the lead.
+
+#[path = "support/encoder.rs"]
+mod encoder;
+#[path = "support/playlist.rs"]
+mod playlist;
+
+use std::time::Duration;
+
+use encoder::{Encoder, KINDS, Kind};
+use playlist::{Checker, Playlist};
+use tollgate::format::Scanner;
+use tollgate::gather::Gather;
+use tollgate::hls::{Cutter, Plan, Unlisted};
+use tollgate::moment::Moment;
+use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply, ViewerId};
+
+/// A stream of which all bytes are known.
+struct Rig {
+    scanner: Scanner,
+    cutter: Cutter,
+    source: Vec<u8>,
+    buffer_bytes: u64,
+    seconds: f64,
+}
+
+fn plan(buffer_bytes: u64) -> Plan {
+    Plan {
+        segment: Duration::from_secs(2),
+        buffer_bytes,
+        tag: 0x5eed,
+        started: Duration::from_secs(1_763_776_800),
+        number: 1_763_776_805,
+    }
+}
+
+impl Rig {
+    fn new(buffer_bytes: u64) -> Rig {
+        Rig {
+            scanner: Scanner::new(),
+            cutter: Cutter::new(plan(buffer_bytes)),
+            source: Vec::new(),
+            buffer_bytes,
+            seconds: 0.0,
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], seconds: f64) {
+        self.seconds += seconds;
+        let now = Moment::after_start(Duration::from_secs_f64(self.seconds));
+        let cutter = &mut self.cutter;
+        self.scanner.feed(bytes, &mut |finding, header| {
+            cutter.take(finding, header, now)
+        });
+        self.source.extend_from_slice(bytes);
+        cutter.forget_before((self.source.len() as u64).saturating_sub(self.buffer_bytes));
+        cutter.check();
+    }
+
+    fn list(&mut self) -> Result<String, Unlisted> {
+        let list = self.cutter.list()?;
+        Ok(String::from_utf8(list.to_vec()).unwrap())
+    }
+
+    fn playlist(&mut self) -> Playlist {
+        Playlist::read(&self.list().unwrap())
+    }
+
+    /// A segment or a map.
+    fn fetch(&self, name: &str) -> Option<Vec<u8>> {
+        if let Some(map) = self.cutter.map(name) {
+            return Some(map.bytes.clone());
+        }
+        let segment = self.cutter.segment(name)?;
+        let own = &self.source[segment.from as usize..segment.to as usize];
+        let bytes = [&segment.lead[..], own].concat();
+        assert_eq!(bytes.len() as u64, segment.bytes());
+        Some(bytes)
+    }
+
+    /// Runs an encoder for so long, and looks at the list every second.
+    fn watch(&mut self, encoder: &mut Encoder, seconds: f64, checker: &mut Checker) {
+        let mut left = seconds;
+        while left > 0.0 {
+            let bytes = encoder.run(1.0);
+            self.feed(&bytes, 1.0);
+            left -= 1.0;
+            if let Ok(list) = self.list() {
+                let (now, rig) = (self.seconds, &*self);
+                checker.look(&list, now, |name| rig.fetch(name));
+            }
+        }
+    }
+}
+
+/// Enough for about a minute of any of them.
+const BUFFER_BYTES: u64 = 1 << 20;
+
+#[test]
+fn an_hour_of_each_container_is_what_a_player_may_count_on() {
+    for kind in KINDS {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(kind);
+        rig.watch(&mut encoder, 3600.0, &mut checker);
+        assert!(
+            (1740..=1800).contains(&checker.segments),
+            "{kind:?}: {}",
+            checker.segments
+        );
+        assert_eq!(
+            (checker.discontinuities, rig.cutter.cuts_in_groups()),
+            (0, 0)
+        );
+        let list = rig.playlist();
+        assert_eq!((list.target, list.is_independent), (2, true), "{kind:?}");
+    }
+}
+
+/// What is behind the lead of one segment goes on in the next.
+#[test]
+fn segments_are_the_sources_bytes_without_a_gap() {
+    for kind in KINDS {
+        let mut rig = Rig::new(BUFFER_BYTES);
+        let mut encoder = Encoder::new(kind);
+        rig.feed(&encoder.run(31.0), 31.0);
+        rig.cutter.finish(rig.source.len() as u64, true);
+        let list = rig.playlist();
+        assert!(list.is_over && list.segments.len() >= 15);
+        let lead_bytes = match kind {
+            Kind::Ts => 376,
+            Kind::Mp4 => 0,
+            Kind::Mp3 | Kind::Aac => 73,
+        };
+        let media = list
+            .segments
+            .iter()
+            .flat_map(|entry| rig.fetch(&entry.name).unwrap().split_off(lead_bytes));
+        let media: Vec<u8> = media.collect();
+        let header_bytes = encoder.header().len();
+        assert!(media == rig.source[header_bytes..], "{kind:?}");
+        let seconds = list.seconds();
+        assert!((seconds - 31.0).abs() < 0.1, "{kind:?}: {seconds}");
+    }
+}
+
+#[test]
+fn lists_are_the_same_however_the_bytes_come() {
+    for kind in KINDS {
+        let bytes = Encoder::new(kind).run(9.0);
+        let list = |piece: usize| {
+            let mut rig = Rig::new(BUFFER_BYTES);
+            bytes.chunks(piece).for_each(|piece| rig.feed(piece, 0.0));
+            rig.list().unwrap()
+        };
+        for piece in [1, 7, 188, 4096] {
+            assert_eq!(
+                list(piece),
+                list(bytes.len()),
+                "{kind:?} in pieces of {piece}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_begins_again_after_26_hours_makes_no_seam() {
+    for kind in [Kind::Ts, Kind::Mp4] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(kind);
+        encoder.jump(f64::from(2.0_f32.powi(33)) / 90_000.0 - 20.5);
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        assert_eq!(
+            (checker.discontinuities, checker.segments),
+            (0, 29),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn where_times_jump_the_next_segment_says_so() {
+    for (to, seams) in [(5.0, 1), (90_000.0, 1), (42.0, 1), (40.5, 0)] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        rig.watch(&mut encoder, 40.0, &mut checker);
+        encoder.jump(to);
+        rig.watch(&mut encoder, 40.0, &mut checker);
+        assert_eq!(
+            checker.discontinuities,
+            if to == 42.0 { 0 } else { seams },
+            "to {to}"
+        );
+    }
+}
+
+#[test]
+fn a_group_longer_than_the_target_ends_at_a_picture() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Ts);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    encoder.group = 9.0;
+    rig.watch(&mut encoder, 60.0, &mut checker);
+    let list = rig.playlist();
+    assert_eq!(list.target, 2);
+    assert!(!list.is_independent);
+    assert!(rig.cutter.cuts_in_groups() > 10);
+    assert_eq!(checker.discontinuities, 0);
+}
+
+/// With the first two points the target is settled, whatever the option says.
+#[test]
+fn the_target_goes_by_the_first_group_of_pictures() {
+    for (group, target) in [
+        (0.5, 2),
+        (1.0, 2),
+        (1.5, 3),
+        (2.0, 2),
+        (4.0, 4),
+        (9.0, 9),
+        (60.0, 10),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(4 << 20), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        encoder.group = group;
+        rig.watch(&mut encoder, 130.0, &mut checker);
+        assert_eq!(rig.playlist().target, target, "groups of {group} s");
+        assert_eq!(rig.cutter.cuts_in_groups() > 0, group > 10.0);
+    }
+}
+
+#[test]
+fn another_header_of_mp4_has_its_own_map_and_the_same_again_has_not() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let same = encoder.header();
+    rig.feed(&same, 0.0);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    assert_eq!(checker.discontinuities, 0);
+    encoder.width = 7;
+    let other = encoder.header();
+    rig.feed(&other, 0.0);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    assert_eq!(checker.discontinuities, 1);
+    let list = rig.playlist();
+    let last = list.segments[list.segments.len() - 1].map.clone().unwrap();
+    assert_ne!(list.segments[0].map.as_ref(), Some(&last));
+    assert_eq!(rig.fetch(&last).unwrap(), other);
+    // No segment has a header in it.
+    for entry in &list.segments {
+        let bytes = rig.fetch(&entry.name).unwrap();
+        assert!(!bytes.windows(4).any(|bytes| bytes == b"moov"));
+    }
+}
+
+#[test]
+fn a_source_that_changes_its_header_all_the_time_holds_little() {
+    let mut rig = Rig::new(64 << 20);
+    let mut encoder = Encoder::new(Kind::Mp4);
+    for width in 0..100 {
+        encoder.width = width;
+        let header = [
+            encoder.header(),
+            encoder::mp4_box(b"free", &[width; 60_000]),
+        ]
+        .concat();
+        rig.feed(&header, 0.0);
+        let media = encoder.run(4.0);
+        rig.feed(&media, 4.0);
+    }
+    assert!(rig.cutter.held_bytes() < Cutter::HELD_BYTES_MAX);
+}
+
+#[test]
+fn another_source_makes_a_seam_but_for_mp4_which_is_moved_on() {
+    for kind in KINDS {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(kind);
+        rig.watch(&mut encoder, 31.0, &mut checker);
+        rig.cutter.seam(rig.source.len() as u64);
+        if kind != Kind::Mp4 {
+            encoder.jump(encoder.time + 1.5);
+        }
+        rig.watch(&mut encoder, 30.0, &mut checker);
+        let seams = usize::from(kind != Kind::Mp4);
+        assert_eq!(checker.discontinuities, seams, "{kind:?}");
+    }
+}
+
+#[test]
+fn of_a_stream_that_was_lost_what_may_be_torn_off_is_not_listed() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    let bytes = encoder.run(21.0);
+    rig.feed(&bytes[..bytes.len() - 188], 21.0);
+    rig.cutter.finish(rig.source.len() as u64, false);
+    let list = rig.playlist();
+    assert!(!list.is_over);
+    assert!((list.seconds() - 20.96).abs() < 0.001, "{}", list.seconds());
+}
+
+#[test]
+fn what_cannot_be_listed_says_why() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    assert_eq!(rig.list(), Err(Unlisted::TooFew(0)));
+    rig.feed(&encoder.run(4.5), 4.5);
+    assert_eq!(rig.list(), Err(Unlisted::TooFew(2)));
+    rig.feed(&encoder.run(2.0), 2.0);
+    assert_eq!(rig.playlist().segments.len(), 3);
+    // Ten seconds of four megabits fit into no mebibyte.
+    encoder.unit_bytes = 20_000;
+    rig.feed(&encoder.run(10.0), 10.0);
+    assert_eq!(rig.list(), Err(Unlisted::TooLarge));
+
+    let unfit = |bytes: &[u8]| {
+        let mut rig = Rig::new(BUFFER_BYTES);
+        rig.feed(bytes, 9.0);
+        let found = rig.list();
+        assert!(matches!(found, Err(Unlisted::Unfit(_))), "{found:?}");
+    };
+    for name in ["vp8.webm", "h264.mkv", "theora.ogg", "h264.flv"] {
+        unfit(&std::fs::read(format!("tests/media/{name}")).unwrap());
+    }
+    let mut untimed = Encoder::new(Kind::Mp4);
+    untimed.has_times = false;
+    unfit(&untimed.run(9.0));
+    // A receiver's packets, with 16 bytes behind each.
+    let packets = Encoder::new(Kind::Ts).run(9.0);
+    let packets = packets
+        .chunks(188)
+        .flat_map(|packet| [packet, &[0; 16]].concat());
+    unfit(&packets.collect::<Vec<u8>>());
+}
+
+#[test]
+fn the_tables_in_front_repeat_those_that_came_last() {
+    let mut bytes = Encoder::new(Kind::Ts).run(9.0);
+    // Each table's packets are counted.
+    let mut counts = [0_u8; 2];
+    for packet in bytes.chunks_mut(188) {
+        let table = match [packet[1] & 0x1f, packet[2]] {
+            [0, 0] => 0,
+            [1, 0] => 1,
+            _ => continue,
+        };
+        packet[3] |= counts[table];
+        counts[table] += 1;
+    }
+    let mut rig = Rig::new(BUFFER_BYTES);
+    rig.feed(&bytes, 9.0);
+    for (index, entry) in rig.playlist().segments.iter().enumerate() {
+        let segment = rig.fetch(&entry.name).unwrap();
+        let of_lead = [segment[3], segment[188 + 3]].map(|byte| usize::from(byte & 0x0f));
+        assert_eq!(of_lead, [index, index]);
+    }
+}
+
+/// A stream that keeps a buffer of so many bytes.
+fn stream(buffer_bytes: usize) -> (Stream<u8>, Pool) {
+    let limits = Limits {
+        buffer_bytes,
+        ..Limits::default()
+    };
+    let mut stream = Stream::new(limits, None, Moment::START);
+    stream.cut_into_segments(plan(0));
+    (stream, Pool::new(1 << 30))
+}
+
+/// Takes so many bytes of what a viewer is lent.
+fn take(stream: &mut Stream<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
+    let mut gather = Gather::default();
+    let lent = stream.lend(viewer, bytes_max, &mut gather, 0);
+    let bytes: Vec<u8> = gather
+        .slices()
+        .iter()
+        .flat_map(|slice| slice.to_vec())
+        .collect();
+    assert_eq!(bytes.len(), lent);
+    stream.advance(viewer, lent);
+    stream.settle(viewer, Outcome::Open);
+    stream.check();
+    bytes
+}
+
+#[test]
+fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
+    for kind in KINDS {
+        let (mut stream, mut pool) = stream(1 << 20);
+        let source = Encoder::new(kind).run(20.0);
+        stream.append(&source, &mut pool, Moment::START);
+        let cutter = stream.segments().unwrap();
+        let list = String::from_utf8(cutter.list().unwrap().to_vec()).unwrap();
+        for entry in Playlist::read(&list).segments {
+            let segment = stream
+                .segments()
+                .unwrap()
+                .segment(&entry.name)
+                .unwrap()
+                .clone();
+            let viewer = stream.join_segment(1, &segment);
+            assert_eq!(
+                stream.supply(viewer, 0),
+                Supply::Bytes(segment.bytes() as usize)
+            );
+            let mut got = Vec::new();
+            while matches!(stream.supply(viewer, 0), Supply::Bytes(_)) {
+                got.extend(take(&mut stream, viewer, 10_000));
+            }
+            let own = &source[segment.from as usize..segment.to as usize];
+            assert!(got == [&segment.lead[..], own].concat(), "{kind:?}");
+            assert_eq!(stream.supply(viewer, 0), Supply::Ended(End::Complete));
+            stream.leave(viewer);
+        }
+    }
+}
+
+#[test]
+fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
+    let (mut stream, mut pool) = stream(256 << 10);
+    let mut encoder = Encoder::new(Kind::Ts);
+    stream.append(&encoder.run(6.5), &mut pool, Moment::START);
+    let name = "00005eed-1763776805.ts";
+    let segment = stream.segments().unwrap().segment(name).unwrap().clone();
+    let viewer = stream.join_segment(7, &segment);
+    assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
+    let mut cuts = Vec::new();
+    for _ in 0..40 {
+        stream.append(&encoder.run(1.0), &mut pool, Moment::START);
+        cuts.extend(std::iter::from_fn(|| stream.take_cut()));
+        stream.check();
+    }
+    assert_eq!(cuts, [7]);
+    assert!(take(&mut stream, viewer, 1_000).is_empty());
+    assert_eq!(stream.figures().skips, 0);
+    assert!(stream.segments().unwrap().segment(name).is_none());
+    stream.leave(viewer);
+}

@@ -1,0 +1,368 @@
+//! Multicast between network namespaces that each test makes: groups that come in and go out, by
+//! IPv4 and IPv6. They need root; `.ci/run` runs them where it is.
+//!
+//! ```text
+//!   server ── near ─────────── near ── host A
+//!        └─── far ──────────── far ─── host B      (a pair of virtual Ethernet devices each)
+//! ```
+
+mod support;
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+
+use support::datagrams::{datagram, transport};
+use support::streaming::chunk;
+use support::until;
+
+/// Three hosts: a server, and two that each have a cable to it.
+struct Network {
+    name: String,
+}
+
+/// A program in a namespace, which is killed at the end.
+struct Program(Child);
+
+const HOSTS: [&str; 3] = ["server", "a", "b"];
+
+fn run(line: &str) {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().expect("a program"));
+    let output = command.args(words).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+}
+
+impl Network {
+    fn new(test: &str) -> Network {
+        let name = format!("tg{}{test}", std::process::id());
+        let network = Network { name };
+        for host in HOSTS {
+            run(&format!("ip netns add {}", network.of(host)));
+            network.ip(host, "link set lo up");
+        }
+        for (number, (host, link)) in [("a", "near"), ("b", "far")].into_iter().enumerate() {
+            let (server, other) = (network.of("server"), network.of(host));
+            run(&format!(
+                "ip link add {link} netns {server} type veth peer name {link} netns {other}"
+            ));
+            for (at, last) in [("server", 1), (host, 2)] {
+                network.ip(at, &format!("addr add 10.77.{number}.{last}/24 dev {link}"));
+                network.ip(
+                    at,
+                    &format!("addr add fd77:{number}::{last}/64 dev {link} nodad"),
+                );
+                network.ip(at, &format!("link set {link} up"));
+                network.ip(
+                    at,
+                    &format!("route add 224.0.0.0/4 dev {link} metric {}", 10 + number),
+                );
+            }
+        }
+        network
+    }
+
+    fn of(&self, host: &str) -> String {
+        format!("{}{host}", self.name)
+    }
+
+    fn ip(&self, host: &str, what: &str) {
+        run(&format!("ip -n {} {what}", self.of(host)));
+    }
+
+    /// A program on one of the hosts.
+    fn program(&self, host: &str, program: &str, arguments: &[&str]) -> Program {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.of(host), program]);
+        let child = command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        Program(child.stdin(Stdio::null()).spawn().expect("it starts"))
+    }
+
+    fn python(&self, host: &str, script: &str) -> Program {
+        self.program(host, "python3", &["-c", script])
+    }
+
+    /// The server, once it listens.
+    fn serve(&self, options: &[&str]) -> Program {
+        let fixed = ["--token-server=127.0.0.1", "--listen=127.0.0.1:8000"];
+        let program = env!("CARGO_BIN_EXE_tollgate");
+        let server = self.program("server", program, &[&fixed[..], options].concat());
+        until("the server listens", || {
+            let answer = self.ask("GET", "/healthz");
+            answer.filter(|(status, _)| *status == 200)
+        });
+        server
+    }
+
+    /// The server's answer to a request from its own host: a status and a body.
+    fn ask(&self, method: &str, target: &str) -> Option<(u16, String)> {
+        let request = format!("{method} {target} HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n");
+        let script = format!(
+            "import socket,sys\ns=socket.create_connection(('127.0.0.1',8000))\ns.sendall(b'{request}')\nwhile True:\n  b=s.recv(65536)\n  if not b: break\n  sys.stdout.buffer.write(b)"
+        );
+        let answer = String::from_utf8(self.python("server", &script).output()).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    }
+
+    fn admit(&self, session: &str, types: &str, client: &str) {
+        let target =
+            format!("/api/add-token?type={types}&sessionid={session}&udp-clients={client}");
+        let (status, body) = self.ask("POST", &target).expect("an answer");
+        assert_eq!(status, 201, "{body}");
+    }
+
+    fn stream(&self, session: &str) -> Option<serde_json::Value> {
+        let (_, body) = self.ask("GET", "/api/list-streams")?;
+        let streams: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let mut streams = streams.as_array()?.iter();
+        streams
+            .rfind(|stream| stream["sessionid"] == session)
+            .cloned()
+    }
+
+    fn dropped(&self, reason: &str) -> u64 {
+        let (_, text) = self.ask("GET", "/metrics").expect("an answer");
+        let row = format!("tollgate_datagrams_dropped_total{{reason=\"{reason}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&row));
+        value.expect("a row").parse().expect("a number")
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in HOSTS {
+            let _ = Command::new("ip")
+                .args(["netns", "del", &self.of(host)])
+                .status();
+        }
+    }
+}
+
+impl Program {
+    /// What it writes until it ends.
+    fn output(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut stdout = self.0.stdout.take().expect("it is piped");
+        stdout.read_to_end(&mut bytes).expect("it is read");
+        bytes
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends datagrams to a group, one after another, from an address by an interface.
+fn sender(group: &str, from: &str, datagrams: &[Vec<u8>]) -> String {
+    let group: SocketAddr = group.parse().expect("an address");
+    let hex: Vec<String> = datagrams
+        .iter()
+        .map(|datagram| datagram.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    let family = if group.is_ipv4() {
+        "AF_INET"
+    } else {
+        "AF_INET6"
+    };
+    format!(
+        "import socket\ns=socket.socket(socket.{family},socket.SOCK_DGRAM)\ns.bind(('{from}',6000))\ng=('{}',{})\nfor d in '{}'.split():\n  s.sendto(bytes.fromhex(d),g)",
+        group.ip(),
+        group.port(),
+        hex.join(" ")
+    )
+}
+
+/// Joins a group on an interface, says that it has, and prints the hop count, the traffic class and
+/// the bytes of each datagram that comes.
+fn receiver(group: &str, interface: &str, count: usize) -> String {
+    let group: SocketAddr = group.parse().expect("an address");
+    let (ip, port) = (group.ip(), group.port());
+    let set_up = if group.is_ipv4() {
+        format!(
+            "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\ns.bind(('{ip}',{port}))\ns.setsockopt(0,35,struct.pack('4s4si',socket.inet_aton('{ip}'),bytes(4),socket.if_nametoindex('{interface}')))\ns.setsockopt(0,12,1)\ns.setsockopt(0,13,1)"
+        )
+    } else {
+        format!(
+            "s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\ns.bind(('{ip}',{port}))\ns.setsockopt(41,20,socket.inet_pton(socket.AF_INET6,'{ip}')+struct.pack('i',socket.if_nametoindex('{interface}')))\ns.setsockopt(41,51,1)\ns.setsockopt(41,66,1)"
+        )
+    };
+    format!(
+        "import socket,struct,sys\n{set_up}\nprint('joined',flush=True)\nfor _ in range({count}):\n  d,a,f,w=s.recvmsg(2048,512)\n  h=c=-1\n  for l,t,v in a:\n    n=v[0]\n    if t in (2,52): h=n\n    if t in (1,67): c=n\n  print(h,c,d.hex(),flush=True)"
+    )
+}
+
+/// Waits for the first line that a program writes.
+fn await_line(program: &mut Program) {
+    let stdout = program.0.stdout.as_mut().expect("it is piped");
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stdout.read_exact(&mut byte).expect("a line");
+    }
+}
+
+fn rtp(count: u16, first: u16, ssrc: u32) -> Vec<Vec<u8>> {
+    let each = (0..count).map(|number| {
+        let payload = transport(number as u8, Some(f64::from(number) * 0.02));
+        datagram(33, first.wrapping_add(number), ssrc, &payload)
+    });
+    each.collect()
+}
+
+const FAMILIES: [(&str, [&str; 3], &str); 2] = [
+    (
+        "239.7.7.7",
+        ["10.77.0.1", "10.77.0.2", "10.77.1.2"],
+        "239.7.7.7:5004",
+    ),
+    (
+        "ff3e::7777",
+        ["fd77:0::1", "fd77:0::2", "fd77:1::2"],
+        "[ff3e::7777]:5004",
+    ),
+];
+
+/// Sends RTP to a group until it is killed.
+fn endless_sender(group: &str, from: &str) -> String {
+    format!(
+        "import time,struct\n{}\nn=65500\nwhile True:\n  n=(n+1)&65535\n  s.sendto(struct.pack('>BBHII',128,33,n,9,7)+(b'G\\x01\\0\\x10'+bytes(184))*7,g)\n  time.sleep(.01)",
+        sender(group, from, &[])
+    )
+}
+
+/// What is sent to a group that is joined is the source of the session whose token names that; of
+/// two who send, the first is, and the other's datagrams are dropped, whoever it says it is.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn a_group_comes_in() {
+    for (number, (ip, hosts, group)) in FAMILIES.into_iter().enumerate() {
+        let network = Network::new(&format!("in{number}"));
+        let joins = [format!("--join={ip}%near"), format!("--join={ip}%far")];
+        let _server = network.serve(&[&joins[0], &joins[1]]);
+        network.admit("tv", "rtp-udp", group);
+        let _encoder = network.python("a", &endless_sender(group, hosts[1]));
+        let stream = until("it runs", || network.stream("tv"));
+        assert_is_from(&stream, hosts[1]);
+        let stranger = sender(group, hosts[2], &rtp(40, 65_500, 7));
+        network.python("b", &stranger).output();
+        until("the other is dropped", || {
+            (network.dropped("second_source") == 40).then_some(())
+        });
+        let later = until("the first goes on", || {
+            let later = network.stream("tv")?;
+            (later["bytes_received"] != stream["bytes_received"]).then_some(later)
+        });
+        assert_is_from(&later, hosts[1]);
+        assert_eq!(later["started_at"], stream["started_at"]);
+        assert_eq!(network.dropped("stranger"), 0);
+    }
+}
+
+fn assert_is_from(stream: &serde_json::Value, host: &str) {
+    let from = stream["source"]["address"].as_str().expect("an address");
+    let from: SocketAddr = from.parse().expect("an address");
+    let host: IpAddr = host.parse().expect("an address");
+    assert_eq!(from.ip(), host);
+}
+
+/// With a source named, nobody else's datagrams come in, whatever is in them.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn a_group_of_one_source_comes_in() {
+    for (number, (ip, hosts, group)) in FAMILIES.into_iter().enumerate() {
+        let network = Network::new(&format!("ssm{number}"));
+        let joins = [
+            format!("--join={ip}@{}%near", hosts[1]),
+            format!("--join={ip}@{}%far", hosts[1]),
+        ];
+        let _server = network.serve(&[&joins[0], &joins[1]]);
+        network.admit("tv", "rtp-udp", group);
+        network
+            .python("b", &sender(group, hosts[2], &rtp(30, 1, 7)))
+            .output();
+        network
+            .python("a", &sender(group, hosts[1], &rtp(30, 1, 7)))
+            .output();
+        let stream = until("it runs", || network.stream("tv"));
+        assert_is_from(&stream, hosts[1]);
+        assert_eq!(network.dropped("second_source"), 0);
+        network
+            .python("b", &sender(group, hosts[2], &rtp(30, 31, 7)))
+            .output();
+        until("all of the one has come, and no more", || {
+            let stream = network.stream("tv")?;
+            (stream["bytes_received"] == 30 * 7 * 188).then_some(())
+        });
+    }
+}
+
+/// A group that no token names is nobody's, and one that nobody has joined here is not heard even
+/// if another program of this host has joined it.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn a_group_that_nobody_named_is_dropped() {
+    let network = Network::new("no");
+    let _server = network.serve(&["--join=239.7.7.7%near"]);
+    let (joined, other) = ("239.7.7.7:5004", "239.7.7.8:5004");
+    network.admit("tv", "rtp-udp", "10.77.0.2:6000");
+    let mut program = network.python("server", &receiver("239.7.7.8:5999", "near", 1));
+    await_line(&mut program);
+    network
+        .python("a", &sender(other, "10.77.0.2", &rtp(30, 1, 7)))
+        .output();
+    network
+        .python("a", &sender(joined, "10.77.0.2", &rtp(30, 1, 7)))
+        .output();
+    until("they are dropped", || {
+        (network.dropped("stranger") == 30).then_some(())
+    });
+    assert!(network.stream("tv").is_none());
+}
+
+/// A body goes out to a group, by the interface and with the TTL and the DSCP that the options say.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn a_group_goes_out() {
+    for (number, (ip, _, group)) in FAMILIES.into_iter().enumerate() {
+        let network = Network::new(&format!("out{number}"));
+        let to = format!("--rtp-to={ip}");
+        let _server = network.serve(&[&to, "--multicast=7%far", "--dscp=34"]);
+        network.admit("tv", "http,rtp-udp", group);
+        let mut inside = network.python("b", &receiver(group, "far", 20));
+        let mut outside = network.python("a", &receiver(group, "near", 1));
+        await_line(&mut inside);
+        await_line(&mut outside);
+        let media: Vec<Vec<u8>> = (0..40)
+            .map(|number| transport(number, Some(f64::from(number) * 0.02)))
+            .collect();
+        let body: String = chunk(&media.concat())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let put = format!(
+            "import socket,time\ns=socket.create_connection(('127.0.0.1',8000))\ns.sendall(b'PUT /stream/tv HTTP/1.1\\r\\nHost: h\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'+bytes.fromhex('{body}'))\ntime.sleep(30)"
+        );
+        let _source = network.python("server", &put);
+        let output = inside.output();
+        let text = String::from_utf8(output).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 20);
+        for (line, media) in lines.iter().zip(&media) {
+            let hex: String = media.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(line.starts_with(&format!("7 {} ", 34 << 2)), "{line:.20}");
+            assert!(line.ends_with(&hex));
+        }
+        assert!(
+            matches!(outside.0.try_wait(), Ok(None)),
+            "the other interface got some"
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! HLS as players take it: to the end, without a word.
+
+use super::devtools::Browser;
+use super::support::server::Server;
+use super::support::until;
+use super::tools::*;
+
+/// Each container, and what the encoder makes it with.
+const STREAMS: [(&str, &[&str], &[&str]); 4] = [
+    ("ts", &["-c:v", "libx264", "-c:a", "aac"], &["-f", "mpegts"]),
+    (
+        "mp4",
+        &["-c:v", "libx264", "-c:a", "aac"],
+        &[
+            "-f",
+            "mp4",
+            "-movflags",
+            "empty_moov+default_base_moof+frag_keyframe",
+        ],
+    ),
+    ("mp3", &["-vn", "-c:a", "libmp3lame"], &["-f", "mp3"]),
+    ("aac", &["-vn", "-c:a", "aac"], &["-f", "adts"]),
+];
+
+/// An encoder that publishes so many seconds, live, with a key frame every second.
+fn publish_for(
+    server: &Server,
+    session: &str,
+    seconds: &str,
+    codecs: &[&str],
+    output: &[&str],
+) -> Background {
+    let url = format!("http://{}/stream/{session}", server.address());
+    let is_sound = codecs.contains(&"-vn");
+    let picture = ["-preset", "ultrafast", "-g", "25", "-pix_fmt", "yuv420p"];
+    let of_picture: &[&str] = if is_sound { &[] } else { &picture };
+    let arguments: Vec<&str> = [
+        &["-v", "error"][..],
+        PICTURE,
+        SOUND,
+        codecs,
+        of_picture,
+        &["-t", seconds][..],
+        output,
+        &["-method", "PUT", &url],
+    ]
+    .concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+fn list_url(server: &Server, session: &str) -> String {
+    format!("http://{}/stream/{session}/index.m3u8", server.address())
+}
+
+fn await_list(server: &Server, session: &str) {
+    until("there is a playlist", || {
+        let target = format!("/stream/{session}/index.m3u8");
+        (server.request("HEAD", &target).status() == 200).then_some(())
+    });
+}
+
+/// Plays a playlist to its end; says how many seconds that were. Not a word may be said.
+fn play(url: &str) -> f64 {
+    let played = run(
+        "ffmpeg",
+        &[
+            "-v",
+            "warning",
+            "-xerror",
+            "-progress",
+            "-",
+            "-i",
+            url,
+            "-f",
+            "null",
+            "-",
+        ],
+    );
+    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    // It reads the map of a list that goes on anew with each list, whoever sends it.
+    let is_of_player = |line: &&str| {
+        line.contains("duplicated MOOV")
+            || line.contains("Last message repeated")
+            || line.is_empty()
+    };
+    let said: String = said.lines().filter(|line| !is_of_player(line)).collect();
+    assert!(played.status.success() && said.is_empty(), "{url}: {said}");
+    let progress = String::from_utf8_lossy(&played.stdout).into_owned();
+    let time = progress
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("out_time_us="));
+    time.expect("a time").parse::<f64>().expect("a number") / 1e6
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_every_container_to_the_end_without_a_word() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let encoders =
+        STREAMS.map(|(name, codecs, output)| publish_for(&server, name, "12", codecs, output));
+    let players = STREAMS.map(|(name, ..)| {
+        await_list(&server, name);
+        let url = list_url(&server, name);
+        std::thread::spawn(move || play(&url))
+    });
+    for ((name, ..), player) in STREAMS.iter().zip(players) {
+        let seconds = player.join().expect(name);
+        assert!(seconds > 8.5, "{name}: {seconds} s");
+    }
+    drop(encoders);
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_joins_late_and_plays_past_a_seam_and_a_stream_that_begins_anew() {
+    let server = Server::start(&["--hls-segment=1", "--hold=30"]);
+    let (_, codecs, output) = STREAMS[0];
+    let first = publish_for(&server, "seam", "60", codecs, output);
+    await_list(&server, "seam");
+    let target = "/stream/seam/index.m3u8";
+    let listed = |words: &str| {
+        let list = server.request("GET", target).text();
+        list.contains(words).then_some(())
+    };
+    // Long after the first segment has left the list of those that a player begins with.
+    until("a late viewer is late", || {
+        let list = server.request("GET", target).text();
+        (list.matches("#EXTINF").count() >= 8).then_some(())
+    });
+    let url = list_url(&server, "seam");
+    let player = std::thread::spawn(move || play_past_seams(&url));
+    drop(first);
+    let second = publish_for(&server, "seam", "12", codecs, output);
+    until("there is a seam", || listed("#EXT-X-DISCONTINUITY\n"));
+    until("it is over", || listed("#EXT-X-ENDLIST"));
+    drop(second);
+    let frames = player.join().expect("it plays");
+    assert!(frames > 250, "{frames} pictures");
+}
+
+/// How many pictures are shown of a list. What a decoder says at a seam is its own.
+fn play_past_seams(url: &str) -> u64 {
+    let arguments = [
+        "-v",
+        "error",
+        "-progress",
+        "-",
+        "-i",
+        url,
+        "-f",
+        "null",
+        "-",
+    ];
+    let played = run("ffmpeg", &arguments);
+    assert!(played.status.success());
+    let progress = String::from_utf8_lossy(&played.stdout).into_owned();
+    let frames = progress
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("frame="));
+    frames.expect("pictures").trim().parse().expect("a number")
+}
+
+#[test]
+#[ignore = "needs GStreamer and ffmpeg"]
+fn gstreamer_plays_every_container_to_the_end_without_a_word() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let encoders =
+        STREAMS.map(|(name, codecs, output)| publish_for(&server, name, "10", codecs, output));
+    let players = STREAMS.map(|(name, ..)| {
+        await_list(&server, name);
+        let url = list_url(&server, name);
+        std::thread::spawn(move || {
+            let uri = format!("uri={url}");
+            let sinks = [
+                "audio-sink=fakesink sync=true",
+                "video-sink=fakesink sync=true",
+            ];
+            run(
+                "timeout",
+                &[
+                    "60",
+                    "gst-launch-1.0",
+                    "-q",
+                    "playbin",
+                    &uri,
+                    sinks[0],
+                    sinks[1],
+                ],
+            )
+        })
+    });
+    for ((name, ..), player) in STREAMS.iter().zip(players) {
+        let output = player.join().expect(name);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{name}: {said}");
+    }
+    drop(encoders);
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromium_plays_every_container_without_a_script() {
+    const VIDEO: &str = "document.querySelector('#hls')";
+    let server = Server::start(&["--hls-segment=1"]);
+    let page = format!("http://{}/", server.address());
+    for (name, codecs, output) in STREAMS {
+        let _encoder = publish_for(&server, name, "60", codecs, output);
+        await_list(&server, name);
+        let mut browser = Browser::open(&format!("hls-{name}"), &page);
+        browser.await_true(
+            "location.href.startsWith('http') && document.readyState == 'complete' && !!document.querySelector('h1')",
+        );
+        browser.evaluate(&format!(
+            "const video = document.createElement('video'); video.id = 'hls'; video.muted = true; video.autoplay = true; \
+             video.src = '{}'; document.body.append(video); true",
+            list_url(&server, name)
+        ));
+        browser.await_true(&format!("{VIDEO}.currentTime > 0"));
+        browser.evaluate(&format!("window.begun = {VIDEO}.currentTime; true"));
+        browser.await_true(&format!("{VIDEO}.currentTime >= window.begun + 8"));
+        let plays = format!("{VIDEO}.error === null && !{VIDEO}.paused && !{VIDEO}.ended");
+        assert_eq!(browser.evaluate(&plays), true, "{name}");
+    }
+}

@@ -1,0 +1,112 @@
+//! UDP clients, and what they send and get.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use tollgate::rtp::Packet;
+
+use super::server::Server;
+use super::until;
+
+pub const PACKET_BYTES: usize = 188;
+
+/// A UDP client, or somebody who would like to be one.
+pub fn client() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("an option");
+    socket
+}
+
+/// Sockets at a port and two and four above.
+pub fn clients_in_a_row() -> [UdpSocket; 3] {
+    let at = |port: Option<u16>| {
+        let socket = UdpSocket::bind(("127.0.0.1", port?)).ok()?;
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).expect("an option");
+        Some(socket)
+    };
+    until("three free ports", || {
+        let first = client();
+        let port = first.local_addr().expect("its address").port();
+        Some([first, at(port.checked_add(2))?, at(port.checked_add(4))?])
+    })
+}
+
+/// A server, and where it takes and sends datagrams.
+pub fn start() -> (Server, SocketAddr) {
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
+    let rtp = server.rtp.expect("it says where RTP is");
+    (server, rtp)
+}
+
+/// Admits these UDP clients to a session over RTP, and everybody over HTTP.
+pub fn admit(server: &Server, session: &str, clients: &[&UdpSocket]) {
+    admit_as(server, session, "http,rtp-udp", clients);
+}
+
+/// The same by other types, and perhaps more parameters behind those.
+pub fn admit_as(server: &Server, session: &str, types: &str, clients: &[&UdpSocket]) {
+    let list: Vec<String> = clients
+        .iter()
+        .map(|client| client.local_addr().expect("its address").to_string())
+        .collect();
+    let target = format!(
+        "/api/add-token?type={types}&sessionid={session}&udp-clients={}",
+        list.join(",")
+    );
+    let answer = server.request("POST", &target);
+    assert_eq!(answer.status(), 201, "{}", answer.text());
+}
+
+/// The next datagram.
+pub fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut datagram = [0; 2048];
+    let (bytes, _) = socket.recv_from(&mut datagram).expect("a datagram");
+    datagram[..bytes].to_vec()
+}
+
+/// Nothing has come, and nothing does while the server answers another request.
+pub fn assert_silent(socket: &UdpSocket, server: &Server) {
+    server.tokens();
+    socket.set_nonblocking(true).expect("an option");
+    let error = socket
+        .recv_from(&mut [0; 2048])
+        .expect_err("nothing was to be sent here");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).expect("an option");
+}
+
+/// RTP with this payload.
+pub fn datagram(payload_type: u8, sequence_number: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
+    [
+        &Packet::header(payload_type, sequence_number, 9, ssrc)[..],
+        payload,
+    ]
+    .concat()
+}
+
+/// Seven packets of a transport stream; `clock` is a reference in seconds for the first.
+pub fn transport(counter: u8, clock: Option<f64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for index in 0..7u8 {
+        let mut packet = [counter; PACKET_BYTES];
+        packet[..4].copy_from_slice(&[
+            0x47,
+            0x01,
+            0x00,
+            0x10 | (counter.wrapping_mul(7).wrapping_add(index) & 15),
+        ]);
+        if let (0, Some(seconds)) = (index, clock) {
+            let base = (seconds * 90_000.0) as u64;
+            packet[3] |= 0x20;
+            packet[4..6].copy_from_slice(&[7, 0x10]);
+            packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+            packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
+        }
+        bytes.extend(packet);
+    }
+    bytes
+}
