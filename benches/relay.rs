@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tollgate::config::Config;
+use tollgate::gather::Gather;
 use tollgate::moment::Moment;
-use tollgate::relay::{ConnectionId, Relay};
-use tollgate::stream::Outcome;
+use tollgate::relay::{ConnectionId, Outgoing, Relay, write_next};
 
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -61,12 +61,11 @@ impl Scene {
 
     fn write(&mut self) -> usize {
         let mut written = 0;
-        while let Some(id) = self.relay.next_write() {
-            let bytes = self.relay.output(id, self.now).bytes();
-            self.relay.sent(id, bytes, self.now);
-            self.relay.served(id, Outcome::Open, self.now);
-            written += bytes;
-        }
+        let mut write = |_, gather: &Gather<'_>| {
+            written += gather.bytes();
+            Outgoing::Whole(gather.bytes())
+        };
+        while write_next(&mut self.relay, self.now, &mut write).is_some() {}
         while self.relay.next_action().is_some() {}
         written
     }

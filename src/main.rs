@@ -16,7 +16,10 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Help => print!("{}", config::help()),
-        Command::Version => println!("tollgate {}", env!("CARGO_PKG_VERSION")),
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            println!("tollgate {version}, {}", config::compiled_in());
+        }
         Command::Check(_) => println!("the options are good"),
         Command::Run(config) => {
             if let Err(error) = server::run(&config) {

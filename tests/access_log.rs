@@ -98,6 +98,7 @@ fn each_request_has_its_line_in_the_combined_format() {
 }
 
 /// In whatever way a client spells it, and wherever it stands.
+#[cfg(feature = "icecast")]
 #[test]
 fn no_spelling_brings_a_sessionid_into_the_log() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("spellings.log");

@@ -91,6 +91,7 @@ fn every_bound_filled_stays_below_the_ceiling() {
 
 /// A unit that goes on and on is held back for the viewers of a stream that may be held; so is what
 /// a source sends that is to go on with one, before it shows where.
+#[cfg(feature = "hold")]
 #[test]
 fn what_is_held_back_for_held_streams_is_one_more_buffer_each() {
     let server = Server::start(&[&format!("--buffer={BUFFER}"), "--hold=60"]);

@@ -11,6 +11,7 @@ use support::media::media;
 use support::server::{Server, command};
 use support::streaming::{Source, Viewer};
 use support::until;
+use tollgate::config::FEATURES;
 
 /// Runs the program to its end. Only for arguments with which it does not stay.
 fn run(options: &[&str]) -> Output {
@@ -64,7 +65,16 @@ fn version_goes_to_stdout() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
     let version = String::from_utf8(output.stdout).expect("UTF-8");
-    assert_eq!(version, format!("tollgate {}\n", env!("CARGO_PKG_VERSION")));
+    let named = format!("tollgate {}, ", env!("CARGO_PKG_VERSION"));
+    let features = version.strip_prefix(&named).expect(&version);
+    for feature in FEATURES {
+        let mut words = features.split([' ', ',', '\n']);
+        assert_eq!(
+            words.any(|word| word == feature.name),
+            feature.is_in,
+            "{version}"
+        );
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Every input that fuzzing keeps goes through its door again: what was found once stays found.
+#![cfg(feature = "default")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
 //! The API's description, `GET /api/openapi.json`, beside what the server does.
+#![cfg(feature = "default")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Media as they are found, not as one program writes them: where the field's own encoders and
 //! segmenters put what a late viewer needs.
+#![cfg(feature = "hold")]
 
 use std::time::Duration;
 

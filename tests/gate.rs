@@ -1,6 +1,7 @@
 //! The gate against those who come round it: by a name that they have pointed here, by a page that
 //! somebody else looks at, by a proxy that does not say whose a request is, by a stream that would
 //! like to be a page.
+#![cfg(feature = "default")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Relays behind HAProxy: four processes, as in `examples/haproxy.cfg`; an origin and its edges, as
 //! in `examples/edges.cfg`.
+#![cfg(feature = "default")]
 
 mod support;
 

@@ -317,6 +317,7 @@ fn a_list_wakes_an_origin_as_a_viewer_does_and_keeps_it_awake() {
     assert_eq!(metric(&edge, "tollgate_pulls"), 1);
 }
 
+#[cfg(feature = "hold")]
 #[test]
 fn a_held_stream_goes_on_behind_a_seam() {
     let server = Server::gated(&["--hold=60"]);

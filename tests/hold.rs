@@ -1,4 +1,5 @@
 //! `--hold`: viewers that outlive their source, through the real binary.
+#![cfg(feature = "default")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! `--icecast`: sources as Icecast's clients send them.
+#![cfg(feature = "icecast")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Many viewers: each gets every byte of its source, from the first to the clean end.
+#![cfg(feature = "page")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The operator's page: for whom it is, and under which policy.
+#![cfg(feature = "page")]
 
 mod support;
 

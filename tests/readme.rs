@@ -1,4 +1,5 @@
 //! The README says what the program says.
+#![cfg(feature = "default")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Sources that follow each other: what comes of real files is the same however it is cut, sound
 //! wherever the first breaks off, and said to be another stream where it is one.
+#![cfg(feature = "hold")]
 
 use tollgate::format::splice::{Splicer, Unlike};
 use tollgate::format::{Finding, Format};

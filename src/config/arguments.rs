@@ -10,6 +10,7 @@ use std::fmt::{self, Display, Formatter};
 
 use lexopt::{Arg, Parser};
 
+use super::features::left_out;
 use super::options::options;
 use super::row::{Asked, Fallback, Row, Takes};
 use super::{Command, Config, Outgoing};
@@ -292,6 +293,11 @@ pub enum BadArgument {
         name: String,
         nearest: Option<&'static str>,
     },
+    /// An option, or its variable, that would be there if the program had been built with this.
+    LeftOut {
+        origin: String,
+        feature: &'static str,
+    },
     /// No option has such a variable.
     UnknownVariable {
         name: OsString,
@@ -335,6 +341,10 @@ pub enum BadArgument {
 
 impl BadArgument {
     fn unknown(name: &str) -> BadArgument {
+        if let Some(feature) = left_out(name) {
+            let origin = format!("--{name}");
+            return BadArgument::LeftOut { origin, feature };
+        }
         BadArgument::Unknown {
             name: name.to_owned(),
             nearest: nearest(name),
@@ -342,8 +352,12 @@ impl BadArgument {
     }
 
     fn unknown_variable(name: &OsStr) -> BadArgument {
-        let typed = name.to_string_lossy();
-        let typed = typed.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+        let origin = name.to_string_lossy().into_owned();
+        let typed = origin.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+        let option = typed.to_ascii_lowercase().replace('_', "-");
+        if let Some(feature) = left_out(&option) {
+            return BadArgument::LeftOut { origin, feature };
+        }
         BadArgument::UnknownVariable {
             name: name.to_owned(),
             nearest: nearest(typed).filter(|near| row_named(near).is_some_and(Row::has_variable)),
@@ -360,21 +374,21 @@ impl Display for BadArgument {
         match self {
             BadArgument::Unknown { name, nearest } => {
                 let shown = Excerpt(name.as_bytes());
-                write!(formatter, "there is no option {shown}; ")?;
-                match nearest {
-                    Some(nearest) => write!(formatter, "--{nearest} was probably meant"),
-                    None => write!(formatter, "see --help"),
-                }
+                let meant = nearest.map(|nearest| format!("--{nearest}"));
+                let meant = suggestion(meant, "see --help");
+                write!(formatter, "there is no option {shown}; {meant}")
             }
+            BadArgument::LeftOut { origin, feature } => write!(
+                formatter,
+                "{origin}: this program is built without `{feature}`; build one with it"
+            ),
             BadArgument::UnknownVariable { name, nearest } => {
                 let shown = Excerpt(name.as_encoded_bytes());
-                write!(formatter, "no option has the variable {shown}; ")?;
-                match nearest {
-                    Some(nearest) => {
-                        write!(formatter, "{} was probably meant", variable(nearest))
-                    }
-                    None => write!(formatter, "unset it, or see --help for what there is"),
-                }
+                let meant = suggestion(
+                    nearest.map(variable),
+                    "unset it, or see --help for what there is",
+                );
+                write!(formatter, "no option has the variable {shown}; {meant}")
             }
             BadArgument::Short { letter } => {
                 let mut bytes = [0; 4];
@@ -427,6 +441,14 @@ impl Display for BadArgument {
 }
 
 impl std::error::Error for BadArgument {}
+
+/// What to do about a name that is none.
+fn suggestion(nearest: Option<String>, otherwise: &str) -> String {
+    nearest.map_or_else(
+        || otherwise.to_owned(),
+        |nearest| format!("{nearest} was probably meant"),
+    )
+}
 
 /// The option that a mistyped name is nearest to, if one is near enough to be meant.
 fn nearest(name: &str) -> Option<&'static str> {

@@ -5,6 +5,7 @@
 //! core reads it, into its [`Settings`]; nothing here opens, binds or resolves.
 
 mod arguments;
+mod features;
 mod help;
 mod options;
 mod row;
@@ -20,6 +21,7 @@ use crate::gate::InterfaceName;
 use crate::relay::{Fields, Limits, Settings};
 
 pub use arguments::{BadArgument, parse};
+pub use features::{FEATURES, Feature, compiled_in};
 pub use help::{help, readme_table};
 
 /// What the command line asks for.

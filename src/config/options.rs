@@ -147,6 +147,7 @@ const ROWS: &[Row] = &[
         help: "print the version, and exit",
         more: "",
     },
+    #[cfg(feature = "token-file")]
     Row {
         name: "token-file",
         takes: Takes::One("PATH", |config, text| {
@@ -286,6 +287,7 @@ const ROWS: &[Row] = &[
         more: "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC, to whoever may \
                watch.",
     },
+    #[cfg(feature = "icecast")]
     Row {
         name: "icecast",
         takes: Takes::Nothing(|config| config.core.admits_icecast = true),

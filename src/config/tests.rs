@@ -267,6 +267,28 @@ fn a_mistyped_option_names_the_nearest() {
     );
 }
 
+/// In every build: its rows are there where it is, and where it is not its options say so.
+#[test]
+fn the_option_of_what_is_left_out_says_what_it_needs() {
+    for feature in FEATURES {
+        for option in feature.options {
+            let is_option = options().any(|row| row.name == *option);
+            assert_eq!(is_option, feature.is_in, "{option}");
+            if is_option {
+                continue;
+            }
+            let why = format!(
+                "this program is built without `{}`; build one with it",
+                feature.name
+            );
+            assert_eq!(said(&format!("--{option}=1")), format!("--{option}: {why}"));
+            let variable = super::arguments::variable(option);
+            let said = read(&[], &[(&variable, "1")]).expect_err("left out");
+            assert_eq!(said.to_string(), format!("{variable}: {why}"));
+        }
+    }
+}
+
 #[test]
 fn what_is_no_option_is_refused() {
     assert_eq!(

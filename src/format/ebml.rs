@@ -7,12 +7,14 @@ pub(super) struct Head {
     pub id: u32,
     /// Of the body; `None` if unknown.
     pub size: Option<u64>,
-    /// Of the identifier, and of the size field: 1 to 4 and 1 to 8.
+    /// Of the identifier: 1 to 4.
     pub id_bytes: usize,
+    /// Of the size field: 1 to 8.
     pub size_bytes: usize,
 }
 
 impl Head {
+    /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
         self.id_bytes + self.size_bytes
     }

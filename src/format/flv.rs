@@ -1,7 +1,7 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is
 //! the file's head, the metadata and the sequence headers; decoding can begin at a key frame's tag.
 
-use super::header::{HEADER_BYTES_MAX, Header, Parts};
+use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
 use super::window::{Step, Walker};
 use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
 
@@ -20,7 +20,7 @@ pub(super) struct Flv {
 /// sequence headers for pictures and for sound. It is told when media come; what has changed since
 /// waits for the next key frame.
 #[derive(Default)]
-pub(super) struct Tags {
+struct Tags {
     /// `None` until it has been read.
     head: Option<[u8; HEAD_BYTES]>,
     /// It was told.
@@ -122,7 +122,7 @@ impl Walker<Findings<'_>> for Flv {
 
 impl Flv {
     pub(super) fn header(&self) -> Header<'_> {
-        Header(Parts::Tags(&self.tags))
+        Header(Parts::Several(&self.tags))
     }
 
     /// Bytes that its allocations take: of each tag twice the most that is kept.
@@ -157,14 +157,15 @@ impl Flv {
     }
 }
 
-impl Tags {
-    /// The parts of the header that was told.
-    pub(super) fn told(&self) -> impl Iterator<Item = &[u8]> {
+impl InParts for Tags {
+    fn each(&self, part: &mut dyn FnMut(&[u8])) {
         let head = self.head.iter().filter(|_| self.is_told);
-        head.map(|head| &head[..])
-            .chain(self.kept.iter().map(|tag| tag.told.as_slice()))
+        let tags = self.kept.iter().map(|tag| tag.told.as_slice());
+        head.map(|head| &head[..]).chain(tags).for_each(part);
     }
+}
 
+impl Tags {
     /// A header is wanted: says whether it is another one than before.
     fn tell(&mut self) -> bool {
         let mut is_new = !std::mem::replace(&mut self.is_told, true);

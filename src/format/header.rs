@@ -7,8 +7,7 @@
 //! that never does.
 
 use super::LetGo;
-use super::flv::Tags;
-use super::mpegts::{Repetition, Tables};
+use super::mpegts::Repetition;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -24,16 +23,26 @@ pub struct Header<'a>(pub(super) Parts<'a>);
 #[derive(Clone, Copy)]
 pub(super) enum Parts<'a> {
     Whole(&'a [u8]),
-    Tags(&'a Tags),
-    Tables(&'a Tables),
+    Several(&'a dyn InParts),
+}
+
+/// What keeps a header in several parts.
+pub(super) trait InParts {
+    /// Shows those that make the header that was told, one after the other.
+    fn each(&self, part: &mut dyn FnMut(&[u8]));
+
+    /// Its tables, if it is one of MPEG-TS.
+    fn tables(&self) -> Option<Repetition> {
+        None
+    }
 }
 
 impl Header<'_> {
     /// Its tables, if it is one of MPEG-TS.
     pub fn tables(self) -> Option<Repetition> {
         match self.0 {
-            Parts::Tables(tables) => Some(tables.repetition()),
-            Parts::Whole(_) | Parts::Tags(_) => None,
+            Parts::Several(parts) => parts.tables(),
+            Parts::Whole(_) => None,
         }
     }
 
@@ -52,8 +61,7 @@ impl Header<'_> {
     fn each(self, mut part: impl FnMut(&[u8])) {
         match self.0 {
             Parts::Whole(bytes) => part(bytes),
-            Parts::Tags(tags) => tags.told().for_each(part),
-            Parts::Tables(tables) => tables.packets().for_each(part),
+            Parts::Several(parts) => parts.each(&mut part),
         }
     }
 }

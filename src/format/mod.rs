@@ -22,6 +22,7 @@ mod matroska;
 mod mp4;
 pub mod mpegts;
 mod ogg;
+#[cfg_attr(not(feature = "hold"), path = "splice/absent.rs")]
 pub mod splice;
 mod time;
 mod window;
@@ -321,7 +322,7 @@ impl Scanner {
     }
 
     /// Whether what has arrived can go out whatever it turns out to be.
-    fn may_be_sound_only(&self) -> bool {
+    pub fn may_be_sound_only(&self) -> bool {
         match &self.state {
             State::Undecided(beginning) => beginning.may_be_sound_only(),
             State::Known(_) | State::Unknown => false,

@@ -246,6 +246,7 @@ fn is_absolute(moof: &[u8]) -> bool {
 
 /// The head of a box.
 pub(super) struct BoxHead {
+    /// Its four letters.
     pub kind: [u8; 4],
     /// Of the head: 8 or 16.
     pub bytes: usize,

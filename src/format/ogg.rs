@@ -31,6 +31,7 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
+    /// The page with which these bytes begin, if they do.
     pub fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
         if !bytes
             .iter()

@@ -110,6 +110,7 @@ impl Window {
 
     /// What no walker has passed: of what is held, and once one has let go, of the bytes that it
     /// was shown last.
+    #[cfg(feature = "hold")]
     pub(super) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.held);
         rest.drain(..self.passed);

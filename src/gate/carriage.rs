@@ -44,7 +44,7 @@ impl Carriage {
     }
 
     /// What stands in a journal; `None` for anything else.
-    pub(super) fn parse(text: &str) -> Option<Carriage> {
+    pub fn parse(text: &str) -> Option<Carriage> {
         match text {
             "rtp" => Some(Carriage::Rtp(None)),
             "udp" => Some(Carriage::Bare),

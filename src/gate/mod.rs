@@ -4,8 +4,8 @@
 //! request ([`udp_clients`], whose hosts are [`host`]s) and how they get a stream ([`Carriage`]),
 //! the groups that are listened to ([`Join`]), the table of tokens ([`tokens`]), what they grant
 //! ([`grant`]), the subnets that callers are measured against ([`subnet`]), and the changes of the
-//! table as bytes that outlive it ([`journal`]). Nothing here knows a socket, a clock, a file or
-//! HTTP; names are resolved elsewhere and come back as addresses.
+//! table ([`record`]), with the bytes that outlive it (`journal`). Nothing here knows a socket, a
+//! clock, a file or HTTP; names are resolved elsewhere and come back as addresses.
 
 mod blocks;
 mod carriage;
@@ -13,8 +13,10 @@ pub mod excerpt;
 pub mod grant;
 pub mod host;
 mod join;
+#[cfg(feature = "token-file")]
 pub mod journal;
 pub mod limits;
+pub mod record;
 pub mod session_id;
 pub mod subnet;
 pub mod tokens;
@@ -24,11 +26,11 @@ pub mod udp_clients;
 pub use blocks::{BLOCKS_MAX, Blocks};
 pub use carriage::{Carriage, Matrix};
 pub use excerpt::Excerpt;
-pub use grant::{BadKey, Direction, Grant, Note, Shut, Terms};
+pub use grant::{Direction, Grant, Note, Shut, Terms};
 pub use host::{Host, HostName};
 pub use join::{InterfaceName, Join};
-pub use journal::Record;
 pub use limits::{Limits, MATRICES_MAX};
+pub use record::{Entry, Record};
 pub use session_id::SessionId;
 pub use subnet::Subnet;
 pub use tokens::{Addition, Destination, Tokens};

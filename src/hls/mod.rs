@@ -21,7 +21,7 @@ mod segment;
 pub use cutter::{Cutter, Plan};
 pub use lead::LEAD_BYTES_MAX;
 pub use list::MEDIA_TYPE;
-pub use segment::{Kind, Map, Segment};
+pub use segment::Segment;
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third
 /// from the end.

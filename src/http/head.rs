@@ -100,6 +100,17 @@ pub struct Head {
     pub forwarded: Forwarded,
 }
 
+impl Head {
+    /// What may follow it, whether it is granted or not: a source's head without a length may be
+    /// such a client's as Icecast knows, whose media ends with the connection and is no request.
+    pub fn framing_of_media(&self) -> Framing {
+        match (self.method, self.framing) {
+            (Method::Source | Method::Put, Framing::None) => Framing::UntilClose,
+            (_, framing) => framing,
+        }
+    }
+}
+
 /// Reads a request's head out of bytes that arrive piece by piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReader {

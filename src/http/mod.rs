@@ -8,7 +8,8 @@
 mod answer;
 mod body;
 mod chunk;
-mod credentials;
+#[cfg(feature = "icecast")]
+pub mod credentials;
 mod date;
 mod fields;
 mod forwarded;
@@ -25,7 +26,6 @@ mod version;
 pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
-pub use credentials::basic_password;
 pub use date::HttpDate;
 pub use fields::Forwarded;
 pub use head::{Head, HeadReader, Limits, Method};

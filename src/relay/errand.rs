@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::gate::Entry;
+
 /// Addresses that a name may have.
 pub const ADDRESSES_MAX: usize = 32;
 
@@ -14,8 +16,8 @@ pub struct Ticket(pub u64);
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
     Resolve(Vec<(String, u16)>),
-    /// Put this behind what the token file holds, on disk.
-    Append(Vec<u8>),
+    /// Put these changes behind what the token file holds, on disk, all of them or none.
+    Append(Entry),
 }
 
 /// What it did.

@@ -6,7 +6,8 @@
 
 use super::parameters::parse_session;
 use crate::gate::SessionId;
-use crate::http::{Framing, Head, Method, Refusal, Status, basic_password};
+use crate::http::credentials::basic_password;
+use crate::http::{Head, Method, Refusal, Status};
 
 /// To a client that asks by `SOURCE` and waits for this before it sends its media.
 pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -17,17 +18,6 @@ pub(super) fn is_source(head: &Head) -> bool {
         Method::Source => true,
         Method::Put => password(head).is_some(),
         _ => false,
-    }
-}
-
-/// What may follow a request's head, whether it is granted or not, and whether or not there is
-/// `--icecast`: a source's head without a length may be such a client's, whose media is no request.
-pub(super) fn framing(head: &Head) -> Framing {
-    let is_sources = matches!(head.method, Method::Source | Method::Put);
-    if head.framing == Framing::None && is_sources {
-        Framing::UntilClose
-    } else {
-        head.framing
     }
 }
 

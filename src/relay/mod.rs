@@ -23,9 +23,11 @@ mod errand;
 mod fetch;
 mod grants;
 mod held;
+#[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
 mod lists;
 mod metrics;
+#[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod parameters;
 mod pass;
@@ -35,6 +37,7 @@ mod route;
 mod rtp_in;
 mod settings;
 mod settle;
+mod shell;
 #[cfg(test)]
 mod stage;
 mod streams;
@@ -63,6 +66,7 @@ pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
+pub use shell::{Outgoing, write_next};
 pub use streams::{Datagrams, Live};
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;

@@ -7,13 +7,11 @@ use crate::random::Random;
 pub(super) struct Page {
     /// The attribute that its script and its style carry.
     nonce: String,
-    /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a
-    /// number drawn for this answer.
-    pub policy: String,
+    policy: String,
 }
 
 /// HTML in UTF-8.
-const HTML: &str = include_str!("page.html");
+const HTML: &str = include_str!("page/page.html");
 /// Where in it the nonces go.
 const IN_STYLE: usize = behind(b"<style");
 const IN_SCRIPT: usize = behind(b"<script");
@@ -35,15 +33,24 @@ const fn behind(tag: &[u8]) -> usize {
 }
 
 impl Page {
-    /// The page for one answer.
-    pub fn new(random: &mut Random) -> Page {
+    /// Whether there is one in this program.
+    pub const IS_HERE: bool = true;
+
+    /// The page for one answer; `None` where there is none.
+    pub fn draw(random: &mut Random) -> Option<Page> {
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
         let policy = format!(
             "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; \
              img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
         );
         let nonce = format!(" nonce=\"{nonce}\"");
-        Page { nonce, policy }
+        Some(Page { nonce, policy })
+    }
+
+    /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a
+    /// number drawn for this answer.
+    pub fn policy(&self) -> &str {
+        &self.policy
     }
 
     /// The document, as it lies there, and the nonces in their places.

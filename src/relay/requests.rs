@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Caller, Claim, Standing, Way};
+use super::admission::{Caller, Claim, Standing, Way, not_found};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
@@ -17,7 +17,7 @@ use super::page::Page;
 use super::route::{Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Origin};
-use super::{ConnectionId, LiveId, PullId, Relay, Ticket, icecast};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
@@ -87,7 +87,7 @@ impl Relay {
     }
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
-        let framing = icecast::framing(head);
+        let framing = head.framing_of_media();
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
         let asked = Asked {
             caller,
@@ -254,7 +254,10 @@ impl Relay {
             },
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
-            Call::Page => Ok(Answer::Page(Page::new(&mut self.desk.random))),
+            Call::Page => {
+                let page = Page::draw(&mut self.desk.random);
+                page.map(Answer::Page).ok_or_else(not_found)
+            }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);

@@ -7,6 +7,7 @@
 use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
 use super::api::{Call, Name};
 use super::lists::is_of_peer;
+use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
 use super::streams::Wanted;
@@ -89,7 +90,7 @@ impl<'a> Asked<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
             [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
-            [b""] => self.look(Way::Page, Call::Page),
+            [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
             [b"healthz"] => self.look(Way::Health, Call::Health),

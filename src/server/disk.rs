@@ -1,5 +1,7 @@
-//! The thread for the token file. What is written there is all that it does: a revocation waits for
-//! nothing but the disk.
+//! The thread for the token file (`--token-file`). What is written there is all that it does: a
+//! revocation waits for nothing but the disk.
+
+mod token_file;
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -7,8 +9,11 @@ use std::thread;
 
 use mio::Waker;
 
-use super::token_file::TokenFile;
+use crate::config::Config;
+use crate::gate::{Entry, Limits, Tokens, journal};
 use crate::relay::{Done, Ticket};
+use crate::stamp::Stamp;
+use token_file::TokenFile;
 
 /// The loop's end of the two channels.
 pub(super) struct Disk {
@@ -20,8 +25,26 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Starts the thread, which has the token file from now on. It ends when this is dropped.
-    pub fn start(token_file: TokenFile, waker: &'static Waker) -> io::Result<Disk> {
+    /// Opens the token file, if there is to be one, and starts the thread that has it from now on;
+    /// with the table that was in it, and how many bytes of a change that nobody was told of had to
+    /// be dropped. Errors are sentences.
+    pub fn open(
+        config: &Config,
+        limits: Limits,
+        now: Stamp,
+        waker: &'static Waker,
+    ) -> Result<Option<(Disk, Tokens, u64)>, String> {
+        let Some(path) = &config.token_file else {
+            return Ok(None);
+        };
+        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits, now)?;
+        let disk = Disk::start(token_file, waker);
+        let disk = disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?;
+        Ok(Some((disk, tokens, torn_bytes)))
+    }
+
+    /// The thread ends when this is dropped.
+    fn start(token_file: TokenFile, waker: &'static Waker) -> io::Result<Disk> {
         let (lines, to_write) = sync_channel(1);
         let (done, results) = channel();
         thread::Builder::new()
@@ -34,9 +57,10 @@ impl Disk {
         })
     }
 
-    /// Has a line written. `false`: one waits already.
+    /// Has changes written, as a line. `false`: one waits already.
     #[must_use]
-    pub fn append(&mut self, ticket: Ticket, line: Vec<u8>) -> bool {
+    pub fn append(&mut self, ticket: Ticket, entry: &Entry) -> bool {
+        let line = journal::encode(&entry.records, entry.time);
         let bytes = line.capacity();
         let is_taken = self.lines.try_send((ticket, line)).is_ok();
         self.held_bytes += if is_taken { bytes } else { 0 };

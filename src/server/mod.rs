@@ -23,6 +23,7 @@
 //! each viewer that gets something. Nothing in it grows with who is merely connected.
 
 mod clock;
+#[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
 mod disk;
 mod log;
 mod names;
@@ -31,7 +32,6 @@ mod start;
 mod sys;
 mod systemd;
 mod tcp;
-mod token_file;
 pub mod udp;
 
 use std::collections::VecDeque;
@@ -42,19 +42,19 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::{Events, Poll, Token};
 
+use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, READ_COST_MAX, Relay,
-    Ticket,
+    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, Outgoing,
+    READ_COST_MAX, Relay, Ticket, write_next,
 };
-use crate::stream::Outcome;
 use clock::since_1970;
 use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
 use signals::{Signals, Wish};
 pub use start::run;
-use tcp::{Incoming, Listener, Outgoing, Sockets};
+use tcp::{Incoming, Listener, Sockets};
 use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -261,7 +261,7 @@ impl Server {
     /// Has something done that the loop must not wait for.
     fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
-            (Job::Append(line), Some(disk), _) => disk.append(ticket, line),
+            (Job::Append(entry), Some(disk), _) => disk.append(ticket, &entry),
             (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
             (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
         };
@@ -408,30 +408,14 @@ impl Server {
 
     fn write(&mut self, now: Moment) {
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(id) = self.relay.next_write() else {
+            let sockets = &mut self.sockets;
+            let write = |id, gather: &Gather<'_>| match sockets.get_mut(id) {
+                Some(socket) => socket.write(gather),
+                None => Outgoing::Broken,
+            };
+            if write_next(&mut self.relay, now, write).is_none() {
                 return;
-            };
-            let Some(socket) = self.sockets.get_mut(id) else {
-                continue;
-            };
-            let gather = self.relay.output(id, now);
-            let outgoing = if gather.bytes() == 0 {
-                Outgoing::Whole(0)
-            } else {
-                socket.write(&gather)
-            };
-            let (bytes, outcome) = match outgoing {
-                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
-                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
-                Outgoing::Broken => {
-                    self.relay.lost(id, now);
-                    continue;
-                }
-            };
-            if bytes > 0 {
-                self.relay.sent(id, bytes, now);
             }
-            self.relay.served(id, outcome, now);
         }
     }
 

@@ -18,7 +18,6 @@ use super::names::LookUps;
 use super::signals::Signals;
 use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
-use super::token_file::TokenFile;
 use super::udp::{Udp, is_own_address};
 use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
 use crate::config::{Bind, Config, Listen};
@@ -78,15 +77,11 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         )
         .map_err(failed)?;
     let is_gated = !config.core.token_servers.is_empty();
-    let mut tokens = None;
     let mut origins = config.core.origins.iter();
     if is_gated || origins.any(|origin| origin.address().is_none()) {
         server.look_ups = Some(LookUps::start(waker).map_err(failed)?);
     }
-    if let Some((token_file, read)) = server.open_token_file(config)? {
-        server.disk = Some(Disk::start(token_file, waker).map_err(failed)?);
-        tokens = Some(read);
-    }
+    let tokens = server.open_disk(config, waker)?;
     if !is_gated {
         server.console.tell(
             "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
@@ -161,26 +156,27 @@ fn start_access_log(
 }
 
 impl Server {
-    /// The token file and its table, if there is to be one.
-    fn open_token_file(
+    /// The token file, if there is to be one, and the table that was in it.
+    fn open_disk(
         &mut self,
         config: &Config,
-    ) -> Result<Option<(TokenFile, Tokens)>, StartError> {
-        let Some(path) = &config.token_file else {
-            return Ok(None);
-        };
+        waker: &'static Waker,
+    ) -> Result<Option<Tokens>, StartError> {
         let limits = self.relay.token_limits();
         let now = Stamp {
             unix_seconds: since_1970().as_secs(),
         };
-        let (token_file, tokens, torn_bytes) =
-            TokenFile::open(path, limits, now).map_err(StartError)?;
+        let opened = Disk::open(config, limits, now, waker).map_err(StartError)?;
+        let Some((disk, tokens, torn_bytes)) = opened else {
+            return Ok(None);
+        };
+        self.disk = Some(disk);
         if torn_bytes > 0 {
             self.console.tell(&format!(
                 "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a change that nobody was told of\""
             ));
         }
-        Ok(Some((token_file, tokens)))
+        Ok(Some(tokens))
     }
 
     /// Listens on the sockets that were passed, else where the options say.

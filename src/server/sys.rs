@@ -322,20 +322,6 @@ fn option(descriptor: c_int, name: c_int) -> io::Result<c_int> {
     }
 }
 
-/// Locks a file for this process, until it is closed. `false`: another has it locked.
-pub fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
-    // SAFETY: takes an open descriptor and flags, and touches no memory.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::WouldBlock {
-        Ok(false)
-    } else {
-        Err(error)
-    }
-}
-
 /// These signals do nothing from now on.
 pub fn ignore_signals(signals: &[c_int]) {
     for &signal in signals {

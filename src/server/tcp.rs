@@ -18,7 +18,7 @@ use mio::{Interest, Registry, Token};
 
 use super::sys;
 use crate::gather::Gather;
-use crate::relay::ConnectionId;
+use crate::relay::{ConnectionId, Outgoing};
 
 /// Bytes that a client's socket may hold unsent: a viewer that stops reading costs the kernel no
 /// more than about this.
@@ -144,15 +144,6 @@ pub(super) enum Incoming {
     Broken,
 }
 
-/// What became of a write.
-pub(super) enum Outgoing {
-    /// All of it went out.
-    Whole(usize),
-    /// So much of it did, and the socket takes no more.
-    Part(usize),
-    Broken,
-}
-
 impl Sockets {
     /// Keeps a client's socket, whose events come under its id from now on.
     pub fn insert(
@@ -246,9 +237,12 @@ impl Socket {
         }
     }
 
-    /// Writes once. For a stream socket, a write that is not whole has filled it (epoll(7)), and an
-    /// event will tell when it takes more.
+    /// Writes once, if there is anything. For a stream socket, a write that is not whole has filled
+    /// it (epoll(7)), and an event will tell when it takes more.
     pub fn write(&mut self, gather: &Gather<'_>) -> Outgoing {
+        if gather.bytes() == 0 {
+            return Outgoing::Whole(0);
+        }
         loop {
             match sys::send(self.stream.as_fd(), gather.slices()) {
                 Ok(bytes) if bytes == gather.bytes() => return Outgoing::Whole(bytes),

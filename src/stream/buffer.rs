@@ -97,10 +97,12 @@ impl Buffer {
         }
     }
 
+    /// The offset of the first byte that it holds.
     pub fn oldest(&self) -> u64 {
         self.oldest
     }
 
+    /// The offset behind the last byte that it holds.
     pub fn newest(&self) -> u64 {
         self.newest
     }

@@ -257,11 +257,6 @@ impl<C: Copy> Stream<C> {
         self.rate.bits_per_second(self.started, now)
     }
 
-    /// When it began.
-    pub fn started(&self) -> Moment {
-        self.started
-    }
-
     /// How it ended, if it has.
     pub fn end(&self) -> Option<End> {
         self.end

@@ -22,6 +22,7 @@ pub enum Told {
 
 /// Places where viewers may begin, newest last.
 pub(super) struct Points {
+    /// What is known of the container.
     pub told: Told,
     /// The container that the first bytes showed, though it may have been let go since.
     pub shown: Option<Format>,

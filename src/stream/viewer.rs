@@ -98,6 +98,7 @@ impl Lead {
         self.parts().iter().map(|part| part.len()).sum()
     }
 
+    /// Whether the viewer has been given a byte of it.
     pub fn has_begun(&self) -> bool {
         self.0.as_ref().is_some_and(|front| front.has_begun)
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::hall::Hall;
+use super::media::flv_tag;
 
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 /// Tables keep their places, and a few blocks wait for the next stream.
@@ -17,6 +18,23 @@ fn packet(sequence: u16, payload: &[u8]) -> Vec<u8> {
     packet.extend(7u32.to_be_bytes());
     packet.extend(payload);
     packet
+}
+
+/// A source's beginning: how its video is set up, and three key frames of these bytes.
+fn flv(frame: &[u8]) -> Vec<u8> {
+    let mut flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0".to_vec();
+    flv.extend(flv_tag(9, &[0x17, 0, 0, 0, 0, 1, 2, 3]));
+    for _ in 0..3 {
+        flv.extend(flv_tag(9, &[&[0x17, 1, 0, 0, 0], frame].concat()));
+    }
+    flv
+}
+
+/// The stream is over, nothing of it is kept, and nobody is waited for.
+fn assert_over(hall: &mut Hall) {
+    let held = hall.relay.held_bytes()[1];
+    assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
+    assert_eq!(hall.relay.next_deadline(), None, "somebody is waited for");
 }
 
 /// FLV is held; RTP comes, which is to be unlike; what shows that comes early, and waits for what
@@ -36,20 +54,7 @@ fn hall(options: &[&str], next: u16) -> (Hall, SocketAddr) {
         b"PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n",
     );
     hall.turn(Duration::ZERO);
-    let tag = |kind: u8, body: &[u8]| -> Vec<u8> {
-        let mut tag = vec![kind];
-        tag.extend(&(body.len() as u32).to_be_bytes()[1..]);
-        tag.extend([0; 7]);
-        tag.extend(body);
-        tag.extend((body.len() as u32 + 11).to_be_bytes());
-        tag
-    };
-    let mut flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0".to_vec();
-    flv.extend(tag(9, &[0x17, 0, 0, 0, 0, 1, 2, 3]));
-    for _ in 0..3 {
-        flv.extend(tag(9, &[&[0x17, 1, 0, 0, 0][..], &[9; 100]].concat()));
-    }
-    hall.send(source, &flv);
+    hall.send(source, &flv(&[9; 100]));
     hall.turn(Duration::ZERO);
     hall.connect(
         OPERATOR,
@@ -96,13 +101,7 @@ fn abort_with_a_block_ends_the_stream() {
         hall.datagram(rtp, &packet(number, &[0xee; 1000]));
         hall.turn(Duration::from_secs(10));
     }
-    let held = hall.relay.held_bytes()[1];
-    assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(
-        hall.relay.next_deadline(),
-        None,
-        "somebody is waited for still"
-    );
+    assert_over(&mut hall);
 }
 
 /// The same on and on, with one token that names several addresses.
@@ -126,23 +125,11 @@ fn streams_beyond_their_limit() {
     );
     hall.connect(OPERATOR, usize::MAX, call.as_bytes());
     hall.turn(Duration::ZERO);
-    let mut flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0".to_vec();
-    for body in [
-        vec![0x17, 0, 0, 0, 0, 1, 2, 3],
-        vec![0x17, 1, 0, 0, 0, 9, 9],
-        vec![0x17, 1, 0, 0, 0, 9, 9],
-    ] {
-        flv.push(9);
-        flv.extend(&(body.len() as u32).to_be_bytes()[1..]);
-        flv.extend([0; 7]);
-        flv.extend(&body);
-        flv.extend((body.len() as u32 + 11).to_be_bytes());
-    }
     for n in 1..=20 {
         let put = b"PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n";
         let source = hall.connect(OPERATOR, usize::MAX, put);
         hall.turn(Duration::ZERO);
-        hall.send(source, &flv);
+        hall.send(source, &flv(&[9, 9]));
         hall.turn(Duration::ZERO);
         hall.connect(
             OPERATOR,
@@ -202,13 +189,7 @@ fn goodbye_ends_the_stream() {
     for _ in 0..360 {
         hall.turn(Duration::from_secs(10));
     }
-    let held = hall.relay.held_bytes()[1];
-    assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(
-        hall.relay.next_deadline(),
-        None,
-        "somebody is waited for still"
-    );
+    assert_over(&mut hall);
 }
 
 #[test]
@@ -221,11 +202,5 @@ fn an_rtp_source_that_falls_silent_is_lost() {
     for _ in 0..360 {
         hall.turn(Duration::from_secs(10));
     }
-    let held = hall.relay.held_bytes()[1];
-    assert!(held.1 <= TABLES_BYTES, "the stream goes on: {held:?}");
-    assert_eq!(
-        hall.relay.next_deadline(),
-        None,
-        "somebody is waited for still"
-    );
+    assert_over(&mut hall);
 }

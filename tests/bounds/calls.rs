@@ -11,6 +11,23 @@ const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 /// What the README states for a connection: its head, and its answers.
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 
+/// So many clients, and a token file.
+fn hall_with_file(connections: usize) -> Hall {
+    let connections = format!("--connections={connections}");
+    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", &connections]);
+    hall.relay.set_rtp("[::]:5004".parse().unwrap());
+    let tokens = Tokens::new(hall.relay.token_limits());
+    hall.relay.restore(tokens, hall.now);
+    hall
+}
+
+/// What fifty connections hold, and what the README states for changes that wait.
+fn assert_waiting_is_bounded(before: usize) {
+    let held = meter::held() - before;
+    let stated = (8 << 20) + 50 * (96 << 10);
+    assert!(held <= stated, "{held} bytes");
+}
+
 /// Every place is taken by calls with names in them, none of which ever resolves.
 #[test]
 fn name_look_ups_that_hang_hold_what_their_connections_may() {
@@ -52,9 +69,7 @@ fn name_look_ups_that_hang_hold_what_their_connections_may() {
 /// The disk never answers.
 #[test]
 fn changes_that_are_never_written_hold_what_their_connections_may() {
-    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=200"]);
-    let tokens = Tokens::new(hall.relay.token_limits());
-    hall.relay.restore(tokens, hall.now);
+    let mut hall = hall_with_file(200);
     let before = meter::held();
     for round in 0..50 {
         let mut clients = Vec::new();
@@ -77,11 +92,7 @@ fn changes_that_are_never_written_hold_what_their_connections_may() {
 /// Changes outlive who asked for them; so there are not many.
 #[test]
 fn changes_that_wait_for_the_disk_are_bounded() {
-    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=50"]);
-    hall.relay.set_rtp("[::]:5004".parse().unwrap());
-    let tokens = Tokens::new(hall.relay.token_limits());
-    let now = hall.now;
-    hall.relay.restore(tokens, now);
+    let mut hall = hall_with_file(50);
     let before = meter::held();
     let clients: Vec<String> = (0..256).map(|n| format!("[2001:db8::{n:x}]:5")).collect();
     let clients = clients.join(",");
@@ -94,19 +105,13 @@ fn changes_that_wait_for_the_disk_are_bounded() {
         assert!(hall.is_connected(id), "{number}");
         hall.leave(id);
     }
-    let held = meter::held() - before;
-    let stated = (8 << 20) + 50 * (96 << 10);
-    assert!(held <= stated, "{held} bytes");
+    assert_waiting_is_bounded(before);
 }
 
 /// With names that have 32 addresses each.
 #[test]
 fn changes_with_names_that_wait_for_the_disk_are_bounded() {
-    let mut hall = Hall::new(&["--token-server=10.9.0.0/16", "--connections=50"]);
-    hall.relay.set_rtp("[::]:5004".parse().unwrap());
-    let tokens = Tokens::new(hall.relay.token_limits());
-    let now = hall.now;
-    hall.relay.restore(tokens, now);
+    let mut hall = hall_with_file(50);
     let before = meter::held();
     let clients: Vec<String> = (0..256).map(|n| format!("a{n:x}:5")).collect();
     let clients = clients.join(",");
@@ -136,7 +141,5 @@ fn changes_with_names_that_wait_for_the_disk_are_bounded() {
         hall.turn(Duration::ZERO);
         hall.leave(id);
     }
-    let held = meter::held() - before;
-    let stated = (8 << 20) + 50 * (96 << 10);
-    assert!(held <= stated, "{held} bytes");
+    assert_waiting_is_bounded(before);
 }

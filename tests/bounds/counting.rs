@@ -1,5 +1,5 @@
-//! An allocator that counts, for each thread by itself: what was allocated over time, and what is
-//! held now.
+//! An allocator that counts, for each thread by itself: what was allocated over time, what is held
+//! now, and the most that was.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,7 +9,9 @@ pub struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
-    static FREED: Cell<usize> = const { Cell::new(0) };
+    /// What other threads have allocated is freed here, and the other way round.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 /// Bytes that this thread has allocated since it began: a larger allocation in place of another
@@ -19,32 +21,52 @@ pub fn allocated() -> usize {
 }
 
 /// Bytes that it holds now, of all that it has allocated.
-pub fn held() -> usize {
-    ALLOCATED.get().wrapping_sub(FREED.get())
+pub fn held() -> isize {
+    HELD.get()
 }
 
-fn count(counter: &'static std::thread::LocalKey<Cell<usize>>, bytes: usize) {
+/// The most that it held since the last call of [`begin_peak`].
+pub fn peak() -> isize {
+    PEAK.get()
+}
+
+/// What it holds now is the most from here on; as much that is.
+pub fn begin_peak() -> isize {
+    PEAK.set(HELD.get());
+    HELD.get()
+}
+
+fn count(freed: usize, allocated: usize) {
     // A thread that ends frees things behind its counters.
-    let _ = counter.try_with(|counter| counter.set(counter.get().wrapping_add(bytes)));
+    let _ = HELD.try_with(|held| {
+        held.set(held.get() + allocated as isize - freed as isize);
+        ALLOCATED.set(ALLOCATED.get().wrapping_add(allocated));
+        PEAK.set(PEAK.get().max(held.get()));
+    });
 }
 
 // SAFETY: all is done by the system's allocator; the counters neither allocate nor unwind.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(&ALLOCATED, layout.size());
+        count(0, layout.size());
         // SAFETY: the caller's promises are passed on as they are.
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(0, layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        count(&FREED, layout.size());
+        count(layout.size(), 0);
         // SAFETY: as above.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(&ALLOCATED, size);
-        count(&FREED, layout.size());
+        count(layout.size(), size);
         // SAFETY: as above.
         unsafe { System.realloc(place, layout, size) }
     }

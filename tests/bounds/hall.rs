@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate::config::{self, Command};
+use tollgate::gather::Gather;
 use tollgate::moment::Moment;
-use tollgate::relay::{AHEAD_COST_MAX, Action, ConnectionId, Job, Relay, Ticket, UdpPort};
-use tollgate::stream::Outcome;
+use tollgate::relay::{
+    AHEAD_COST_MAX, Action, ConnectionId, Job, Outgoing, Relay, Ticket, UdpPort, write_next,
+};
 
 use super::meter::{self, counted};
 
@@ -154,28 +156,21 @@ impl Hall {
     fn write(&mut self) {
         let (relay, now) = (&mut self.relay, self.now);
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(id) = counted(|| relay.next_write()) else {
-                return;
-            };
-            let Some(client) = self.clients.get_mut(&id) else {
-                continue;
-            };
-            let gather = counted(|| relay.output(id, now));
-            let taken = client.room.min(gather.bytes());
-            let is_whole = taken == gather.bytes();
-            client.room -= taken;
-            client.is_blocked |= !is_whole;
-            let outcome = if is_whole {
-                Outcome::Open
-            } else {
-                Outcome::Blocked
-            };
-            counted(|| {
-                if taken > 0 {
-                    relay.sent(id, taken, now);
+            let write = |id, gather: &Gather<'_>| {
+                let Some(client) = self.clients.get_mut(&id) else {
+                    return Outgoing::Broken;
+                };
+                let taken = client.room.min(gather.bytes());
+                client.room -= taken;
+                if taken == gather.bytes() {
+                    return Outgoing::Whole(taken);
                 }
-                relay.served(id, outcome, now);
-            });
+                client.is_blocked = true;
+                Outgoing::Part(taken)
+            };
+            if counted(|| write_next(relay, now, write)).is_none() {
+                return;
+            }
         }
     }
 

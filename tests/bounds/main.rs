@@ -2,11 +2,13 @@
 //! states, and what it allocates for a byte, or for a request that is refused, below a constant.
 //! The core runs without sockets, under an allocator that counts, so all of this is exact and the
 //! same in every run.
+#![cfg(feature = "default")]
 
 mod ahead;
 mod anew;
 mod calls;
 mod counted;
+mod counting;
 mod datagrams;
 mod hall;
 mod lists;

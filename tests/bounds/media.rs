@@ -2,10 +2,13 @@
 //! changes.
 
 #[path = "../support/transport.rs"]
-#[allow(dead_code, reason = "a checksum is all that is needed of it")]
+#[allow(
+    dead_code,
+    reason = "only packets are made with it here, and checksums"
+)]
 mod transport;
 
-use transport::checksum;
+use transport::{checksum, packet};
 
 /// A name for each, and its bytes.
 pub fn all() -> Vec<(&'static str, Vec<u8>)> {
@@ -49,7 +52,7 @@ fn mpegts() -> Vec<(&'static str, Vec<u8>)> {
                     } else {
                         vec![*byte]
                     };
-                    out.extend(ts_packet(0x100 + number, index == 0, &payload));
+                    out.extend(packet(0x100 + number, index == 0, &payload));
                 }
             }),
         ),
@@ -111,26 +114,12 @@ fn mpegts() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn ts_packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
-    let [high, low] = pid.to_be_bytes();
-    let mut packet = vec![0x47, u8::from(begins) << 6 | high, low, 0x10];
-    let stuffing = 184 - payload.len();
-    if stuffing > 0 {
-        packet[3] = 0x30;
-        packet.push(stuffing as u8 - 1);
-        packet.extend(std::iter::repeat_n(0, (stuffing - 1).min(1)));
-        packet.extend(std::iter::repeat_n(0xff, stuffing.saturating_sub(2)));
-    }
-    packet.extend_from_slice(payload);
-    packet
-}
-
 /// Sections as few packets as they need.
 fn ts_packets(pid: u16, sections: &[u8]) -> Vec<u8> {
     let payload = [&[0], sections].concat();
     let packets = payload.chunks(184).enumerate();
     packets
-        .flat_map(|(index, part)| ts_packet(pid, index == 0, part))
+        .flat_map(|(index, part)| packet(pid, index == 0, part))
         .collect()
 }
 
@@ -175,7 +164,7 @@ fn ts_pmt(number: u16, version: usize, streams: usize) -> Vec<u8> {
 }
 
 fn ts_key_frame(pid: u16) -> Vec<u8> {
-    let mut packet = ts_packet(pid, true, &[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0]);
+    let mut packet = packet(pid, true, &[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0]);
     packet[5] = 0x40;
     packet
 }
@@ -236,7 +225,8 @@ fn flv() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn flv_tag(kind: u8, body: &[u8]) -> Vec<u8> {
+/// A tag at the beginning of time.
+pub fn flv_tag(kind: u8, body: &[u8]) -> Vec<u8> {
     let size = (body.len() as u32).to_be_bytes();
     let mut tag = vec![kind, size[1], size[2], size[3], 0, 0, 0, 0, 0, 0, 0];
     tag.extend_from_slice(body);

@@ -104,7 +104,7 @@ fn the_page_is_copied_once() {
     let mut hall = Hall::new(&[]);
     let client = hall.connect(STRANGER, usize::MAX, b"");
     hall.turn(Duration::ZERO);
-    let page = include_str!("../../src/relay/page.html").len() as u64;
+    let page = include_str!("../../src/relay/page/page.html").len() as u64;
     for _ in 0..10 {
         let before = meter::allocated();
         hall.send(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");

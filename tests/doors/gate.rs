@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
 use tollgate::config::{self, BadArgument, Command};
-use tollgate::gate::journal::{self, Damage, End, Entry, Replay};
+use tollgate::gate::Entry;
+use tollgate::gate::journal::{self, Damage, End, Replay};
 use tollgate::gate::udp_clients::{self, UdpClient};
 use tollgate::gate::{Host, Limits, Subnet, Tokens, Tuple};
 use tollgate::proxy_header;

@@ -5,6 +5,7 @@ mod format;
 mod gate;
 mod hls;
 mod http;
+mod json;
 mod rtp;
 mod splice;
 
@@ -18,6 +19,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("proxy_header", gate::proxy_header),
     ("udp_clients", gate::udp_clients),
     ("journal", gate::journal),
+    ("json", json::rows),
     ("subnet", gate::subnet),
     ("options", gate::options),
     ("container", format::container),

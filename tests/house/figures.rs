@@ -43,7 +43,7 @@ impl Count {
 impl House {
     pub fn read() -> House {
         let mut sources = sources();
-        sources.retain(|source| !source.is_for_tests);
+        sources.retain(|source| !source.is_for_tests && !source.is_absent());
         House::of(sources)
     }
 

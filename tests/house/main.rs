@@ -7,8 +7,10 @@
 //! ```
 //!
 //! To see what is counted in one of them, give it a lower limit: the failure names it.
+#![cfg(feature = "default")]
 
 mod calls;
+mod features;
 mod figures;
 mod graph;
 mod items;

@@ -14,9 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lib", &[]),
     (
         "server",
-        &[
-            "config", "relay", "stream", "gate", "gather", "stamp", "moment",
-        ],
+        &["config", "relay", "gate", "gather", "stamp", "moment"],
     ),
     ("config", &["relay", "gate"]),
     (

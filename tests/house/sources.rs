@@ -61,6 +61,11 @@ impl Source {
         below.is_some_and(|below| below.starts_with('/'))
     }
 
+    /// Whether it stands in the place of a door, in a program without what is behind that.
+    pub fn is_absent(&self) -> bool {
+        self.path.ends_with("/absent.rs")
+    }
+
     /// The lines that are neither empty nor comments.
     pub fn code_lines(&self) -> usize {
         let lines = self.code.lines();
@@ -149,7 +154,7 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
 }
 
 /// Where the first item ends: at a semicolon, or at the end of its braces.
-fn end_of_item(code: &str) -> usize {
+pub fn end_of_item(code: &str) -> usize {
     let mut depth = 0;
     for (index, character) in code.char_indices() {
         match character {

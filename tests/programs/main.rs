@@ -1,5 +1,6 @@
 //! Programs that people use, unmodified. They have to be installed, so these tests run where they
 //! are asked for: `cargo test --test programs -- --ignored` (CI does).
+#![cfg(feature = "default")]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use tollgate::gather::Gather;
 use tollgate::relay::ConnectionId;
+use tollgate::relay::Outgoing;
 
 use super::chance::Chance;
 
@@ -35,13 +36,6 @@ pub enum Incoming {
     Bytes(Vec<u8>),
     Nothing,
     End,
-    Broken,
-}
-
-/// What became of a write.
-pub enum Outgoing {
-    Whole(usize),
-    Part(usize),
     Broken,
 }
 

@@ -6,21 +6,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate::config::{AccessLog, Config};
-use tollgate::gate::Tokens;
 use tollgate::gate::host::host_and_port;
+use tollgate::gate::{Entry, Tokens};
+use tollgate::gather::Gather;
 use tollgate::moment::Moment;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Peer, READ_COST_MAX, Relay,
-    Ticket,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Outgoing, Peer,
+    READ_COST_MAX, Relay, Ticket, write_next,
 };
-use tollgate::stream::Outcome;
 
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
-use super::wire::{Edge, Incoming, Outgoing, Socket, Wire};
+use super::wire::{Edge, Incoming, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -543,40 +543,24 @@ impl World {
             WRITES_PER_TURN_MAX
         };
         for _ in 0..budget {
-            let Some(id) = self.relay.next_write() else {
-                return;
-            };
-            let index = *self
-                .by_id
-                .get(&id)
-                .expect("to be written to is who is known");
-            let client = &mut self.clients[index];
-            assert!(
-                client.socket.is_some(),
-                "to be written to is who is connected"
-            );
-            let gather = self.relay.output(id, self.now);
-            let lent = gather.bytes();
-            let outgoing = if lent == 0 {
-                Outgoing::Whole(0)
-            } else {
-                client.wire.write(&gather)
-            };
-            let (bytes, outcome) = match outgoing {
-                Outgoing::Whole(bytes) => (bytes, Outcome::Open),
-                Outgoing::Part(bytes) => (bytes, Outcome::Blocked),
-                Outgoing::Broken => {
-                    self.relay.lost(id, self.now);
-                    self.relay.check();
-                    continue;
+            let (clients, by_id) = (&mut self.clients, &self.by_id);
+            let write = |id, gather: &Gather<'_>| {
+                let index = by_id.get(&id);
+                let client = &mut clients[*index.expect("to be written to is who is known")];
+                assert!(
+                    client.socket.is_some(),
+                    "to be written to is who is connected"
+                );
+                if gather.bytes() == 0 {
+                    return Outgoing::Whole(0);
                 }
+                let outgoing = client.wire.write(gather);
+                client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
+                outgoing
             };
-            client.was_blocked |= outcome == Outcome::Blocked;
-            if bytes > 0 {
-                self.relay.sent(id, bytes, self.now);
-                self.relay.check();
+            if write_next(&mut self.relay, self.now, write).is_none() {
+                return;
             }
-            self.relay.served(id, outcome, self.now);
             self.relay.check();
         }
     }
@@ -679,7 +663,7 @@ impl World {
     fn help(&mut self, ticket: Ticket, job: &Job) {
         let names = match job {
             Job::Resolve(names) => names,
-            Job::Append(line) => return self.append(ticket, line),
+            Job::Append(entry) => return self.append(ticket, entry),
         };
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
@@ -702,9 +686,9 @@ impl World {
         }
     }
 
-    /// The disk takes a line sooner or later, or does not.
-    fn append(&mut self, ticket: Ticket, line: &[u8]) {
-        assert!(line.ends_with(b"\n"));
+    /// The disk takes changes sooner or later, or does not.
+    fn append(&mut self, ticket: Ticket, entry: &Entry) {
+        assert!(!entry.records.is_empty() || entry.time.is_some());
         let chance = &mut self.chance;
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {

@@ -1,4 +1,5 @@
 //! `--token-file`: what has been answered survives a restart, a kill -9 and a full disk.
+#![cfg(feature = "token-file")]
 
 #[path = "../support/mod.rs"]
 mod support;

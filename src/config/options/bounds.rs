@@ -203,6 +203,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "a segment of HLS lasts at least",
         more: "It ends at the next key frame. Players begin three segments behind live.",
     },
+    #[cfg(feature = "hold")]
     Row {
         name: "hold",
         takes: Takes::One("TIME", |config, text| {

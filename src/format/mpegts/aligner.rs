@@ -22,7 +22,7 @@ pub struct Aligner {
 
 /// How packets come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Shape {
+pub struct Shape {
     /// Bytes in front of the sync byte that belong to its packet.
     before: usize,
     /// From a packet to the next.
@@ -72,6 +72,7 @@ impl Shape {
     }
 
     /// How the packets of a header come; `None` if there are fewer than two.
+    #[cfg(feature = "hold")]
     pub fn of_header(header: &[u8]) -> Option<Shape> {
         let mut shapes = Shape::ALL.into_iter();
         shapes.find(|shape| header.len() > shape.before + shape.length && shape.fits(header))
@@ -123,7 +124,7 @@ impl Aligner {
     }
 
     /// How packets come, once some have.
-    pub(in super::super) fn shape(&self) -> Option<Shape> {
+    pub fn shape(&self) -> Option<Shape> {
         self.shape
     }
 

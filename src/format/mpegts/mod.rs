@@ -11,14 +11,12 @@ mod aligner;
 mod packet;
 mod picture;
 mod psi;
-mod seam;
 mod streams;
 mod tables;
 
-pub use aligner::Aligner;
-pub(super) use aligner::{PROOF_BYTES_MAX, Shape};
+pub(super) use aligner::PROOF_BYTES_MAX;
+pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
-pub(super) use seam::Seam;
 pub use tables::Repetition;
 pub(super) use tables::Tables;
 
@@ -92,7 +90,7 @@ impl MpegTs {
 
     /// The header that was told last.
     pub fn header(&self) -> Header<'_> {
-        Header(Parts::Tables(&self.tables))
+        Header(Parts::Several(&self.tables))
     }
 
     /// Bytes that its allocations take.

@@ -23,7 +23,7 @@ impl<'a> Packet<'a> {
 
     /// What a recorder keeps as one, in which the packet stands behind so many bytes. `None` if
     /// there is none.
-    pub(super) fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
+    pub fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
         let bytes = whole.get(before..)?.first_chunk::<PACKET_BYTES>()?;
         (bytes[0] == SYNC_BYTE).then_some(Packet {
             bytes,
@@ -43,7 +43,7 @@ impl<'a> Packet<'a> {
     }
 
     /// What its recorder has put in front, and behind.
-    pub(super) fn around(&self) -> (&'a [u8], &'a [u8]) {
+    pub fn around(&self) -> (&'a [u8], &'a [u8]) {
         let (before, rest) = self.whole.split_at(self.before);
         (before, rest.get(PACKET_BYTES..).unwrap_or(&[]))
     }
@@ -83,13 +83,13 @@ impl<'a> Packet<'a> {
     }
 
     /// Whether it has flags.
-    pub(super) fn has_flags(&self) -> bool {
+    pub fn has_flags(&self) -> bool {
         !self.adaptation().is_empty()
     }
 
     /// The counter of the packet before, of the same PID, if none is missing between (section
     /// 2.4.3.3): those without a payload are not counted.
-    pub(super) fn counter_before(&self) -> u8 {
+    pub fn counter_before(&self) -> u8 {
         let own = self.bytes[3] & 0x0f;
         let has_payload = self.bytes[3] & 0x10 != 0;
         own.wrapping_sub(u8::from(has_payload)) & 0x0f

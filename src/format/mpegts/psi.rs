@@ -23,7 +23,9 @@ const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) +
 /// A whole section and the packets that carried it.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
+    /// From its table's identifier to its checksum.
     pub bytes: &'a [u8],
+    /// Those that carried it, one behind the other.
     pub packets: &'a [u8],
     /// The counter of the last of them.
     pub counter: u8,

@@ -24,6 +24,7 @@ pub(in super::super) struct Tags {
 type Codec = [u8; 5];
 
 impl Tags {
+    /// Before the first source. A longer tag goes out as it comes.
     pub fn new(unit_bytes_max: usize) -> Tags {
         Tags {
             unit_bytes_max,

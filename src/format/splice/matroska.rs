@@ -61,6 +61,7 @@ struct Place {
 }
 
 impl Blocks {
+    /// Before the first source. A longer block goes out as it comes.
     pub fn new(unit_bytes_max: usize) -> Blocks {
         Blocks {
             unit_bytes_max,

@@ -21,6 +21,7 @@ mod frames;
 mod matroska;
 mod mp4;
 mod packets;
+mod seam;
 mod timeline;
 
 use super::ogg::Page;

@@ -52,6 +52,7 @@ struct Run {
 const SECOND: i128 = 1_000_000_000;
 
 impl Fragments {
+    /// Before the first source. A longer fragment goes out as it comes.
     pub fn new(unit_bytes_max: usize) -> Fragments {
         Fragments {
             unit_bytes_max,

@@ -4,9 +4,10 @@
 //! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
 //! of it has come. What has begun and never ends is not waited for.
 
-use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Seam, Shape, decoding_time};
+use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
 use super::super::window::grow;
 use super::super::{LetGo, MediaTime};
+use super::seam::Seam;
 
 /// Cuts.
 pub(super) struct Packets {

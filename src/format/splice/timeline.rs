@@ -39,6 +39,7 @@ const JUMP_SECONDS: i64 = 10;
 pub(super) const TRACKS_MAX: usize = 64;
 
 impl Timeline {
+    /// Before the first unit; times that go out are in such ticks.
     pub fn new(ticks_per_second: i64) -> Timeline {
         Timeline {
             tracks: Vec::new(),

@@ -2,6 +2,7 @@
 //! the one rule.
 //!
 //! A way or a rule that is added has no cell, and this does not compile.
+#![cfg(feature = "default")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -435,6 +435,7 @@ mod tests {
     }
 
     /// What is answered counts: the page by its bytes, the figures by what they look at.
+    #[cfg(feature = "page")]
     #[test]
     fn long_answers_are_made_a_share_at_a_time() {
         for (path, connections) in [("/", 40), ("/metrics", 95)] {

@@ -9,7 +9,7 @@ use crate::relay::Ticket;
 use crate::relay::api::{Answer, Call, Name, Rows};
 use crate::relay::desk::Desk;
 use crate::relay::settings::Fields;
-use crate::relay::{ConnectionId, Settings, icecast};
+use crate::relay::{ConnectionId, Settings};
 
 /// A payload that means nothing is read up to here; beyond it the call is refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
@@ -234,7 +234,7 @@ impl Clients {
             Ok(Answer::Page(page)) => {
                 let fields = [
                     NO_STORE,
-                    ("Content-Security-Policy", &page.policy),
+                    ("Content-Security-Policy", page.policy()),
                     ("Referrer-Policy", "no-referrer"),
                 ];
                 let html = "text/html; charset=utf-8";
@@ -332,7 +332,7 @@ impl Clients {
         reply: Reply,
         desk: &mut Desk,
     ) {
-        let has_payload = !matches!(icecast::framing(head), Framing::None | Framing::Length(0));
+        let has_payload = !matches!(head.framing_of_media(), Framing::None | Framing::Length(0));
         let reply = Reply {
             keep_alive: reply.keep_alive && !has_payload,
             ..reply

@@ -1,5 +1,6 @@
 //! Pulls, from a viewer's request to their end, with the origin played by the test: no socket, and
 //! a clock that it winds on.
+#![cfg(feature = "default")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -9,7 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{Caller, Change, Decided, Done, Fault, Grants, Said};
-use crate::gate::{SessionId, journal};
+use crate::gate::{Entry, SessionId};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
@@ -135,12 +135,15 @@ impl Grants {
             && (!batch.is_empty() || ledger.owes_time)
         {
             let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
-            let line = journal::encode(&records.collect::<Vec<_>>(), has_times.then_some(time));
+            let entry = Entry {
+                records: records.collect(),
+                time: has_times.then_some(time),
+            };
             ledger.owes_time = false;
             let ticket = desk.draw_ticket();
             ledger.writing = Some((ticket, batch));
             desk.actions
-                .push_back(Action::Help(ticket, Job::Append(line)));
+                .push_back(Action::Help(ticket, Job::Append(entry)));
         }
     }
 

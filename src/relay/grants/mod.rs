@@ -383,6 +383,7 @@ impl Grants {
 }
 
 #[cfg(test)]
+#[cfg_attr(not(feature = "default"), allow(dead_code))]
 impl Grants {
     /// The table, for tests that change it without anybody's hearing of it.
     pub fn table(&mut self) -> Option<&mut Tokens> {

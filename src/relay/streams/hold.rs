@@ -2,8 +2,7 @@
 //! which goes on with it.
 //!
 //! ```text
-//!   source lost ─→ Awaited ── a source, over HTTP, RTP or from an origin ─→ it goes on at its
-//!                     │                                                       first join point
+//!   source lost ─→ Awaited ── a source, by whichever way ─→ it goes on at its first join point
 //!                     ├─ nobody watches any more, or too long ─→ ended
 //!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
 //! ```

@@ -306,6 +306,7 @@ fn first_packets_keep_no_new_source_out() {
 
 /// Sources, viewers, calls and time in any order: what must hold holds after every step, and in
 /// the end nothing is left.
+#[cfg(feature = "hold")]
 #[test]
 fn whatever_comes_leaves_nothing() {
     let mut most = 0;

@@ -1,5 +1,6 @@
 //! Held streams in worlds that a seed decides: sources of one session that break, complete and take
 //! over, viewers who come and go, and an origin that does what it likes.
+#![cfg(feature = "default")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -8,11 +8,11 @@
 //!
 //! Holds one bit for each PID, twice: 2 KiB.
 
-use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
 
 /// The packets behind a seam.
 #[derive(Debug)]
-pub(in super::super) struct Seam {
+pub(super) struct Seam {
     /// PIDs whose first packet has passed.
     counted: Pids,
     /// Those whose first clock reference has.

@@ -11,13 +11,11 @@
 //! line that nobody was told of. A link is followed once, at the start: the three files are where
 //! the journal is, whatever it is called by.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::sys;
 use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
 use crate::stamp::Stamp;
@@ -51,12 +49,13 @@ impl TokenFile {
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());
         let place = settle(path).map_err(failed)?;
         let lock = open(&with_suffix(&place, "lock")).map_err(failed)?;
-        if !sys::lock(lock.as_fd()).map_err(failed)? {
-            return Err(format!(
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => format!(
                 "the token file '{}' is in use by another server",
                 path.display()
-            ));
-        }
+            ),
+            TryLockError::Error(error) => failed(error),
+        })?;
         let file = open(&place).map_err(failed)?;
         let unusable = |error: String| {
             format!(

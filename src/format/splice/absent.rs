@@ -1,0 +1,37 @@
+//! In the place of `splice` in a program that is built without `hold`: what one source sends goes
+//! out as it comes, and no other goes on with it.
+
+use super::Format;
+
+pub struct Splicer;
+
+pub struct Unlike(pub Vec<u8>);
+
+impl Splicer {
+    pub fn new(_: usize) -> Splicer {
+        Splicer
+    }
+
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+        out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    pub fn finish(&mut self, _: &mut Vec<u8>) {}
+
+    pub fn break_off(&mut self, _: Option<Format>, _: Vec<u8>) -> bool {
+        false
+    }
+
+    pub fn is_joining(&self) -> bool {
+        false
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        0
+    }
+
+    pub fn held_bytes_max(_: usize) -> usize {
+        0
+    }
+}

@@ -1,0 +1,20 @@
+//! In the place of `icecast` in a program that is built without it: no request is made as Icecast's
+//! clients make it.
+
+use super::admission::not_found;
+use crate::gate::SessionId;
+use crate::http::{Head, Refusal};
+
+pub(super) const GO_ON: &[u8] = b"";
+
+pub(super) fn is_source(_: &Head) -> bool {
+    false
+}
+
+pub(super) fn waits_for_leave(_: &Head) -> bool {
+    false
+}
+
+pub(super) fn session(_: &Head) -> Result<SessionId, Refusal> {
+    Err(not_found())
+}

@@ -1,0 +1,36 @@
+//! A list that another relay tells, in arbitrary bytes, cut anywhere: the outcome may not depend on
+//! the cuts, and what is kept is a list again.
+
+use tollgate::json::{BLOCK_BYTES, Rows};
+
+/// The first byte says how the rest is cut.
+pub fn rows(data: &[u8]) {
+    let Some((&seed, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = read(&[bytes]);
+    let (first, rest) = bytes.split_at(usize::from(seed >> 4).min(bytes.len()));
+    let pieces = rest.chunks(1 + usize::from(seed & 15));
+    let cut: Vec<&[u8]> = std::iter::once(first).chain(pieces).collect();
+    assert_eq!(whole, read(&cut), "cut at {seed}");
+    let Some(rows) = whole else { return };
+    // Each row has a comma before it, and nothing else is kept of what stood around them.
+    assert!(rows.is_empty() || rows.starts_with(b",{") && rows.ends_with(b"}"));
+    let within = rows.strip_prefix(b",").unwrap_or(&rows);
+    let list = [b"[", within, b"]"].concat();
+    assert_eq!(read(&[&list]), Some(rows), "its rows are others");
+}
+
+/// The rows of a list; nothing, if it is none.
+fn read(pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    let mut rows = Rows::default();
+    let mut bytes = 0;
+    for piece in pieces {
+        bytes += piece.len();
+        if !rows.read(piece) {
+            return None;
+        }
+        assert!(rows.held_bytes() <= 2 * bytes + BLOCK_BYTES + 1024);
+    }
+    Some(rows.finish()?.into_iter().flatten().collect())
+}
