@@ -9,7 +9,7 @@ mod support;
 
 use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
-use support::client::{Client, request};
+use support::client::Client;
 use support::response::{End, Response};
 use support::server::Server;
 use support::streaming::Source;
@@ -356,7 +356,10 @@ fn a_held_stream_goes_on_behind_a_seam() {
             .request("GET", &format!("{target}/index.m3u8"))
             .text();
         checker.look(&text, 0.0, |name| {
-            Some(request(server.address(), "GET", &format!("{target}/{name}"), &[]).body)
+            Some(
+                support::client::request(server.address(), "GET", &format!("{target}/{name}"), &[])
+                    .body,
+            )
         });
     }
 }
