@@ -138,8 +138,11 @@ fn offset_seconds(offset: &str) -> Option<i64> {
     let (hour, minute) = offset.get(1..)?.split_once(':')?;
     let is_good = hour.len() == 2 && minute.len() == 2;
     let (hour, minute) = (digits(hour)?, digits(minute)?);
+    if !is_good || hour >= 24 || minute >= 60 {
+        return None;
+    }
     let seconds = i64::try_from(hour * 3_600 + minute * 60).ok()?;
-    (is_good && hour < 24 && minute < 60).then_some(sign * seconds)
+    Some(sign * seconds)
 }
 
 fn days_of(year: u64, month: u64) -> u64 {

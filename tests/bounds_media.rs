@@ -7,6 +7,7 @@ use std::time::Duration;
 use tollgate::format::splice::{Splicer, Unlike};
 use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
+use tollgate::hls::{Cutter, Plan};
 use tollgate::moment::Moment;
 use tollgate::stream::{Limits, Outcome, Pool, Stream, Supply, Told, ViewerId};
 
@@ -316,4 +317,30 @@ fn each_source_gets_to_the_container_that_it_is_for() {
         let is_expected = told.map_or(expected.is_empty(), |told| expected.contains(&told));
         assert!(is_expected, "{name} is told to be {told:?}");
     }
+}
+
+/// A join point that no segment can begin at, because of the header, costs nothing more than to
+/// know that.
+#[test]
+fn a_header_that_segments_cannot_have_is_looked_at_once() {
+    let file = std::fs::read("tests/media/h264.mp4").expect("it is there");
+    let first = u32::from_be_bytes([file[0], file[1], file[2], file[3]]) as usize;
+    let free = [&102_400u32.to_be_bytes()[..], b"free", &[0; 102_392]].concat();
+    let source = [&file[..first], &free, &file[first..]].concat();
+    let mut cutter = Cutter::new(Plan {
+        segment: Duration::from_millis(1),
+        buffer_bytes: 8 << 20,
+        tag: 0,
+        number: 1,
+        started: Duration::ZERO,
+    });
+    let (mut joins, mut cost) = (0, 0);
+    Scanner::new().feed(&source, &mut |finding, header| {
+        joins += usize::from(matches!(finding, Finding::Join(_)));
+        let before = allocated();
+        cutter.take(finding, header, Moment::default());
+        cost += allocated() - before;
+    });
+    assert!(joins > 2, "{joins} join points");
+    assert!(cost < 4096, "{cost} bytes for {joins} join points");
 }

@@ -15,7 +15,7 @@ use support::response::{End, Response};
 use support::server::{LOOPBACK, Server};
 use support::streaming::{Source, Viewer};
 use support::{corpus, process, until};
-use tollgate::format::Finding;
+use tollgate::format::splice::Splicer;
 
 const PROCESSES: usize = 4;
 const SESSIONS: usize = 200;
@@ -274,16 +274,9 @@ fn publish(front: &Proxy) -> Source {
     Source::open(front.address, "/stream/tv")
 }
 
-/// What a late viewer gets of a transport stream first, and from where on it gets the stream's
-/// bytes.
-fn header_and_join(file: &[u8]) -> (Vec<u8>, usize) {
-    let mut first = None;
-    corpus::scan(file, |finding, header| {
-        if let Finding::Join(start) = finding {
-            first.get_or_insert_with(|| (header.to_vec(), start.offset as usize));
-        }
-    });
-    first.expect("a join point")
+/// What a late viewer gets of a transport stream first.
+fn header_of(file: &[u8]) -> Vec<u8> {
+    corpus::had(file).1
 }
 
 fn assert_decodes(recording: &[u8]) {
@@ -322,9 +315,15 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
 
     let file = corpus::file("h264.ts");
     let half = &file[..file.len() / 188 / 4 * 3 * 188];
-    let (header, join) = header_and_join(&file);
-    // What comes of the second source goes on at its first join point, with its tables first.
-    let whole = Arc::new([half, &header, &file[join..]].concat());
+    let header = header_of(&file);
+    // What comes of the second source goes on behind a whole PES packet of the first.
+    let (mut splicer, mut whole) = (Splicer::new(1 << 20), Vec::new());
+    assert!(splicer.feed(half, &mut whole).is_ok());
+    let (format, had) = corpus::had(&whole);
+    assert!(splicer.break_off(format, had));
+    assert!(splicer.feed(&file, &mut whole).is_ok());
+    splicer.finish(&mut whole);
+    let whole = Arc::new(whole);
     let mut source = publish(&front);
     let mut crowd = Crowd::default();
     for _ in 0..VIEWERS {

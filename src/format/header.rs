@@ -50,12 +50,21 @@ impl Header<'_> {
 
     /// A copy, in one allocation of its length.
     pub fn to_vec(self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut length = 0;
-        self.each(|part| length += part.len());
-        bytes.reserve_exact(length);
+        let mut bytes = Vec::with_capacity(self.len());
         self.each(|part| bytes.extend_from_slice(part));
         bytes
+    }
+
+    /// How many bytes it has.
+    pub fn len(self) -> usize {
+        let mut length = 0;
+        self.each(|part| length += part.len());
+        length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
     }
 
     fn each(self, mut part: impl FnMut(&[u8])) {

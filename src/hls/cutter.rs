@@ -62,6 +62,11 @@ pub struct Cutter {
     kind: Option<Result<Kind, &'static str>>,
     /// Why segments do not begin though there is a join point.
     fault: Option<&'static str>,
+    /// The header is another one than was looked at last.
+    is_header_new: bool,
+    /// Why nothing can begin with the header that was looked at last: it is not looked at for each
+    /// join point again.
+    header_fault: Option<&'static str>,
     /// What began last.
     newest: Option<Point>,
     /// From a picture to the next, of those that came last.
@@ -109,6 +114,8 @@ impl Cutter {
             plan,
             kind: None,
             fault: None,
+            is_header_new: true,
+            header_fault: None,
             newest: None,
             gap: PICTURE_TICKS,
             filling: None,
@@ -140,7 +147,8 @@ impl Cutter {
             Finding::Break(offset) => self.break_off(offset),
             Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
             Finding::Join(start) => self.join(start.offset, header, now),
-            Finding::Header | Finding::Unit(_) | Finding::Entry(_) => {}
+            Finding::Header => self.is_header_new = true,
+            Finding::Unit(_) | Finding::Entry(_) => {}
         }
     }
 
@@ -267,13 +275,18 @@ impl Cutter {
 
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
-        let lead = match self.kind() {
-            None => return,
-            Some(Kind::MpegTs) => lead::of_tables(header),
-            Some(Kind::Mp3 | Kind::Aac) => Ok(lead::of_time(start.time)),
-            Some(Kind::Mp4) => self.map_by(header).map(|()| Vec::new()),
+        let is_header_new = std::mem::take(&mut self.is_header_new);
+        let known_fault = self.header_fault.filter(|_| !is_header_new);
+        let lead = match (self.kind(), known_fault) {
+            (None, _) => return,
+            (Some(_), Some(fault)) => Err(fault),
+            (Some(Kind::MpegTs), None) => lead::of_tables(header),
+            (Some(Kind::Mp3 | Kind::Aac), None) => Ok(lead::of_time(start.time)),
+            (Some(Kind::Mp4), None) if !is_header_new => Ok(Vec::new()),
+            (Some(Kind::Mp4), None) => self.map_by(header).map(|()| Vec::new()),
         };
-        self.fault = lead.as_ref().err().copied();
+        self.header_fault = lead.as_ref().err().copied();
+        self.fault = self.header_fault;
         let Ok(lead) = lead else {
             self.is_broken = true;
             return;
@@ -304,12 +317,12 @@ impl Cutter {
 
     /// The header that MP4 needs; another one than before makes a seam.
     fn map_by(&mut self, header: Header<'_>) -> Result<(), &'static str> {
+        if header.len() > MAP_BYTES_MAX {
+            return Err("its header is too long");
+        }
         let bytes = header.to_vec();
         if self.map.as_ref().is_some_and(|map| map.bytes == bytes) {
             return Ok(());
-        }
-        if bytes.len() > MAP_BYTES_MAX {
-            return Err("its header is too long");
         }
         self.is_broken |= self.map.is_some();
         let number = self.number;

@@ -11,15 +11,15 @@ const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
 
 /// The tables, as the next repetition of those in the stream; or why there can be none.
 pub(super) fn of_tables(header: Header<'_>) -> Result<Vec<u8>, &'static str> {
+    if header.len() > LEAD_BYTES_MAX {
+        return Err("its tables are too long, or of several programs");
+    }
     let tables = header.tables().ok_or("it has no tables")?;
     if tables.programs != 1 {
         return Err("it has several programs, of which HLS knows one");
     }
     if !tables.is_plain {
         return Err("its packets are not of 188 bytes");
-    }
-    if tables.packets.len() > LEAD_BYTES_MAX {
-        return Err("its tables are too long");
     }
     let mut packets = tables.packets;
     packets.shrink_to_fit();

@@ -87,11 +87,12 @@ impl Wanted {
 }
 
 impl Streams {
-    /// The session's streams, the running one first.
-    fn segmented(&self, session: &SessionId) -> impl Iterator<Item = LiveId> {
+    /// The session's streams, the running one first. Where origins say who may watch, what has
+    /// ended is not given out: nobody would be asked.
+    fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = LiveId> {
         let attended = |id: &LiveId| {
             let live = self.lives.get(*id);
-            live.is_some_and(|live| live.attended_until.is_some())
+            !asks_origin && live.is_some_and(|live| live.attended_until.is_some())
         };
         let draining: Vec<LiveId> = self.draining.of(session).filter(attended).collect();
         let running = self.running.get(session).copied();
@@ -107,7 +108,7 @@ impl Streams {
         (reply, may_wait): (Reply, bool),
         desk: &mut Desk,
     ) -> Option<Watched> {
-        let lives: Vec<LiveId> = self.segmented(session).collect();
+        let lives: Vec<LiveId> = self.segmented(session, desk.settings.asks_origin).collect();
         let newest = *lives.first()?;
         match wanted {
             Wanted::List { number } => {
@@ -135,6 +136,7 @@ impl Streams {
     /// Somebody watches a stream by its playlist.
     fn attend(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id)
+            && live.stream.end().is_none()
             && let Some(cutter) = live.stream.segments()
         {
             live.attended_until = Some(desk.now + cutter.target() * ATTENDANCE);
