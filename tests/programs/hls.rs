@@ -1,6 +1,5 @@
 //! HLS as players take it: to the end, without a word.
 
-use super::devtools::Browser;
 use super::support::server::Server;
 use super::support::until;
 use super::tools::*;
@@ -197,30 +196,4 @@ fn gstreamer_plays_every_container_to_the_end_without_a_word() {
         assert!(output.status.success() && said.is_empty(), "{name}: {said}");
     }
     drop(encoders);
-}
-
-#[test]
-#[ignore = "needs Chromium and ffmpeg"]
-fn chromium_plays_every_container_without_a_script() {
-    const VIDEO: &str = "document.querySelector('#hls')";
-    let server = Server::start(&["--hls-segment=1"]);
-    let page = format!("http://{}/", server.address());
-    for (name, codecs, output) in STREAMS {
-        let _encoder = publish_for(&server, name, "60", codecs, output);
-        await_list(&server, name);
-        let mut browser = Browser::open(&format!("hls-{name}"), &page);
-        browser.await_true(
-            "location.href.startsWith('http') && document.readyState == 'complete' && !!document.querySelector('h1')",
-        );
-        browser.evaluate(&format!(
-            "const video = document.createElement('video'); video.id = 'hls'; video.muted = true; video.autoplay = true; \
-             video.src = '{}'; document.body.append(video); true",
-            list_url(&server, name)
-        ));
-        browser.await_true(&format!("{VIDEO}.currentTime > 0"));
-        browser.evaluate(&format!("window.begun = {VIDEO}.currentTime; true"));
-        browser.await_true(&format!("{VIDEO}.currentTime >= window.begun + 8"));
-        let plays = format!("{VIDEO}.error === null && !{VIDEO}.paused && !{VIDEO}.ended");
-        assert_eq!(browser.evaluate(&plays), true, "{name}");
-    }
 }
