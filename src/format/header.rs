@@ -56,15 +56,10 @@ impl Header<'_> {
     }
 
     /// How many bytes it has.
-    pub fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         let mut length = 0;
         self.each(|part| length += part.len());
         length
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 
     fn each(self, mut part: impl FnMut(&[u8])) {
