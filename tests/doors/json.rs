@@ -15,7 +15,7 @@ pub fn rows(data: &[u8]) {
     assert_eq!(whole, read(&cut), "cut at {seed}");
     let Some(rows) = whole else { return };
     // Each row has a comma before it, and nothing else is kept of what stood around them.
-    let told = rows.strip_prefix(b",").unwrap_or(rows).trim_ascii();
+    let told = rows.strip_prefix(b",").unwrap_or(&rows).trim_ascii();
     assert!(rows.is_empty() || told.starts_with(b"{") && told.ends_with(b"}"));
     let within = rows.strip_prefix(b",").unwrap_or(&rows);
     let list = [b"[", within, b"]"].concat();
