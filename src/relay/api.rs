@@ -26,7 +26,7 @@ pub(super) enum Call {
     },
     List(Rows),
     /// What the peers have, too.
-    Gather(Rows),
+    Collect(Rows),
     AbortStream {
         session: SessionId,
         /// For so long nobody is admitted to the session afterwards.
@@ -105,7 +105,7 @@ pub(super) enum Name {
 }
 
 /// The answer to a call: a status and a JSON body, or what else is to happen.
-pub(super) enum Answer {
+pub(super) enum Outcome {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),

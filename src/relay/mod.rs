@@ -456,7 +456,7 @@ impl Relay {
         let of_clients = self.clients.check(&Known {
             has_stream: &|live| self.streams.has(live),
             runs: &|session| self.streams.runs(session),
-            has_gathering: &|ticket| self.lists.has_gathering(ticket),
+            has_collecting: &|ticket| self.lists.has_collecting(ticket),
         });
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));

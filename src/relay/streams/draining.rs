@@ -138,7 +138,7 @@ impl Streams {
     /// What is left of a stream for its UDP clients is not sent any more.
     pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id) {
-            live.outlet.clear();
+            live.rtp_out.clear();
         }
         self.forget_if_over(id, desk);
     }
