@@ -144,12 +144,9 @@ impl Relay {
     fn hear_lists(&mut self, said: lists::Said) {
         match said {
             lists::Said::Call { ticket, peer } => {
-                if let Some(call) = self.lists.call(ticket, peer, &self.desk) {
-                    let connection = self.clients.ask_peer(
-                        (call.to, &call.request),
-                        call.telling,
-                        &mut self.desk,
-                    );
+                if let Some((to, request, telling)) = self.lists.call(ticket, peer, &self.desk) {
+                    let whom = (to, &*request);
+                    let connection = self.clients.ask_peer(whom, telling, &mut self.desk);
                     self.lists.called(ticket, peer, connection, &self.desk);
                 }
             }

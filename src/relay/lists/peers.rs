@@ -56,16 +56,6 @@ enum Share {
     Rows(VecDeque<Vec<u8>>),
 }
 
-/// A peer that is to be called.
-pub struct Call {
-    /// Where it is.
-    pub to: SocketAddr,
-    /// What it is asked.
-    pub request: String,
-    /// What is known of its answer.
-    pub telling: Telling,
-}
-
 /// A peer that is being asked.
 pub struct Telling {
     collecting: Ticket,
@@ -187,23 +177,26 @@ impl Lists {
         Ok(ticket)
     }
 
-    /// Whom a collecting is to call, and what it asks.
-    pub fn call(&self, ticket: Ticket, peer: usize, desk: &Desk) -> Option<Call> {
+    /// Whom a collecting is to call, what it asks, and what is known of the answer.
+    pub fn call(
+        &self,
+        ticket: Ticket,
+        peer: usize,
+        desk: &Desk,
+    ) -> Option<(SocketAddr, String, Telling)> {
         let collecting = self.collectings.get(&ticket)?;
         let whom = desk.settings.peers.get(peer)?;
-        Some(Call {
-            to: whom.address(),
-            request: request(whom, collecting.rows),
-            telling: Telling {
-                collecting: ticket,
-                peer,
-                until: desk.now + PEER_TIME,
-                reader: AnswerReader::default(),
-                body: None,
-                rows: json::Rows::default(),
-                bytes: 0,
-            },
-        })
+        let telling = Telling {
+            collecting: ticket,
+            peer,
+            until: desk.now + PEER_TIME,
+            reader: AnswerReader::default(),
+            body: None,
+            rows: json::Rows::default(),
+            bytes: 0,
+        };
+        let request = request(whom, collecting.rows);
+        Some((whom.address(), request, telling))
     }
 
     /// A peer is called over this connection; or there is no room for one.

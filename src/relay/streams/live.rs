@@ -74,6 +74,7 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    /// One more viewer was cut for this reason.
     pub fn count(&mut self, cut: Cut) {
         match cut {
             Cut::Stalled => self.stalled += 1,

@@ -84,6 +84,7 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
             Cut::Stalled => "stalled",

@@ -51,6 +51,7 @@ pub(super) struct RtpOut {
 
 /// MPEG-TS on its way from the buffer into datagrams.
 pub(super) struct Transport {
+    /// When the next datagrams are due.
     pub pacing: Pacing,
     packetiser: Packetiser,
     /// The next byte of the stream that goes out.
