@@ -66,7 +66,7 @@ pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
-pub use shell::{Outgoing, write_next};
+pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
 pub use streams::{Datagrams, Live};
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
