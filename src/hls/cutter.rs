@@ -42,11 +42,23 @@ const NUMBERS_PER_SECOND: u64 = 4;
 /// later, here or in another server, has lower numbers.
 const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
 
+/// Discontinuities count from another number after so many numbers,
+const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
+/// and again from zero after so many of those.
+const DISCONTINUITIES: u64 = 16_384;
+
 impl Plan {
     fn first_number(&self) -> u64 {
         let date = self.started + self.began.since_start();
         let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
         since.as_secs() * NUMBERS_PER_SECOND
+    }
+
+    /// Another one than that of a stream some seconds before: players keep the time by it. And a
+    /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
+    /// watches the one stream and then the other.)
+    fn first_discontinuity(&self) -> u64 {
+        self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
     }
 }
 
@@ -148,7 +160,7 @@ impl Cutter {
             target: None,
             map: None,
             is_broken: false,
-            discontinuities: plan.first_number(),
+            discontinuities: plan.first_discontinuity(),
             number: plan.first_number(),
             segments: VecDeque::new(),
             end: None,
