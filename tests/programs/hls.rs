@@ -200,3 +200,57 @@ fn gstreamer_plays_every_container_to_the_end_without_a_word() {
     }
     drop(encoders);
 }
+
+/// An encoder of MPEG-TS that publishes live, with more of its options.
+fn publish_ts(server: &Server, session: &str, options: &[&str]) -> Background {
+    let url = format!("http://{}/stream/{session}", server.address());
+    let codecs = [
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-pix_fmt",
+        "yuv420p",
+    ];
+    let output = ["-c:a", "aac", "-f", "mpegts", "-method", "PUT", &url];
+    let arguments = [&["-v", "error"], PICTURE, SOUND, &codecs, options, &output].concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+/// Key frames a second apart settle the target; then they come every four.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_groups_longer_than_the_target() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let keys = [
+        "-g",
+        "999",
+        "-force_key_frames",
+        "0,1,2,3,4,8,12",
+        "-t",
+        "14",
+    ];
+    let _encoder = publish_ts(&server, "long", &keys);
+    await_list(&server, "long");
+    let url = list_url(&server, "long");
+    let player = std::thread::spawn(move || play(&url));
+    server.await_line(&["event=group-longer-than-segment"]);
+    let list = server.request("GET", "/stream/long/index.m3u8").text();
+    assert!(list.contains("#EXT-X-TARGETDURATION:1\n"), "{list}");
+    let seconds = player.join().expect("it plays");
+    assert!(seconds > 11.0, "{seconds} s");
+}
+
+/// The clock of 33 bits begins again six seconds after the stream does.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_past_a_clock_that_begins_again() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let late = ["-g", "25", "-output_ts_offset", "95437", "-t", "14"];
+    let _encoder = publish_ts(&server, "wrap", &late);
+    await_list(&server, "wrap");
+    let seconds = play(&list_url(&server, "wrap"));
+    assert!((11.0..15.0).contains(&seconds), "{seconds} s");
+    let list = server.request("GET", "/stream/wrap/index.m3u8").text();
+    assert!(!list.contains("#EXT-X-DISCONTINUITY\n"), "{list}");
+}
