@@ -154,12 +154,12 @@ impl Relay {
 
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.rtp_in.set_bound(bound);
+        self.rtp_in.set_bound(bound, &self.desk.settings);
     }
 
     /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
     /// socket's port only: what went to one of these would come back as a source's.
-    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+    pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
         self.rtp_in.set_own_addresses(is_own);
     }
 
@@ -353,7 +353,10 @@ impl Relay {
     ) -> usize {
         self.desk.now = now;
         self.clients.begin_go(bytes.len());
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let from = match from.ip().to_canonical() {
+            IpAddr::V4(address) => SocketAddr::new(address.into(), from.port()),
+            IpAddr::V6(_) => from,
+        };
         self.take_datagram(from, port, bytes);
         self.settle();
         self.clients.cost_of_go()
