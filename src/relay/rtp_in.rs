@@ -6,8 +6,8 @@
 //! source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
 //! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
-//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
-//! each address that is a source an entry here.
+//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`],
+//! [`Beginnings`]), and each address that is a source an entry here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -176,7 +176,7 @@ impl RtpIn {
     }
 
     /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's. The
-    /// zone of an IPv6 address, which no token can name, says nothing but whether it is one of here.
+    /// zone of an IPv6 address, which no token can name, only says whether it is one of here.
     fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
         let address = SocketAddr::new(from.ip(), from.port());
         let UdpPort::Group(number) = port else {

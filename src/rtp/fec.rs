@@ -132,7 +132,7 @@ impl Fec {
         }
     }
 
-    /// The stream is over: what of corrections still waits for packets to go out behind is handed on.
+    /// The stream is over: the corrections that wait for packets to go out behind are handed on.
     pub fn finish(&mut self, mut hand_on: impl FnMut(&[u8])) {
         for packet in self.waiting.drain(..) {
             hand_on(&packet);

@@ -277,7 +277,7 @@ fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{self, Ipv6Addr, SocketAddrV6};
+    use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddrV6};
     use std::time::Duration;
 
     /// Datagrams arrive the same whether the kernel cuts them apart or they are sent one by one.
@@ -315,6 +315,44 @@ mod tests {
                     assert!(received[..length] == *sent);
                 }
             }
+        }
+    }
+
+    /// What comes to the RTP socket and to the one above it is for this server alone, whatever
+    /// group another program of this machine has joined.
+    #[test]
+    fn groups_that_another_program_has_joined_are_not_heard() {
+        let socket = net::UdpSocket::bind("0.0.0.0:0").expect("a free port");
+        let mut udp = Udp::new(socket).expect("its options");
+        let ports: Vec<u16> = udp
+            .sockets()
+            .filter_map(|socket| Some(socket.local_addr().ok()?.port()))
+            .collect();
+        let (group, here) = (Ipv4Addr::new(239, 7, 7, 9), Ipv4Addr::LOCALHOST);
+        let program = net::UdpSocket::bind((here, 0)).expect("a free port");
+        program.join_multicast_v4(&group, &here).expect("joined");
+        for port in ports {
+            program
+                .send_to(b"to the group", (group, port))
+                .expect("sent");
+            program
+                .send_to(b"to the server", (here, port))
+                .expect("sent");
+            let mut received = [0; 100];
+            let length = until(|| {
+                udp.note_readable();
+                udp.receive(&mut received)
+            });
+            assert_eq!(received[..length.0], b"to the server"[..], "at {port}");
+        }
+    }
+
+    fn until<T>(mut is_there: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(it) = is_there() {
+                return it;
+            }
+            std::thread::yield_now();
         }
     }
 
