@@ -19,14 +19,18 @@ use crate::random::Random;
 use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
+    /// What the operator wants; it never changes while the server runs.
     pub settings: Settings,
     /// When the input arrived that is being dealt with.
     pub now: Moment,
+    /// Which part is to be called when.
     pub timers: Timers,
     calendar: Calendar,
+    /// Where numbers come from that nobody can foresee.
     pub random: Random,
     /// What the shell is to do.
     pub actions: VecDeque<Action>,
+    /// What has been counted since the start.
     pub counts: Counts,
     /// The server has been told to end.
     pub is_closing: bool,
@@ -45,6 +49,7 @@ const RETURN_BYTES: usize = 16 * 1024 * 1024;
 const RETURN_AFTER: Duration = Duration::from_secs(5);
 
 impl Desk {
+    /// At the server's start: nothing has happened, and nothing is due.
     pub fn new(settings: Settings) -> Desk {
         Desk {
             now: Moment::START,

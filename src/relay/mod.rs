@@ -1,10 +1,10 @@
 //! The core: the whole server without a socket or a clock.
 //!
 //! ```text
-//!   accepted, received, input_ended,   ┌─────────────────────────────────┐   next_write → output → sent, served
-//!   unblocked, lost, expire       ───▶ │ connections · streams · tokens  │ ───▶ next_action (close, read on, …)
-//!   (a time comes with each)           │ timers · limits                 │   next_deadline
-//!                                      └─────────────────────────────────┘
+//!   accepted, received, input_ended,   ┌──────────────────────────┐ next_write → output → sent, served
+//!   unblocked, lost, expire       ───▶ │ connections · streams ·  │ ───▶ next_action (close, …)
+//!   (a time comes with each)           │ tokens · timers · limits │ next_deadline
+//!                                      └──────────────────────────┘
 //! ```
 //!
 //! The rule of use: hand in what happened, and let what has come before be read on
@@ -459,7 +459,7 @@ impl Relay {
         let of_clients = self.clients.check(&Known {
             has_stream: &|live| self.streams.has(live),
             runs: &|session| self.streams.runs(session),
-            has_gathering: &|ticket| self.lists.has_gathering(ticket),
+            has_collecting: &|ticket| self.lists.has_collecting(ticket),
         });
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));

@@ -114,6 +114,7 @@ impl Known {
 
 /// Who may become a source, with this datagram.
 pub(super) struct Newcomer<'a> {
+    /// From where, and by which SSRC.
     pub sender: Sender,
     /// The stream of its address whose source is silent.
     pub silent: Option<LiveId>,

@@ -5,7 +5,7 @@
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
 //!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Awaiting, Recording (the threads) ──┤
+//!                │                       └─→ Errand, Recording (the threads) ────┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
@@ -19,7 +19,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::access::Entry;
+use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase, Room};
 use crate::http::HeadReader;
@@ -147,7 +147,7 @@ impl Connection {
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Recording
             | Phase::Lingering(_) => 0,
@@ -181,7 +181,7 @@ impl Connection {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording
@@ -261,7 +261,7 @@ impl Clients {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => {}
         }
     }

@@ -55,7 +55,7 @@ impl Connection {
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
-            Phase::Awaiting(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
+            Phase::Errand(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
             Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
             Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
@@ -126,7 +126,7 @@ impl Clients {
             Phase::Source(_) => return self.source_due(id, reason, is_paused, desk),
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
-            Phase::Awaiting(ticket) => return Some(Event::TimedOut(*ticket)),
+            Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
             Phase::Introduction
             | Phase::Telling(_)
             | Phase::Listing(_)

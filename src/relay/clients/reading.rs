@@ -186,7 +186,7 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
             Phase::Source(source) => match source.appetite(desk.now) {
                 0 => 0,
@@ -306,7 +306,7 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => Step::Stop,
         };
         match step {
@@ -342,7 +342,7 @@ impl Clients {
             Phase::Head(_)
             | Phase::Lingering(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => {}
         }
         None

@@ -32,7 +32,7 @@ pub(super) struct Source {
 
 /// The answer to a complete body.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct Receipt<'a> {
     sessionid: &'a SessionId,
     bytes_received: u64,
 }
@@ -201,7 +201,7 @@ impl Clients {
         };
         // A key does not tell what it opens.
         let name = self.came_by(id).unwrap_or(session);
-        let body = Answer {
+        let body = Receipt {
             sessionid: name,
             bytes_received: received.bytes,
         };

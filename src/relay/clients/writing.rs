@@ -115,7 +115,7 @@ impl Clients {
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Waiting(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording

@@ -2,9 +2,9 @@
 //! which goes on with it.
 //!
 //! ```text
-//!   source lost ─→ Awaited ── a source, by whichever way ─→ it goes on at its first join point
-//!                     ├─ nobody watches any more, or too long ─→ ended
-//!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
+//!   source lost ─→ Held ── a source, by whichever way ─→ it goes on at its first join point
+//!                  ├─ nobody watches any more, or too long ─→ ended
+//!                  └─ a source with other tracks ─→ ended; the source's stream begins anew
 //! ```
 //!
 //! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
@@ -12,7 +12,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Live, Origin, Said, Streams};
+use super::{Feed, Live, Said, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::desk::Desk;
@@ -63,7 +63,7 @@ impl Streams {
         {
             return false;
         }
-        let source = std::mem::replace(&mut live.source, Origin::Awaited { until });
+        let source = std::mem::replace(&mut live.source, Feed::Held { until });
         let pull = live.pull.take();
         let digest = live.session.digest();
         let viewers = live.stream.viewer_count();
@@ -90,7 +90,7 @@ impl Streams {
         &mut self,
         id: LiveId,
         content_type: Option<String>,
-        source: Origin,
+        source: Feed,
         source_address: SocketAddr,
         desk: &mut Desk,
     ) {
@@ -115,7 +115,7 @@ impl Streams {
     pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
         let now = desk.now;
         let live = self.lives.get_mut(old)?;
-        let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
+        let source = std::mem::replace(&mut live.source, Feed::Held { until: now });
         let (pull, via) = (live.pull.take(), live.via.take());
         let (input, bare) = (live.input.take(), live.bare.take());
         let (session, address) = (live.session.clone(), live.source_address);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Origin, Streams};
+use super::{Feed, Streams};
 use crate::gate::SessionId;
 use crate::moment::Moment;
 use crate::relay::LiveId;
@@ -105,7 +105,7 @@ impl Streams {
         if let Some(live) = self.lives.get_mut(id) {
             live.input = Some(Box::new(RtpInput::new(second, from, desk.now)));
             // What comes as RTP goes out as it came.
-            live.outlet.transport = None;
+            live.rtp_out.transport = None;
             self.rearm(id, desk);
         }
     }
@@ -128,7 +128,7 @@ impl Streams {
         input.heard = desk.now;
         desk.counts.add(Count::Datagrams, 1);
         let transport = input.is_transport().then_some(packet.payload);
-        let fits = live.outlet.post.forward(bytes, transport);
+        let fits = live.rtp_out.post.forward(bytes, transport);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
             true => input.reorder.insert(number, packet.payload, desk.now),
@@ -189,7 +189,7 @@ impl Streams {
             desk.counts.add(Count::SecondSource, 1);
             return false;
         }
-        let fits = live.outlet.post.forward(bytes, None);
+        let fits = live.rtp_out.post.forward(bytes, None);
         desk.counts.add(Count::Unsent, u64::from(!fits));
         self.post(id);
         true
@@ -206,11 +206,11 @@ impl Streams {
     /// sends no RTP.
     pub fn rtp_source_of(&self, session: &SessionId) -> Option<(LiveId, SocketAddr, bool)> {
         match self.running_source(session)? {
-            (id, Origin::Rtp(address)) => {
+            (id, Feed::Rtp(address)) => {
                 let is_bare = self.lives.get(id)?.bare.is_some();
                 Some((id, address, is_bare))
             }
-            (_, Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone) => None,
+            (_, Feed::Http(_) | Feed::Held { .. } | Feed::Gone) => None,
         }
     }
 }
