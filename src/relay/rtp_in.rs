@@ -167,11 +167,11 @@ impl RtpIn {
         desk: &mut Desk,
     ) -> Came<'a> {
         let came = self
-            .sender(from, port, &desk.settings.joins)
+            .sender(from, port, &desk.settings().joins)
             .ok_or(Count::Stranger)
-            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now));
+            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now()));
         came.unwrap_or_else(|dropped| {
-            desk.counts.add(dropped, 1);
+            desk.count(dropped, 1);
             Came::Nothing
         })
     }
@@ -257,7 +257,7 @@ impl RtpIn {
         bytes: &[u8],
         desk: &mut Desk,
     ) -> Option<Box<[u8]>> {
-        let (sender, now) = (newcomer.sender, desk.now);
+        let (sender, now) = (newcomer.sender, desk.now());
         let first = match &newcomer.packet {
             Some(packet) => self.candidates.hear(sender, packet, bytes, now),
             None => Some(Box::default()),
@@ -285,14 +285,13 @@ impl RtpIn {
     fn rearm_candidates(&mut self, desk: &mut Desk) {
         let deadlines = [self.candidates.deadline(), self.beginnings.deadline()];
         if let Some(deadline) = deadlines.into_iter().flatten().min() {
-            desk.timers
-                .arm(&mut self.armed, Owner::Candidates, deadline);
+            desk.arm(&mut self.armed, Owner::Candidates, deadline);
         }
     }
 
     /// The oldest first packet may have waited for long enough, or a source may begin again.
     pub fn candidates_due(&mut self, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         self.armed.fired();
         self.candidates.expire(now);
         self.beginnings.expire(now);
