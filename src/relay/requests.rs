@@ -94,7 +94,7 @@ impl Relay {
             head,
             framing,
             gate: self.grants.gate(&self.desk),
-            settings: &self.desk.settings,
+            settings: self.desk.settings(),
             standing: &|session, name| Standing {
                 viewers_by_name: self.clients.viewers_by(name),
                 ..self.standing(session)
@@ -174,7 +174,7 @@ impl Relay {
                 Some(Feed::Held { .. } | Feed::Gone) | None => {}
             }
             if let Some(pull) = pull.flatten() {
-                self.fetch.runs(pull, id, self.desk.now);
+                self.fetch.runs(pull, id, self.desk.now());
             }
             self.refresh_clients(id);
             self.streams.rearm(id, &mut self.desk);
@@ -214,7 +214,9 @@ impl Relay {
                         let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
                         listing.piece(rows, block)
                     }
-                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                    Rows::Streams => {
+                        listing.piece(self.streams.rows(after, self.desk.now()), block)
+                    }
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
             }
@@ -255,14 +257,14 @@ impl Relay {
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => {
-                let page = Page::draw(&mut self.desk.random);
+                let page = Page::draw(self.desk.random());
                 page.map(Outcome::Page).ok_or_else(not_found)
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let seen = Seen {
-                    counts: &self.desk.counts,
+                    counts: self.desk.counts(),
                     streams: self.streams.sums(&self.desk),
                     udp_clients: self.streams.udp_clients(),
                     connections: self.clients.len(),
@@ -270,7 +272,7 @@ impl Relay {
                     blocked: self.clients.blocked().len(),
                     pulls: self.fetch.len(),
                     pull_failures: self.fetch.failures(),
-                    deadlines: self.desk.timers.len(),
+                    deadlines: self.desk.timers().len(),
                     tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
                     held: self.held_bytes(),
                 };
@@ -361,7 +363,7 @@ impl Relay {
             return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
         }
         let live = self.begin(session.clone(), answer.content_type, Feed::Http(id), peer);
-        let now = self.desk.now;
+        let now = self.desk.now();
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
         self.clients.receive(id, live, answer.framing, &self.desk);
@@ -395,7 +397,7 @@ impl Relay {
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
-            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
+            has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
             viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
             viewers_by_name: 0,
@@ -461,7 +463,7 @@ impl Relay {
                 let grants = &self.grants;
                 match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
                     Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
-                    Err(dropped) => self.desk.counts.add(dropped, 1),
+                    Err(dropped) => self.desk.count(dropped, 1),
                 }
             }
             Came::Nothing => {}

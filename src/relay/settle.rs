@@ -250,8 +250,8 @@ impl Relay {
                 if let Err(refusal) = verdict {
                     return self.clients.refuse(id, &refusal, reply, &mut self.desk);
                 }
-                let wait_time = self.desk.settings.limits.wait_time;
-                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let wait_time = self.desk.settings().limits.wait_time;
+                let until = self.desk.now() + wait_time.max(self.fetch.time(&self.desk));
                 let via = via.filter(|_| self.fetch.has_origins());
                 let place = (Room::Session, session.clone());
                 self.clients

@@ -249,7 +249,7 @@ impl Clients {
 
     /// Whether another connection may be made.
     pub fn has_room(&self, desk: &Desk) -> bool {
-        self.connections.len() < desk.settings.limits.connections_max
+        self.connections.len() < desk.settings().limits.connections_max
     }
 
     /// Who waits for a session to begin.

@@ -87,10 +87,10 @@ impl Clients {
         let caller = connection.caller();
         let reply = Reply {
             version: head.version,
-            keep_alive: head.keep_alive && !desk.is_closing && caller.beyond.is_none(),
+            keep_alive: head.keep_alive && !desk.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             date: desk.date(),
-            fields: fields_for(&head, &desk.settings),
+            fields: fields_for(&head, desk.settings()),
         };
         match introduced {
             Ok(()) => Step::Came(Event::Asked {
@@ -311,7 +311,7 @@ impl Clients {
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        desk.counts.refused(refusal.status);
+        desk.count_refusal(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
@@ -344,7 +344,7 @@ impl Clients {
     pub fn await_ticket(&mut self, id: ConnectionId, ticket: Ticket, desk: &mut Desk) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::Errand(ticket);
-            connection.progress = desk.now;
+            connection.progress = desk.now();
         }
         self.rearm(id, desk);
     }

@@ -125,8 +125,7 @@ impl Lists {
             add,
         };
         self.errands.insert(ticket, errand);
-        desk.actions
-            .push_back(Action::Help(ticket, Job::Resolve(names)));
+        desk.act(Action::Help(ticket, Job::Resolve(names)));
         ticket
     }
 

@@ -164,7 +164,7 @@ impl Lists {
             ));
         }
         let ticket = desk.draw_ticket();
-        let peers = 0..desk.settings.peers.len();
+        let peers = 0..desk.settings().peers.len();
         self.said
             .extend(peers.clone().map(|peer| Said::Call { ticket, peer }));
         let collecting = Collecting {
@@ -185,11 +185,11 @@ impl Lists {
         desk: &Desk,
     ) -> Option<(SocketAddr, String, Telling)> {
         let collecting = self.collectings.get(&ticket)?;
-        let whom = desk.settings.peers.get(peer)?;
+        let whom = desk.settings().peers.get(peer)?;
         let telling = Telling {
             collecting: ticket,
             peer,
-            until: desk.now + PEER_TIME,
+            until: desk.now() + PEER_TIME,
             reader: AnswerReader::default(),
             body: None,
             rows: json::Rows::default(),
@@ -237,7 +237,7 @@ impl Lists {
         if collecting.shares.iter().any(is_open) {
             return;
         }
-        let peers = desk.settings.peers.iter().zip(&collecting.shares);
+        let peers = desk.settings().peers.iter().zip(&collecting.shares);
         let missing: Vec<String> = peers
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
             .map(|(peer, _)| peer.address().to_string())

@@ -33,7 +33,7 @@ impl Streams {
             "a stream neither runs nor drains"
         );
         assert!(
-            self.lives.len() <= desk.settings.limits.streams_max,
+            self.lives.len() <= desk.settings().limits.streams_max,
             "there are more streams than may be"
         );
         let mut held_bytes = 0;
@@ -43,7 +43,7 @@ impl Streams {
         }
         assert_eq!(
             self.pool.bytes_left + held_bytes,
-            desk.settings.limits.buffers_bytes_max as isize,
+            desk.settings().limits.buffers_bytes_max as isize,
             "the bytes of all buffers are counted wrong"
         );
         let armed = self.lives.iter().filter(|(_, live)| live.armed.is_armed());

@@ -39,7 +39,9 @@ impl Streams {
         (reply, may_wait): (Reply, bool),
         desk: &mut Desk,
     ) -> Option<Watched> {
-        let mut lives: Vec<LiveId> = self.segmented(session, desk.settings.asks_origin).collect();
+        let mut lives: Vec<LiveId> = self
+            .segmented(session, desk.settings().asks_origin)
+            .collect();
         let newest = *lives.first()?;
         if wanted.is_list() {
             lives.truncate(1);
@@ -56,13 +58,13 @@ impl Streams {
                 true => Count::Playlists,
                 false => Count::Segments,
             };
-            desk.counts.add(count, 1);
+            desk.count(count, 1);
         }
         let Some((live, found)) = found else {
             return Some(Watched::Refused(no_segment()));
         };
         Some(match found {
-            Found::NotYet(time) => Watched::NotYet(desk.now + time),
+            Found::NotYet(time) => Watched::NotYet(desk.now() + time),
             Found::Refused(refusal) => Watched::Refused(refusal),
             Found::Object(object) => {
                 self.attend(live, desk);
@@ -78,7 +80,7 @@ impl Streams {
             && live.stream.end().is_none()
             && let Some(cutter) = live.stream.segments()
         {
-            live.attended_until = Some(desk.now + cutter.attendance());
+            live.attended_until = Some(desk.now() + cutter.attendance());
             self.rearm(id, desk);
         }
     }

@@ -22,7 +22,7 @@ use crate::stream::{End, Told};
 impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
-        let limits = &desk.settings.limits;
+        let limits = &desk.settings().limits;
         // As much as is read at once: what goes out in one go then drives no viewer out of the
         // buffer.
         let unit_bytes_max = limits.stream.buffer_bytes / 2;
@@ -43,8 +43,8 @@ impl Streams {
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
     pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
-        let now = desk.now;
-        let until = now + desk.settings.limits.hold_time;
+        let now = desk.now();
+        let until = now + desk.settings().limits.hold_time;
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
@@ -58,7 +58,7 @@ impl Streams {
             return false;
         };
         if !is_watched
-            || desk.is_closing
+            || desk.is_closing()
             || !splicer.break_off(format, live.stream.header().to_vec())
         {
             return false;
@@ -113,7 +113,7 @@ impl Streams {
     /// The source that came for a stream is not like the one before: its viewers are let go, and
     /// the source has a stream of its own, which begins anew.
     pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
-        let now = desk.now;
+        let now = desk.now();
         let live = self.lives.get_mut(old)?;
         let source = std::mem::replace(&mut live.source, Feed::Held { until: now });
         let (pull, via) = (live.pull.take(), live.via.take());

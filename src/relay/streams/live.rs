@@ -241,12 +241,12 @@ const ABORTED: &str = "it was aborted";
 
 /// How a stream that begins now is cut into segments, if streams are.
 fn plan(desk: &mut Desk) -> Option<Plan> {
-    desk.settings.serves_hls.then(|| Plan {
-        segment: desk.settings.limits.hls_segment_time,
+    desk.settings().serves_hls.then(|| Plan {
+        segment: desk.settings().limits.hls_segment_time,
         buffer_bytes: 0,
-        tag: desk.random.draw() as u32,
-        started: Duration::from_secs(desk.settings.started_unix_seconds),
-        began: desk.now,
+        tag: desk.draw() as u32,
+        started: Duration::from_secs(desk.settings().started_unix_seconds),
+        began: desk.now(),
     })
 }
 
@@ -260,7 +260,7 @@ impl Streams {
         source_address: SocketAddr,
         desk: &mut Desk,
     ) -> LiveId {
-        let now = desk.now;
+        let now = desk.now();
         // Whoever the source is, its stream is no document of this server's.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
@@ -269,7 +269,7 @@ impl Streams {
         }
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
-        desk.counts.add(Count::Streams, 1);
+        desk.count(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         desk.log(
@@ -279,7 +279,7 @@ impl Streams {
                 session.digest()
             ),
         );
-        let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
+        let mut stream = Stream::new(desk.settings().limits.stream, content_type, now);
         if let Some(plan) = plan(desk) {
             stream.cut_into_segments(plan);
         }
@@ -331,7 +331,7 @@ impl Streams {
         bytes: &[u8],
         desk: &mut Desk,
     ) -> Option<Unlike> {
-        let now = desk.now;
+        let now = desk.now();
         let live = self.lives.get_mut(id)?;
         live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
@@ -350,7 +350,7 @@ impl Streams {
 
     /// What has become of it goes on to all who want it.
     fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
@@ -401,7 +401,7 @@ impl Streams {
         reason: &'static str,
         desk: &mut Desk,
     ) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -465,16 +465,14 @@ impl Streams {
         }
         if let Some(mut live) = self.lives.remove(id) {
             let figures = live.stream.figures();
-            desk.counts
-                .add(Count::BytesReceived, figures.bytes_received);
-            desk.counts.add(Count::BytesSent, figures.bytes_sent);
-            desk.counts.add(Count::Skips, figures.skips);
-            desk.counts
-                .add(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
+            desk.count(Count::BytesReceived, figures.bytes_received);
+            desk.count(Count::BytesSent, figures.bytes_sent);
+            desk.count(Count::Skips, figures.skips);
+            desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
-            desk.timers.disarm(&mut live.armed, Owner::Live(id));
+            desk.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
         }
     }
@@ -489,7 +487,7 @@ impl Streams {
         {
             live.is_paused = false;
             if let Feed::Http(connection) = live.source {
-                desk.actions.push_back(Action::ReadOn(connection));
+                desk.act(Action::ReadOn(connection));
             }
         }
     }

@@ -188,11 +188,11 @@ impl Streams {
             running: self.running.len(),
             draining: self.draining.len(),
             figures: Figures {
-                bytes_received: desk.counts.of(Count::BytesReceived),
-                bytes_sent: desk.counts.of(Count::BytesSent),
-                skips: desk.counts.of(Count::Skips),
+                bytes_received: desk.counts().of(Count::BytesReceived),
+                bytes_sent: desk.counts().of(Count::BytesSent),
+                skips: desk.counts().of(Count::Skips),
             },
-            udp_bytes: desk.counts.of(Count::UdpBytesSent),
+            udp_bytes: desk.counts().of(Count::UdpBytesSent),
             ..Sums::default()
         };
         for (_, live) in self.lives.iter() {
@@ -265,7 +265,7 @@ impl Streams {
 
     /// When a stream has something to do, if nothing arrives.
     fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
-        let now = desk.now;
+        let now = desk.now();
         // While something is on its way nothing more is taken, however late it is: when that is
         // out, it goes on.
         let transport = live.rtp_out.transport.as_ref();
@@ -274,7 +274,7 @@ impl Streams {
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.deadline());
-        let idle_time = desk.settings.limits.source_idle_time;
+        let idle_time = desk.settings().limits.source_idle_time;
         let gone = match live.source {
             Feed::Held { until } => Some(until),
             Feed::Rtp(_) => live.heard().map(|heard| heard + idle_time),
@@ -293,7 +293,7 @@ impl Streams {
             .get(id)
             .and_then(|live| self.deadline(live, desk));
         if let (Some(deadline), Some(live)) = (deadline, self.lives.get_mut(id)) {
-            desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+            desk.arm(&mut live.armed, Owner::Live(id), deadline);
         }
     }
 
@@ -304,26 +304,26 @@ impl Streams {
         };
         live.armed.fired();
         let source = live.source;
-        let idle_time = desk.settings.limits.source_idle_time;
+        let idle_time = desk.settings().limits.source_idle_time;
         let heard = live.heard();
-        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
+        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now());
         match source {
             Feed::Rtp(_) if is_silent => {
                 self.source_lost(id, source, SILENT, desk);
                 return false;
             }
-            Feed::Held { until } if until <= desk.now => {
+            Feed::Held { until } if until <= desk.now() => {
                 self.end(id, End::Lost, "its source did not come back", desk);
                 return false;
             }
             Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Gone => {}
         }
-        if live.attended_until.is_some_and(|until| until <= desk.now) {
+        if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
             return false;
         }
         let rest_until = live.rtp_out.rest_until;
-        if rest_until.is_some_and(|until| until <= desk.now) {
+        if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
             return false;
         }

@@ -201,7 +201,7 @@ impl Streams {
             Feed::Rtp(address) => Some(address),
             Feed::Http(_) | Feed::Held { .. } | Feed::Gone => None,
         };
-        let random = || desk.random.draw();
+        let random = || desk.draw();
         live.rtp_out.post.set_clients(clients, address, random);
         let may_be_transport = matches!(
             live.stream.told(),
@@ -217,14 +217,14 @@ impl Streams {
             live.rtp_out.transport = None;
             self.resume(id, desk);
         } else if live.rtp_out.transport.is_none() && is_body && may_be_transport && !has_ended {
-            live.rtp_out.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
+            live.rtp_out.transport = Some(Transport::new(live.stream.newest(), desk.draw()));
             self.rearm(id, desk);
         }
     }
 
     /// Media of a body has arrived: its UDP clients get what is due of it.
     pub(super) fn feed_rtp_out(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Streams {
 
     /// What is due of a transport stream becomes datagrams, once those before are out.
     pub(super) fn pump(&mut self, id: LiveId, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -266,7 +266,7 @@ impl Streams {
 
     /// Whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: LiveId, desk: &Desk) -> bool {
-        let held_bytes_max = desk.settings.limits.stream.buffer_bytes as u64 / 2;
+        let held_bytes_max = desk.settings().limits.stream.buffer_bytes as u64 / 2;
         self.lives.get(id).is_some_and(|live| {
             let transport = live.rtp_out.transport.as_ref();
             transport.is_some_and(|transport| {
@@ -319,7 +319,7 @@ impl Streams {
 
     /// So many of the datagrams that were sent last were not taken.
     pub fn not_taken(&mut self, count: u64, desk: &mut Desk) {
-        desk.counts.add(Count::Unsent, count);
+        desk.count(Count::Unsent, count);
         let last = self.posted.take();
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
             live.rtp_out.post.not_taken(count);
