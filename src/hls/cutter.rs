@@ -9,14 +9,17 @@
 //! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
+mod held;
+
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::parts::{PARTS_MAX, Part, Parts};
+use super::parts::{Part, Parts};
+use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
+use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
 use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
 
@@ -127,13 +130,6 @@ enum Heading {
     Fit,
     /// Nothing can, for this reason.
     Unfit(&'static str),
-}
-
-/// Where something begins, and when that is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub offset: u64,
-    pub time: MediaTime,
 }
 
 /// The segment that is not whole yet.
@@ -610,68 +606,6 @@ impl Cutter {
         let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
         Duration::from_secs(self.target.unwrap_or(group_max).into())
     }
-
-    // ---- What it holds --------------------------------------------------------------------------
-
-    /// Bytes that its allocations take: [`Cutter::HELD_BYTES_MAX`] at the most.
-    pub fn held_bytes(&self) -> usize {
-        let leads = self.segments.iter().map(|segment| &segment.lead);
-        let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
-        let mut maps = self.map.as_ref().map_or(0, map_bytes);
-        let mut last = self.map.as_ref();
-        for map in self
-            .segments
-            .iter()
-            .rev()
-            .filter_map(|segment| segment.map.as_ref())
-        {
-            if last.is_none_or(|last| !Rc::ptr_eq(last, map)) {
-                maps += map_bytes(map);
-            }
-            last = Some(map);
-        }
-        let parts = self.segments.iter().map(|segment| &segment.parts);
-        let parts = parts.map(|parts| parts.len() * size_of::<Part>() + RC_BYTES);
-        self.segments.capacity() * size_of::<Segment>()
-            + parts.sum::<usize>()
-            + self.parts.held_bytes()
-            + leads
-                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
-                .sum::<usize>()
-            + self
-                .list
-                .as_ref()
-                .map_or(0, |(_, list)| list.len() + RC_BYTES)
-            + maps
-    }
-
-    /// Room for segments doubles as it is needed.
-    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + KEPT_MAX * RC_BYTES
-        + (PARTS_KEPT + 2) * PARTS_MAX * size_of::<Part>()
-        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
-        + list::BYTES_MAX
-        + RC_BYTES;
-
-    /// What must hold between any two calls.
-    pub fn check(&self) {
-        assert!(self.held_bytes() <= Cutter::HELD_BYTES_MAX);
-        assert!(self.segments.len() <= KEPT_MAX);
-        let next = self.segments.iter().skip(1);
-        for (segment, next) in self.segments.iter().zip(next) {
-            assert!(segment.from < segment.to && segment.to <= next.from);
-            assert_eq!(segment.number + 1, next.number);
-        }
-    }
-}
-
-/// The two counts of what is shared.
-const RC_BYTES: usize = 2 * size_of::<usize>();
-const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
-
-fn map_bytes(map: &Rc<Map>) -> usize {
-    map.bytes.len() + size_of::<Map>() + 2 * RC_BYTES
 }
 
 const NO_CONTAINER_OF_HLS: &str =

@@ -18,6 +18,7 @@ mod found;
 mod lead;
 mod list;
 mod parts;
+mod point;
 mod segment;
 mod wanted;
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::format::MediaTime;
 
-use super::cutter::Point;
+use super::point::Point;
 
 /// Some fragments of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! HLS through caches, as `examples/nginx-hls.conf` and `examples/varnish-hls.vcl` set them up: many
-//! viewers are one for the origin, and who may not watch any more does not.
+//! HLS through caches, as `examples/nginx-hls.conf` and `examples/varnish-hls.vcl` set them up:
+//! many viewers are one for the origin, and who may not watch any more does not.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
