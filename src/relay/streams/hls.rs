@@ -43,11 +43,6 @@ impl Streams {
             .segmented(session, desk.settings().asks_origin)
             .collect();
         let newest = *lives.first()?;
-        let count = match wanted.is_list() {
-            true => Count::Playlists,
-            false => Count::Segments,
-        };
-        desk.count(count, 1);
         if wanted.is_list() {
             lives.truncate(1);
             self.attend(newest, desk);
@@ -57,6 +52,14 @@ impl Streams {
             let cutter = self.lives.get_mut(id)?.stream.segments()?;
             Some((id, cutter.find(wanted, may_wait)?))
         });
+        // Who waits is counted when it is answered.
+        if !matches!(found, Some((_, Found::NotYet(_)))) {
+            let count = match wanted.is_list() {
+                true => Count::Playlists,
+                false => Count::Segments,
+            };
+            desk.count(count, 1);
+        }
         let Some((live, found)) = found else {
             return Some(Watched::Refused(no_segment()));
         };
