@@ -399,7 +399,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
                 .segment(&entry.name)
                 .unwrap()
                 .clone();
-            let viewer = stream.join_segment(1, &segment);
+            let viewer = stream.join_segment(1, &segment, Moment::START);
             assert_eq!(
                 stream.supply(viewer, 0),
                 Supply::Bytes(segment.bytes() as usize)
@@ -423,7 +423,7 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     stream.append(&encoder.run(6.5), &mut pool, Moment::START);
     let name = "00005eed-1763776805.ts";
     let segment = stream.segments().unwrap().segment(name).unwrap().clone();
-    let viewer = stream.join_segment(7, &segment);
+    let viewer = stream.join_segment(7, &segment, Moment::START);
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
     let mut cuts = Vec::new();
     for _ in 0..40 {

@@ -20,6 +20,8 @@ use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
     pub settings: Settings,
+    /// Tells this run of the server from every other.
+    run: u32,
     /// When the input arrived that is being dealt with.
     pub now: Moment,
     pub timers: Timers,
@@ -46,11 +48,13 @@ const RETURN_AFTER: Duration = Duration::from_secs(5);
 
 impl Desk {
     pub fn new(settings: Settings) -> Desk {
+        let mut random = Random::new(settings.random_key);
         Desk {
+            run: random.draw() as u32,
             now: Moment::START,
             calendar: Calendar::new(Duration::from_secs(settings.started_unix_seconds)),
             timers: Timers::default(),
-            random: Random::new(settings.random_key),
+            random,
             actions: VecDeque::new(),
             counts: Counts::default(),
             is_closing: false,
@@ -65,6 +69,12 @@ impl Desk {
     /// Bytes that its allocations take. (Lines of the log are the shell's at the end of a turn.)
     pub fn held_bytes(&self) -> usize {
         self.timers.held_bytes() + self.actions.capacity() * size_of::<Action>()
+    }
+
+    /// Tells this run of the server from every other: what is named by it is not mistaken for what
+    /// another named.
+    pub fn run(&self) -> u32 {
+        self.run
     }
 
     /// A ticket that nobody has had.
@@ -118,6 +128,11 @@ impl Desk {
     /// When that second begins, by what is known of the time now.
     pub fn moment_of(&self, stamp: Stamp) -> Moment {
         self.calendar.moment_of(stamp)
+    }
+
+    /// The second in which a moment lies.
+    pub fn stamp_of(&self, moment: Moment) -> Stamp {
+        self.calendar.at(moment)
     }
 
     /// The date of an answer.

@@ -43,6 +43,8 @@ mod stage;
 mod streams;
 mod terms;
 mod timers;
+mod viewer_id;
+mod viewers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Caller, Claim, Standing, Way, not_found};
+use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
 use super::api::{Answer, Call, DESCRIPTION, Rows};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
@@ -17,6 +17,8 @@ use super::page::Page;
 use super::route::{Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Origin};
+use super::viewer_id::ViewerId;
+use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
@@ -69,9 +71,15 @@ impl Relay {
                 fault,
             } => {
                 let name = self.clients.came_by(id).unwrap_or(&session);
+                let gate = self.grants.gate(&self.desk);
                 let verdict = match fault {
-                    None => self.late_verdict(name, &session, wanted.as_ref()),
-                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
+                    None => gate.go_on_late(
+                        (name, &session),
+                        wanted.is_some(),
+                        &self.standing(&session),
+                        || self.fetch.absence(&session),
+                    ),
+                    Some(fault) => Err(gate.turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => {
@@ -205,18 +213,33 @@ impl Relay {
                 }
             }
             Some(Due::Listing(listing)) => {
-                let (after, gathering) = (listing.after(), listing.gathering());
-                let block = || self.lists.next_block(gathering?);
-                let piece = match listing.rows() {
-                    Rows::Tokens => listing.piece(self.grants.rows(after), block),
-                    Rows::Details => {
-                        let rows = self.grants.rows(after);
-                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
-                        listing.piece(rows, block)
+                let (rows, after) = (listing.rows().clone(), listing.after());
+                // Of viewers two parts know: their rows are made before the list is touched.
+                let viewers = match &rows {
+                    Rows::Viewers(of) => {
+                        let known = Known::new(&self.streams, &self.clients, &self.desk);
+                        known.piece(after, of.as_ref())
                     }
-                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                    Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
                 };
-                self.clients.push_piece(id, piece, &mut self.desk);
+                let piece = self.clients.due_listing(id).map(|listing| {
+                    let gathering = listing.gathering();
+                    let block = || self.lists.next_block(gathering?);
+                    let streams = self.streams.rows(after, &self.desk);
+                    let tokens = self.grants.rows(after);
+                    match rows {
+                        Rows::Tokens => listing.piece(tokens, block),
+                        Rows::Details => {
+                            let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
+                            listing.piece(tokens, block)
+                        }
+                        Rows::Streams => listing.piece(streams, block),
+                        Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
+                    }
+                });
+                if let Some(piece) = piece {
+                    self.clients.push_piece(id, piece, &mut self.desk);
+                }
             }
             None => {}
         }
@@ -254,6 +277,7 @@ impl Relay {
             },
             Call::List(rows) => Ok(Answer::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::KickViewer { id, block } => self.kick_viewer(id, block),
             Call::Page => {
                 let page = Page::draw(&mut self.desk.random);
                 page.map(Answer::Page).ok_or_else(not_found)
@@ -328,6 +352,20 @@ impl Relay {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         Ok(Answer::Json(Status::Ok, body))
+    }
+
+    /// Ends a viewer, or who waits to be one, and keeps it out for a while.
+    fn kick_viewer(&mut self, id: ViewerId, block: Option<Duration>) -> Result<Answer, Refusal> {
+        let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.desk).find(id)?;
+        if let Some(block) = block {
+            self.grants.bar(&whom, block, &self.desk)?;
+        }
+        if let Some(Event::Waited { reply, .. }) = self.clients.end_wait(id) {
+            self.clients.refuse(id, &kicked(), reply, &mut self.desk);
+            self.tend_pull(&session);
+        }
+        self.cut_viewer(id, Cut::Kicked);
+        Ok(Answer::Done)
     }
 
     /// The names of a call have been looked up, or will not be.

@@ -167,7 +167,7 @@ impl<'a> Asked<'a> {
         let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&name, &standing)?;
+            self.gate.watch(&claim, &name, &standing)?;
             self.gate.wait(head.method, &standing)?;
             let pass = self.gate.pass(name, &session, true);
             return Ok(Wish::Watch {
@@ -196,13 +196,14 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate.enter(&self.claim(Way::Hls))?;
+        let claim = self.claim(Way::Hls);
+        self.gate.enter(&claim)?;
         let wanted = wanted?;
         let name = parse_session(session)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
-        self.gate.watch_in_segments(&name, &standing)?;
+        self.gate.watch_in_segments(&claim, &name, &standing)?;
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
             session,

@@ -7,7 +7,7 @@ use super::clients::{Clients, Expelled, Fate, Room};
 use super::streams::{Cut, Origin, Streams, Wanted, Watched};
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::http::{Method, Refusal, Reply, Status};
+use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -278,22 +278,6 @@ impl Relay {
             self.watch(id, (session.clone(), wanted), None, (reply, true));
         }
         self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited, and came by this sessionid.
-    pub(super) fn late_verdict(
-        &self,
-        name: &SessionId,
-        session: &SessionId,
-        wanted: Option<&Wanted>,
-    ) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        gate.may_go_on(name, session, &standing)?;
-        match standing.runs || wanted.is_some() {
-            true => Ok(()),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        }
     }
 }
 

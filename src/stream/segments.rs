@@ -3,6 +3,7 @@
 use super::viewer::{Lead, Position};
 use super::{Stream, Viewer, ViewerId};
 use crate::hls::{Cutter, Plan, Segment};
+use crate::moment::Moment;
 
 impl<C: Copy> Stream<C> {
     /// From now on it is known where segments of it begin and end.
@@ -28,7 +29,7 @@ impl<C: Copy> Stream<C> {
 
     /// A viewer of one segment, which is there still. Nothing is copied for it; if it is overtaken,
     /// it is cut ([`Stream::take_cut`]).
-    pub fn join_segment(&mut self, connection: C, segment: &Segment) -> ViewerId<C> {
+    pub fn join_segment(&mut self, connection: C, segment: &Segment, now: Moment) -> ViewerId<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(segment.from.max(self.buffer.oldest())),
@@ -36,6 +37,9 @@ impl<C: Copy> Stream<C> {
             lead: Lead::of_start(Some(segment.lead.clone()), &[]),
             lag_key: None,
             header_seen: 0,
+            since: now,
+            bytes_sent: 0,
+            skips: 0,
         });
         self.lag(viewer, segment.from);
         self.lines.be_ready(viewer.index());

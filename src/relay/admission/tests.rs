@@ -39,6 +39,8 @@ enum Rule {
     Key,
     /// No more viewers by a token than it says.
     Viewers,
+    /// No viewer who was ended and is kept out.
+    Barred,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
@@ -177,6 +179,12 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
+        Rule::Barred => match way {
+            Viewer | Hls => Refused(429),
+            Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("it is about viewers"),
+            Pull => DoesNotApply("its viewers are asked"),
+            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
         Rule::Block => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
             Rtp | Bare | Group => Dropped,
@@ -273,7 +281,8 @@ fn rules() -> Vec<Rule> {
         Rule::Direction => Some(Rule::Time),
         Rule::Time => Some(Rule::Key),
         Rule::Key => Some(Rule::Viewers),
-        Rule::Viewers => Some(Rule::Block),
+        Rule::Viewers => Some(Rule::Barred),
+        Rule::Barred => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
@@ -454,6 +463,13 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
             blocked.expect("room");
         }
+        Some(Rule::Barred) => {
+            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
+            let client: SocketAddr = CLIENT.parse().expect("an address");
+            let whom = (session("a"), client.ip());
+            let barred = grants.bar(&whom, Duration::from_secs(60), desk);
+            barred.expect("room");
+        }
         Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
             other_source(stage, "a")
         }
@@ -515,7 +531,7 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let mut rows = stage.relay.streams.rows(0, stage.now);
+    let mut rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
     rows.any(|(_, row)| {
         let row = serde_json::to_value(&row).expect("a row");
         row["sessionid"] == "a" && row["source"]["address"] == peer

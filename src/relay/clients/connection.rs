@@ -191,6 +191,11 @@ impl Connection {
 }
 
 impl Clients {
+    /// Who a client is.
+    pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
+        Some(self.connections.get(id)?.peer)
+    }
+
     /// This server connects to somebody, and says this first; unless there is no room for another
     /// connection.
     pub(super) fn call(

@@ -30,6 +30,7 @@ use connection::Lingering;
 pub(super) use inside::Expelled;
 use inside::Inside;
 use listing::Listing;
+pub(super) use listing::PIECE_ROWS;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;

@@ -231,6 +231,10 @@ impl Clients {
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
+            Ok(Answer::Done) => {
+                let status = Status::NoContent;
+                (status, http::whole(status, &reply, "", &[NO_STORE], &[]))
+            }
             Ok(Answer::Page(page)) => {
                 let fields = [
                     NO_STORE,

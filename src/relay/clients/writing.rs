@@ -123,6 +123,14 @@ impl Clients {
         }
     }
 
+    /// The list that a client reads, if its next piece is to be made.
+    pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut Listing> {
+        match self.due_output(id) {
+            Some(Due::Listing(listing)) => Some(listing),
+            Some(Due::Viewing(_)) | None => None,
+        }
+    }
+
     /// The head of a viewer's answer.
     pub fn push_head(&mut self, id: ConnectionId, head: &[u8]) {
         if let Some(connection) = self.connections.get_mut(id) {

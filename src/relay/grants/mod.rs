@@ -18,7 +18,9 @@ use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
+use super::pass::Barred;
 use super::timers::Armed;
+use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
@@ -34,7 +36,9 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Grants {
     /// `None`: the token framework is off.
     tokens: Option<Tokens>,
-    blocks: Blocks,
+    blocks: Blocks<SessionId>,
+    /// Who was ended: by this sessionid nobody comes in from there.
+    barred: Blocks<Barred>,
     /// `None`: there is no token file.
     ledger: Option<Ledger>,
     /// Up to then it has been said which tokens are over.
@@ -116,13 +120,13 @@ impl Change {
 }
 
 impl Grants {
-    /// The rows of list-tokens from behind this serial on, each with its own.
-    pub fn rows(&self, after: u64) -> impl Iterator<Item = (u64, &gate::Tuple)> {
+    /// The rows of list-tokens from behind this mark on, each with its own.
+    pub fn rows(&self, (after, _): Mark) -> impl Iterator<Item = (Mark, &gate::Tuple)> {
         let tuples = self
             .tokens
             .iter()
             .flat_map(move |tokens| tokens.after(after));
-        tuples.map(|tuple| (tuple.serial(), tuple))
+        tuples.map(|tuple| ((tuple.serial(), 0), tuple))
     }
 
     /// Nothing is granted yet.
@@ -131,6 +135,7 @@ impl Grants {
         Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
             blocks: Blocks::default(),
+            barred: Blocks::default(),
             ledger: None,
             told: Stamp::default(),
             armed: Armed::default(),
@@ -143,7 +148,9 @@ impl Grants {
         let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
         let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
         let said = self.said.capacity() * size_of::<Said>();
-        tokens + self.blocks.held_bytes() + ledger + said
+        let barred = self.barred.held_bytes(|(name, _)| name.held_bytes());
+        let blocks = self.blocks.held_bytes(SessionId::held_bytes) + barred;
+        tokens + blocks + ledger + said
     }
 
     /// What has been said and nobody has heard.
@@ -158,7 +165,7 @@ impl Grants {
         Gate::new(
             &desk.settings,
             self.tokens.as_ref(),
-            &self.blocks,
+            (&self.blocks, &self.barred),
             desk.is_closing,
             (desk.now, desk.date().0),
         )
@@ -251,6 +258,18 @@ impl Grants {
             detail,
             RETRY_AFTER_SECONDS,
         ))
+    }
+
+    /// Nobody comes in to watch from there by this sessionid for so long.
+    pub fn bar(&mut self, whom: &Barred, time: Duration, desk: &Desk) -> Result<(), Refusal> {
+        if self.barred.add(whom, desk.now + time, desk.now) {
+            return Ok(());
+        }
+        let detail = format!(
+            "block: {BLOCKS_MAX} viewers are kept out, as many as may be, and nothing was done; without block the viewer is ended"
+        );
+        let status = Status::ServiceUnavailable;
+        Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
     }
 
     /// Makes a change now, and returns its answer; or has it written first. Then its caller waits.

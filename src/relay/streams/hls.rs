@@ -121,8 +121,9 @@ impl Streams {
             Wanted::Named(name) => {
                 desk.counts.add(Count::Segments, 1);
                 let mut named = lives.iter();
-                let found =
-                    named.find_map(|live| Some((*live, self.named(id, *live, name, &reply)?)));
+                let now = desk.now;
+                let found = named
+                    .find_map(|live| Some((*live, self.named(id, *live, (name, now), &reply)?)));
                 if let Some((live, _)) = found {
                     self.attend(live, desk);
                     self.flow(live);
@@ -204,7 +205,7 @@ impl Streams {
         &mut self,
         id: ConnectionId,
         live_id: LiveId,
-        name: &str,
+        (name, now): (&str, Moment),
         reply: &Reply,
     ) -> Option<Watched> {
         let live = self.lives.get_mut(live_id)?;
@@ -225,7 +226,7 @@ impl Streams {
         if reply.head_only {
             return Some(Watched::Whole(head, *reply));
         }
-        let viewer = live.stream.join_segment(id, &segment);
+        let viewer = live.stream.join_segment(id, &segment, now);
         let viewing = Viewing::of_segment((live_id, viewer), *reply);
         Some(Watched::Segment(head, viewing))
     }
