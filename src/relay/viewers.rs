@@ -66,7 +66,7 @@ impl<'a> Known<'a> {
     /// The rows of list-viewers from behind this mark on, each with its own; those of a session, if
     /// one is named. Rows of one mark stand together.
     fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
-        let watchers = self.streams.watchers(after, of, self.desk.now);
+        let watchers = self.streams.watchers(after, of, self.desk.now());
         let watchers = watchers.map(|(mark, watcher)| (mark, self.row(watcher)));
         let waiting = self.waiting(Room::Session, WAITING, after, of);
         let blocked = self.waiting(Room::List, BLOCKED, after, of);

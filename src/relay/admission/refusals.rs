@@ -42,6 +42,7 @@ pub fn no_viewer() -> Refusal {
     )
 }
 
+/// 404 for a session that has no stream, where that may be known.
 pub fn not_running() -> Refusal {
     Refusal::new(Status::NotFound, "this session is not running now")
 }

@@ -19,7 +19,7 @@ pub struct Listing {
     /// The mark of the last row that was written; nothing before the first.
     after: Mark,
     /// What follows this server's rows: those that other relays told for this.
-    gathering: Option<Ticket>,
+    collecting: Option<Ticket>,
     reply: Reply,
     has_rows: bool,
     /// This server's rows are all written.
@@ -33,11 +33,11 @@ pub const PIECE_ROWS: usize = 128;
 
 impl Listing {
     /// Nothing of it is written.
-    pub fn new(rows: Rows, gathering: Option<Ticket>, reply: Reply) -> Listing {
+    pub fn new(rows: Rows, collecting: Option<Ticket>, reply: Reply) -> Listing {
         Listing {
             rows,
             after: (0, 0),
-            gathering,
+            collecting,
             reply,
             has_rows: false,
             is_own_over: false,
@@ -55,8 +55,8 @@ impl Listing {
     }
 
     /// What follows this server's rows.
-    pub fn gathering(&self) -> Option<Ticket> {
-        self.gathering
+    pub fn collecting(&self) -> Option<Ticket> {
+        self.collecting
     }
 
     /// The next piece of the array, which is not empty, with `rows` and their marks from behind
@@ -82,7 +82,7 @@ impl Listing {
                 self.after = mark;
             }
             self.is_own_over = true;
-            if !piece.is_empty() && self.gathering.is_some() {
+            if !piece.is_empty() && self.collecting.is_some() {
                 return (piece, false);
             }
         }

@@ -351,7 +351,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.desk.counts().refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX

@@ -163,11 +163,11 @@ impl Grants {
     /// Whom to ask who may do what.
     pub fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
         Gate::new(
-            &desk.settings,
+            desk.settings(),
             self.tokens.as_ref(),
             (&self.blocks, &self.barred),
-            desk.is_closing,
-            (desk.now, desk.date().0),
+            desk.is_closing(),
+            (desk.now(), desk.date().0),
         )
     }
 
@@ -247,7 +247,7 @@ impl Grants {
         time: Duration,
         desk: &Desk,
     ) -> Result<(), Refusal> {
-        if self.blocks.add(session, desk.now + time, desk.now) {
+        if self.blocks.add(session, desk.now() + time, desk.now()) {
             return Ok(());
         }
         let detail = format!(
@@ -262,7 +262,7 @@ impl Grants {
 
     /// Nobody comes in to watch from there by this sessionid for so long.
     pub fn bar(&mut self, whom: &Barred, time: Duration, desk: &Desk) -> Result<(), Refusal> {
-        if self.barred.add(whom, desk.now + time, desk.now) {
+        if self.barred.add(whom, desk.now() + time, desk.now()) {
             return Ok(());
         }
         let detail = format!(

@@ -108,20 +108,22 @@ impl Streams {
         (reply, may_wait): (Reply, bool),
         desk: &mut Desk,
     ) -> Option<Watched> {
-        let lives: Vec<LiveId> = self.segmented(session, desk.settings.asks_origin).collect();
+        let lives: Vec<LiveId> = self
+            .segmented(session, desk.settings().asks_origin)
+            .collect();
         let newest = *lives.first()?;
         match wanted {
             Wanted::List { number } => {
                 self.attend(newest, desk);
-                desk.counts.add(Count::Playlists, 1);
+                desk.count(Count::Playlists, 1);
                 let may_wait = may_wait && !reply.head_only;
-                let list = self.playlist(newest, *number, (reply, may_wait), desk.now);
+                let list = self.playlist(newest, *number, (reply, may_wait), desk.now());
                 Some(list.unwrap_or_else(|otherwise| otherwise))
             }
             Wanted::Named(name) => {
-                desk.counts.add(Count::Segments, 1);
+                desk.count(Count::Segments, 1);
                 let mut named = lives.iter();
-                let now = desk.now;
+                let now = desk.now();
                 let found = named
                     .find_map(|live| Some((*live, self.named(id, *live, (name, now), &reply)?)));
                 if let Some((live, _)) = found {
@@ -140,7 +142,7 @@ impl Streams {
             && live.stream.end().is_none()
             && let Some(cutter) = live.stream.segments()
         {
-            live.attended_until = Some(desk.now + cutter.target() * ATTENDANCE);
+            live.attended_until = Some(desk.now() + cutter.target() * ATTENDANCE);
             self.rearm(id, desk);
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::{Cuts, Live, Origin};
+use super::{Cuts, Feed, Live};
 use crate::gate::{Digest, SessionId};
 use crate::moment::Moment;
 use crate::post::ClientFigures;
@@ -94,7 +94,7 @@ impl Live {
             id: self.id(run),
             sessionid: &self.session,
             session: self.session.digest(),
-            source: (self.source != Origin::Gone).then(|| self.row_source()),
+            source: (self.source != Feed::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
             format: match self.stream.told() {
@@ -106,11 +106,11 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.post.bytes_sent(),
+            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.post.client_count(),
+            udp_clients: self.rtp_out.post.client_count(),
             udp: self
-                .outlet
+                .rtp_out
                 .post
                 .figures()
                 .map(|(client, figures)| RowClient {

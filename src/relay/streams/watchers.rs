@@ -78,7 +78,7 @@ impl Live {
         let viewers = self.stream.seen_from(from, now);
         let viewers =
             viewers.map(move |seen| ((serial, seen.place as u64), watcher(Outlet::Http(seen))));
-        let clients = self.outlet.post.figures().filter(move |_| !is_over);
+        let clients = self.rtp_out.post.figures().filter(move |_| !is_over);
         let clients = clients.map(move |(client, figures)| {
             let outlet = Outlet::Udp {
                 to: client.address,
