@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
-use support::client::request;
+use support::client::{Client, request};
 use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
@@ -77,7 +77,12 @@ fn what_is_described_is_what_is_answered() {
             assert_eq!(server.request("PATCH", path).status(), 405);
             continue;
         }
-        ask(method, path, "", &[]);
+        if (path.as_str(), method.as_str()) == ("/api/events", "GET") {
+            // It has no end.
+            assert_eq!(follow(&server).2, 200);
+        } else {
+            ask(method, path, "", &[]);
+        }
         ask(method, path, "?unknown=1", &[]);
         ask(method, path, "", &["Origin: http://elsewhere.example"]);
         let query = match path.as_str() {
@@ -90,6 +95,8 @@ fn what_is_described_is_what_is_answered() {
     }
     seen.extend(beyond_the_disk());
     seen.extend(kicked());
+    seen.insert(follow(&server));
+    seen.insert(no_room_for_readers());
     let of_own_method = documented
         .into_iter()
         .filter(|(_, _, status)| *status != 405);
@@ -134,6 +141,33 @@ fn kicked() -> Vec<Answered> {
     drop(viewers);
     let answered = |status| ("/api/kick-viewer".to_owned(), "DELETE".to_owned(), status);
     statuses.into_iter().map(answered).collect()
+}
+
+/// Events have no end: only their head is read.
+fn follow(server: &Server) -> Answered {
+    let mut client = Client::connect(server.address());
+    client.send_head("GET", "/api/events", &[]);
+    (
+        "/api/events".to_owned(),
+        "GET".to_owned(),
+        client.head().status,
+    )
+}
+
+/// What is answered when as many follow the events as may.
+fn no_room_for_readers() -> Answered {
+    let server = Server::gated(&["--connections-per-host=1000"]);
+    let readers: Vec<Client> = (0..128)
+        .map(|_| {
+            let mut client = Client::connect(server.address());
+            client.send_head("GET", "/api/events", &[]);
+            assert_eq!(client.head().status, 200);
+            client
+        })
+        .collect();
+    let answered = follow(&server);
+    drop(readers);
+    answered
 }
 
 /// What is answered when the token file takes no more.

@@ -49,6 +49,8 @@ pub(super) enum Way {
     Hls,
     /// A call of the API.
     Call,
+    /// Whoever follows the events.
+    Events,
     /// The figures.
     Figures,
     /// The operator's page.
@@ -220,7 +222,7 @@ impl Gate<'_> {
             // The operator has named it.
             Way::Pull => Ok(()),
             Way::Viewer | Way::Hls => check_named(claim),
-            Way::Call | Way::Figures => {
+            Way::Call | Way::Events | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
                 if !may_look {
@@ -419,7 +421,8 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group, None)
-            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Hls | Way::Call | Way::Events, _)
+            | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }
@@ -624,6 +627,11 @@ impl Gate<'_> {
 
     /// Whether the table of tokens may be changed, by a call that may be made.
     pub fn change(&self) -> Result<(), Refusal> {
+        self.check_open()
+    }
+
+    /// Whether the events may be followed, by who may call: until the end, and no longer.
+    pub fn follow(&self) -> Result<(), Refusal> {
         self.check_open()
     }
 

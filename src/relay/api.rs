@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::page::Page;
 use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
-use super::viewer_id::ViewerId;
+use super::viewer_id::ListedId;
+use crate::events::EventId;
 use crate::gate::{self, Carriage, Grant, Matrix, RtpTuple, SessionId, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
 use crate::stamp::Stamp;
@@ -34,9 +35,14 @@ pub(super) enum Call {
         block: Option<Duration>,
     },
     KickViewer {
-        id: ViewerId,
+        id: ListedId,
         /// For so long nobody comes in from its address by its sessionid.
         block: Option<Duration>,
+    },
+    /// What happens, from behind an event on that was the last that somebody had.
+    Follow {
+        of: Option<SessionId>,
+        last: Option<EventId>,
     },
     /// The operator's page.
     Page,
@@ -115,6 +121,7 @@ pub(super) enum Name {
     ListViewers,
     AbortStream,
     KickViewer,
+    Events,
 }
 
 /// The answer to a call: a status and a JSON body, or what else is to happen.
@@ -140,6 +147,7 @@ impl Name {
             b"list-viewers" => Some(Name::ListViewers),
             b"abort-stream" => Some(Name::AbortStream),
             b"kick-viewer" => Some(Name::KickViewer),
+            b"events" => Some(Name::Events),
             _ => None,
         }
     }
@@ -149,7 +157,9 @@ impl Name {
         match self {
             Name::AddToken => "POST, OPTIONS",
             Name::RevokeToken | Name::AbortStream | Name::KickViewer => "DELETE, OPTIONS",
-            Name::ListTokens | Name::ListStreams | Name::ListViewers => "GET, HEAD, OPTIONS",
+            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
+                "GET, HEAD, OPTIONS"
+            }
         }
     }
 
@@ -158,7 +168,7 @@ impl Name {
         match self {
             Name::AddToken => method == Method::Post,
             Name::RevokeToken | Name::AbortStream | Name::KickViewer => method == Method::Delete,
-            Name::ListTokens | Name::ListStreams | Name::ListViewers => {
+            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
                 matches!(method, Method::Get | Method::Head)
             }
         }
@@ -201,6 +211,11 @@ impl Call {
             Name::ListViewers => {
                 let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
                 Ok(Call::List(Rows::Viewers(of)))
+            }
+            Name::Events => {
+                let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
+                // The head says what was had last.
+                Ok(Call::Follow { of, last: None })
             }
             Name::KickViewer => {
                 let parameters = Parameters::read(target, &["id", "block"])?;

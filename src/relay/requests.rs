@@ -14,10 +14,11 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::Page;
-use super::route::{Asked, Wish};
+use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
+use super::snapshot;
 use super::streams::{Cut, Feed};
-use super::viewer_id::ViewerId;
+use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
@@ -111,6 +112,11 @@ impl Relay {
         };
         match asked.wish() {
             Err(refusal) => {
+                if let Some(about) = route::published(head) {
+                    let of = self.grants.gate(&self.desk).opened_by(&about).clone();
+                    let whom = (Some(&about), Some(&of));
+                    self.desk.tell_refused(whom, caller.peer, &refusal);
+                }
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
@@ -241,6 +247,15 @@ impl Relay {
                     self.clients.push_piece(id, piece, &mut self.desk);
                 }
             }
+            Some(Due::Following(following)) => {
+                if following.is_behind(&self.desk) {
+                    self.clients.push_missed(id, &self.desk);
+                } else if let Some((due, of)) = following.due(&self.desk) {
+                    let known = Known::new(&self.streams, &self.clients, &self.desk);
+                    let piece = snapshot::piece(due, of.as_ref(), &known, &self.grants);
+                    self.clients.push_snapshot(id, piece, &self.desk);
+                }
+            }
             None => {}
         }
     }
@@ -278,6 +293,9 @@ impl Relay {
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::KickViewer { id, block } => self.kick_viewer(id, block),
+            Call::Follow { of, last } => {
+                return self.clients.follow(id, (of, last), reply, &mut self.desk);
+            }
             Call::Page => {
                 let page = Page::draw(self.desk.random());
                 page.map(Outcome::Page).ok_or_else(not_found)
@@ -355,7 +373,7 @@ impl Relay {
     }
 
     /// Ends a viewer, or who waits to be one, and keeps it out for a while.
-    fn kick_viewer(&mut self, id: ViewerId, block: Option<Duration>) -> Result<Outcome, Refusal> {
+    fn kick_viewer(&mut self, id: ListedId, block: Option<Duration>) -> Result<Outcome, Refusal> {
         let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.desk).find(id)?;
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.desk)?;

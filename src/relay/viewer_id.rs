@@ -12,7 +12,7 @@ pub type Mark = (u64, u64);
 /// By what a viewer is known, by this run of the server alone: no other's, nor one after it, takes
 /// it for one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewerId {
+pub enum ListedId {
     /// A connection, which may watch one stream after the other.
     Connection { run: u32, connection: u64 },
     /// A stream's UDP client.
@@ -23,19 +23,19 @@ pub enum ViewerId {
     },
 }
 
-impl ViewerId {
-    /// What [`ViewerId`] prints.
-    pub fn of_text(text: &str) -> Option<ViewerId> {
+impl ListedId {
+    /// What [`ListedId`] prints.
+    pub fn of_text(text: &str) -> Option<ListedId> {
         let (run, rest) = text.split_once('-')?;
         let run = u32::try_from(hexadecimal(run, 8)?).ok()?;
         let id = match rest.strip_prefix('u') {
-            None => ViewerId::Connection {
+            None => ListedId::Connection {
                 run,
                 connection: hexadecimal(rest, 16)?,
             },
             Some(client) => {
                 let (stream, to) = client.split_once('-')?;
-                ViewerId::Client {
+                ListedId::Client {
                     run,
                     stream: hexadecimal(stream, 16)?,
                     to: SocketAddr::from_str(to).ok()?,
@@ -74,18 +74,18 @@ fn hexadecimal(text: &str, digits_max: usize) -> Option<u64> {
     is_number.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
-impl Display for ViewerId {
+impl Display for ListedId {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            ViewerId::Connection { run, connection } => {
+            ListedId::Connection { run, connection } => {
                 write!(formatter, "{run:08x}-{connection:x}")
             }
-            ViewerId::Client { run, stream, to } => write!(formatter, "{run:08x}-u{stream:x}-{to}"),
+            ListedId::Client { run, stream, to } => write!(formatter, "{run:08x}-u{stream:x}-{to}"),
         }
     }
 }
 
-impl Serialize for ViewerId {
+impl Serialize for ListedId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -103,7 +103,7 @@ mod tests {
             "0000000a-u1-192.0.2.1:5004",
             "0000000a-u1f-[2001:db8::1]:9",
         ] {
-            assert_eq!(ViewerId::of_text(good).expect(good).to_string(), good);
+            assert_eq!(ListedId::of_text(good).expect(good).to_string(), good);
         }
         for bad in [
             "",
@@ -119,7 +119,7 @@ mod tests {
             "00000007-u1-192.0.2.1:05004",
             "+0000007-1",
         ] {
-            assert_eq!(ViewerId::of_text(bad), None, "{bad}");
+            assert_eq!(ListedId::of_text(bad), None, "{bad}");
         }
     }
 }

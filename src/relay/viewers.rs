@@ -14,7 +14,7 @@ use super::clients::{Clients, PIECE_ROWS, Room};
 use super::desk::Desk;
 use super::pass::Barred;
 use super::streams::{Outlet, Streams, Watcher};
-use super::viewer_id::{Mark, ViewerId};
+use super::viewer_id::{ListedId, Mark};
 use crate::gate::{Carriage, Digest, SessionId};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
@@ -26,7 +26,7 @@ const BLOCKED: u64 = u64::MAX;
 /// A row of list-viewers. What is null does not apply, or is not known.
 #[derive(Serialize)]
 pub struct Row {
-    id: ViewerId,
+    id: ListedId,
     sessionid: SessionId,
     session: Digest,
     /// Of the sessionid by which it came.
@@ -63,6 +63,16 @@ impl<'a> Known<'a> {
         }
     }
 
+    /// The streams,
+    pub fn streams(&self) -> &'a Streams {
+        self.streams
+    }
+
+    /// and the desk.
+    pub fn desk(&self) -> &'a Desk {
+        self.desk
+    }
+
     /// The rows of list-viewers from behind this mark on, each with its own; those of a session, if
     /// one is named. Rows of one mark stand together.
     fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
@@ -87,20 +97,20 @@ impl<'a> Known<'a> {
     }
 
     /// The connection of a viewer, or of who waits to be one, its session, and how it is kept out.
-    pub fn find(&self, id: ViewerId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
+    pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
         let run = self.desk.run();
         let connection = match id {
-            ViewerId::Connection {
+            ListedId::Connection {
                 run: its,
                 connection,
             } if its == run => connection,
-            ViewerId::Client { run: its, .. } if its == run => {
+            ListedId::Client { run: its, .. } if its == run => {
                 return Err(Refusal::new(
                     Status::Conflict,
                     "id: a UDP client is there as long as a tuple names it; revoke that",
                 ));
             }
-            ViewerId::Connection { .. } | ViewerId::Client { .. } => return Err(no_viewer()),
+            ListedId::Connection { .. } | ListedId::Client { .. } => return Err(no_viewer()),
         };
         let id = ConnectionId::from_u64(connection);
         let watched = self.clients.viewer(id).map(|((live, _), _)| live);
@@ -131,7 +141,7 @@ impl<'a> Known<'a> {
                 carriage,
                 figures,
             } => {
-                let id = ViewerId::Client {
+                let id = ListedId::Client {
                     run,
                     stream: watcher.stream,
                     to,
@@ -157,7 +167,7 @@ impl<'a> Known<'a> {
         way: &'static str,
         since: Moment,
     ) -> Row {
-        let id = ViewerId::Connection {
+        let id = ListedId::Connection {
             run: self.desk.run(),
             connection: connection.to_u64(),
         };
@@ -199,7 +209,13 @@ impl<'a> Known<'a> {
 }
 
 impl Row {
-    fn new(id: ViewerId, session: &SessionId, way: &'static str) -> Row {
+    /// Whether events tell of it: of whom nothing is known between two requests they do not, nor of
+    /// UDP clients, whom tokens name.
+    pub fn is_told_of(&self) -> bool {
+        self.way == "http" && self.state == "watching"
+    }
+
+    fn new(id: ListedId, session: &SessionId, way: &'static str) -> Row {
         Row {
             id,
             sessionid: session.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Stream;
+use super::{Stream, ViewerId};
 use crate::moment::Moment;
 
 /// A viewer, as it is now.
@@ -29,18 +29,23 @@ pub struct Seen<C> {
 impl<C: Copy> Stream<C> {
     /// Its viewers from this place on, in the order of their places.
     pub fn seen_from(&self, place: usize, now: Moment) -> impl Iterator<Item = Seen<C>> {
-        self.viewers.iter_from(place).map(move |(id, viewer)| {
-            let (behind_bytes, behind) = self.behind(id, now);
-            Seen {
-                place: id.index(),
-                connection: viewer.connection,
-                is_of_segment: viewer.is_bounded(),
-                since: viewer.since,
-                bytes_sent: viewer.bytes_sent,
-                behind_bytes,
-                behind,
-                skips: viewer.skips,
-            }
+        let those = self.viewers.iter_from(place);
+        those.filter_map(move |(id, _)| self.seen(id, now))
+    }
+
+    /// One of them.
+    pub fn seen(&self, id: ViewerId<C>, now: Moment) -> Option<Seen<C>> {
+        let viewer = self.viewers.get(id)?;
+        let (behind_bytes, behind) = self.behind(id, now);
+        Some(Seen {
+            place: id.index(),
+            connection: viewer.connection,
+            is_of_segment: viewer.is_bounded(),
+            since: viewer.since,
+            bytes_sent: viewer.bytes_sent,
+            behind_bytes,
+            behind,
+            skips: viewer.skips,
         })
     }
 }

@@ -85,7 +85,8 @@ enum Cell {
 
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
-    Bare, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
+    Bare, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp,
+    Viewer,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -98,7 +99,7 @@ const AT_ONCE: &str = "it is answered at once, and takes no place";
 fn cell(way: Way, rule: Rule) -> Cell {
     match rule {
         Rule::Subnet => match way {
-            Call | Figures => Refused(403),
+            Call | Events | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
             Put | Post | Icecast | Rtp | Bare | Group => {
@@ -112,16 +113,18 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | Call | Events | Figures => Refused(403),
             Page => Refused(404),
             Rtp | Bare | Group | Pull => DoesNotApply("no proxy of requests is in between"),
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
         Rule::Origin => match way {
-            Put | Post | Icecast | Call | Figures | Page => Refused(403),
+            Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
@@ -129,7 +132,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Site => match way {
-            Put | Post | Icecast | Call | Figures => Refused(403),
+            Put | Post | Icecast | Call | Events | Figures => Refused(403),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
@@ -138,7 +141,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Host => match way {
-            Call | Figures | Page => Refused(403),
+            Call | Events | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
             Viewer | Hls => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
@@ -148,19 +151,19 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
             Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
@@ -169,7 +172,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             // What is to have UDP clients is a key.
             Call => Refused(409),
-            Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
             Viewer => Refused(503),
@@ -177,36 +180,40 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
             Pull => DoesNotApply("its viewers are asked"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Barred => match way {
             Viewer | Hls => Refused(429),
             Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("it is about viewers"),
             Pull => DoesNotApply("its viewers are asked"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
             Rtp | Bare | Group => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | Pull => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | Pull => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
             Rtp | Bare | Group => DoesNotApply("nothing is sent to a source"),
             Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
-            Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+            Events | Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
         },
         Rule::Group => match way {
             Call => Refused(403),
@@ -221,27 +228,31 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Viewer | Hls | Pull => Refused(508),
             Rtp | Bare | Group => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
-            Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
+            Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply("nothing is fetched for it")
+            }
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | Pull | Events => Refused(503),
             Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Hls | Events => Refused(429),
             Rtp | Bare | Group => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | Call | Events => Refused(503),
             Rtp | Bare | Group | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -259,7 +270,8 @@ fn ways() -> Vec<Way> {
         Pull => Some(Viewer),
         Viewer => Some(Hls),
         Hls => Some(Call),
-        Call => Some(Figures),
+        Call => Some(Events),
+        Events => Some(Figures),
         Figures => Some(Page),
         Page => Some(Health),
         Health => Some(Options),
@@ -500,6 +512,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
             "",
         ),
+        Events => ("GET /api/events", ""),
         Figures => ("GET /metrics", ""),
         Page => ("GET /", ""),
         Health => ("GET /healthz", ""),

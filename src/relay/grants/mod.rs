@@ -18,6 +18,7 @@ use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
+use super::happening::Happening;
 use super::pass::Barred;
 use super::timers::Armed;
 use super::viewer_id::Mark;
@@ -308,6 +309,7 @@ impl Grants {
         let may_stay =
             |address, carriage| gate.may_receive(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
+        drop(tokens.take_forgotten());
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
         self.take_over(fault, desk);
@@ -369,6 +371,10 @@ impl Grants {
         match decided {
             Decided::Addition(addition) => {
                 let new = tokens.carry_out(addition, desk.date().0);
+                for (name, of) in tokens.take_forgotten() {
+                    let what = Happening::TokenForgotten {};
+                    desk.tell_about((Some(&name), Some(&of)), &what);
+                }
                 let body = Added {
                     sessionid: session,
                     tokens: tokens.of(session).collect(),
@@ -377,14 +383,28 @@ impl Grants {
                 let done = (status, json(&body));
                 let grant = tokens.grant(session);
                 let ends = grant.and_then(|grant| grant.terms.ends);
+                if new > 0 {
+                    let what = Happening::TokenAdded {
+                        opens: grant.and_then(|grant| grant.terms.opens.as_ref()),
+                        tuples: tokens.of(session).count(),
+                        new,
+                    };
+                    let of = tokens.opened_by(session);
+                    desk.tell_about((Some(session), Some(of)), &what);
+                }
                 self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Ends(session.clone(), ends));
                 self.rearm(desk);
                 Ok(done)
             }
             Decided::Revocation => {
-                let is_key = tokens.opened_by(session) != session;
+                let of = tokens.opened_by(session).clone();
+                let is_key = of != *session;
                 let removed = tokens.revoke(session);
+                let what = Happening::TokenRevoked {
+                    revoked: removed.len(),
+                };
+                desk.tell_about((Some(session), Some(&of)), &what);
                 let body = json(&Revoked {
                     sessionid: session,
                     revoked: removed.len(),

@@ -21,7 +21,9 @@ use crate::http;
 use crate::moment::Moment;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::timers::{Armed, Owner};
+use crate::relay::viewer_id::StreamId;
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, Stream, Told};
@@ -186,6 +188,14 @@ impl Streams {
             is_paused: false,
             armed: Armed::default(),
         });
+        let what = Happening::StreamBegins {
+            id: StreamId {
+                run: desk.run(),
+                serial,
+            },
+            source: source_address,
+        };
+        desk.tell(&session, &what);
         self.order.insert(serial, live);
         self.running.insert(session, live);
         live
@@ -302,6 +312,7 @@ impl Streams {
         live.rtp_out.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
+        let known_as = live.id(desk.run());
         let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
@@ -319,6 +330,14 @@ impl Streams {
                 figures.skips
             ),
         );
+        let what = Happening::StreamEnds {
+            id: known_as,
+            reason,
+            bytes_received: figures.bytes_received,
+            bytes_sent: figures.bytes_sent,
+            skips: figures.skips,
+        };
+        desk.tell(&session, &what);
         self.say(Said::SourceLeft { source, id });
         self.say(Said::Grown(id));
         if let Some(pull) = pull {
@@ -352,6 +371,8 @@ impl Streams {
             desk.count(Count::Skips, figures.skips);
             desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
+            let id_told = live.id(desk.run());
+            desk.tell(&live.session, &Happening::StreamOver { id: id_told });
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
             desk.disarm(&mut live.armed, Owner::Live(id));

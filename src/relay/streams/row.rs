@@ -59,6 +59,13 @@ struct RowSource {
     packets: Option<Disorder>,
 }
 
+impl Row<'_> {
+    /// Whether it is this session's.
+    pub fn is_of(&self, session: &SessionId) -> bool {
+        self.sessionid == session
+    }
+}
+
 impl Live {
     /// By what callers of the API know it.
     pub(super) fn id(&self, run: u32) -> StreamId {
