@@ -447,6 +447,7 @@ impl Streams {
             });
         }
         self.flow(id);
+        self.post(id);
         self.pump(id, desk);
         self.forget_if_over(id, desk);
     }
