@@ -5,6 +5,9 @@
 //! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
 //! go on coming.
 
+#[path = "support/playlist.rs"]
+#[allow(dead_code)]
+mod playlist;
 #[path = "support/response.rs"]
 #[allow(dead_code)]
 mod response;
