@@ -8,6 +8,9 @@
 #[path = "support/picture.rs"]
 #[allow(dead_code)]
 mod picture;
+#[path = "support/playlist.rs"]
+#[allow(dead_code)]
+mod playlist;
 #[path = "support/response.rs"]
 #[allow(dead_code)]
 mod response;

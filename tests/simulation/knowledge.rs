@@ -17,6 +17,8 @@ pub struct Knowledge {
     pub streams_max: usize,
     /// The clock jumps.
     pub has_jumps: bool,
+    /// Streams wait for another source.
+    pub holds: bool,
     /// Streams are fetched.
     pub has_origins: bool,
     /// The server has been told to end.
@@ -88,6 +90,7 @@ impl Knowledge {
             running: BTreeMap::new(),
             streams_max,
             has_jumps: false,
+            holds: false,
             has_origins: false,
             is_closing: false,
             tally: Tally::new(),
@@ -163,6 +166,12 @@ impl Knowledge {
 
     pub fn content_bytes(&self, stream: StreamNumber) -> u64 {
         self.streams[stream].content.len() as u64
+    }
+
+    /// Whether a session is watched by its playlist only: not where another source goes on with
+    /// what one has sent, since streams are known here by their sources.
+    pub fn is_segmented(&self, session: usize) -> bool {
+        !self.holds && session + 1 == self.sessions.len()
     }
 
     pub fn running_in(&self, session: usize) -> Option<StreamNumber> {

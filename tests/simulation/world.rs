@@ -133,10 +133,11 @@ impl World {
         if std::env::var("SIMULATION_SEED").is_ok() {
             println!("{config:?}");
         }
-        let names = ["a", "b-2", "ц й/c", "d"];
+        let names = ["a", "b-2", "ц й/c", "d", "hls"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
         let mut knowledge = Knowledge::new(sessions, config.core.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
+        knowledge.holds = config.core.limits.hold_time > Duration::ZERO;
         knowledge.has_jumps = jumps_percent > 0;
         knowledge.has_origins = !config.core.origins.is_empty();
         let mut world = World {
@@ -277,6 +278,11 @@ impl World {
                     client.rounds = 0;
                 }
             }
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+                client.rounds += usize::from(self.chance.percent(70));
+            }
             Role::Viewer => script.watch(session, &self.knowledge, &mut self.chance),
             Role::Caller => script.call(&self.knowledge, &mut self.chance),
             Role::Other => {
@@ -299,6 +305,10 @@ impl World {
         let mut script = Script::default();
         let session = self.chance.within(0..=self.knowledge.sessions.len() - 1);
         match client.role {
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+            }
             Role::Viewer if self.chance.percent(30) => {
                 script.watch(session, &self.knowledge, &mut self.chance)
             }
@@ -760,6 +770,9 @@ impl World {
                     Asked::Publish { is_whole, .. } => !is_whole,
                     // Its stream has not shown what it is, or a name is being looked up.
                     Asked::Watch { .. } => true,
+                    // It has no segments yet, or not the one that was asked for.
+                    Asked::List { .. } => true,
+                    Asked::Segment { .. } => false,
                     // Or peers are being asked.
                     Asked::Call(_) => request.is_with_names() || !self.config.core.peers.is_empty(),
                     Asked::Wrong => false,
