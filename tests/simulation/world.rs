@@ -20,6 +20,7 @@ use super::client::{Client, Finale, Habit, Manner, Role};
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
+use super::senders::{self, Senders};
 use super::wire::{Edge, Incoming, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
@@ -39,6 +40,8 @@ pub struct World {
     to_read: VecDeque<ConnectionId>,
     knowledge: Knowledge,
     errands: Vec<(usize, Ticket, Done)>,
+    senders: Senders,
+    has_rtp: bool,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
@@ -100,6 +103,10 @@ fn config(chance: &mut Chance) -> Config {
             .into_iter()
             .collect();
     }
+    if chance.percent(50) {
+        config.core.joins = senders::joins();
+        config.core.rtp_to = senders::RTP_TO.map(subnet).to_vec();
+    }
     config.core.is_close_delimited = chance.percent(8);
     config.core.takes_over = chance.percent(30);
     config.access_log = chance.percent(20).then_some(AccessLog::Stdout);
@@ -123,7 +130,8 @@ impl World {
         if chance.percent(50) {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
-        if chance.percent(50) {
+        let has_rtp = chance.percent(60);
+        if has_rtp {
             relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
         }
         if std::env::var("SIMULATION_SEED").is_ok() {
@@ -135,6 +143,7 @@ impl World {
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
         knowledge.has_jumps = jumps_percent > 0;
         knowledge.has_origins = !config.core.origins.is_empty();
+        let senders = Senders::new(&mut chance);
         let mut world = World {
             chance,
             config,
@@ -146,6 +155,8 @@ impl World {
             to_read: VecDeque::new(),
             knowledge,
             errands: Vec::new(),
+            senders,
+            has_rtp,
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
@@ -187,6 +198,11 @@ impl World {
                 script.grant(session, &self.knowledge);
                 client.add(script);
             }
+        }
+        for target in senders::calls() {
+            let mut script = Script::default();
+            script.call_of_datagrams("POST", &target, true);
+            client.add(script);
         }
         self.clients.push(client);
     }
@@ -270,6 +286,10 @@ impl World {
                 }
             }
             Role::Viewer => script.watch(session, &self.knowledge, &mut self.chance),
+            Role::Caller if self.chance.percent(10) => {
+                let (method, target, adds) = senders::any_call(&mut self.chance);
+                script.call_of_datagrams(method, &target, adds);
+            }
             Role::Caller => script.call(&self.knowledge, &mut self.chance),
             Role::Other => {
                 client.rounds = 0;
@@ -333,6 +353,7 @@ impl World {
         self.note();
         self.accept();
         self.read();
+        self.receive();
         self.relay.expire(self.now);
         self.relay.check();
         self.write();
@@ -565,12 +586,27 @@ impl World {
         }
     }
 
+    fn receive(&mut self) {
+        if self.is_calm || !self.has_rtp {
+            return;
+        }
+        for (from, port, datagram) in self.senders.send(&mut self.chance) {
+            self.relay.datagram(from, port, &datagram, self.now);
+            self.relay.check();
+        }
+    }
+
     fn send(&mut self) {
+        let mut not_taken = Vec::new();
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(self.now, 0) else {
+            let Some(datagrams) = self.relay.next_datagrams(self.now, &not_taken) else {
                 return;
             };
-            assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);
+            for what in self.senders.check(&datagrams) {
+                self.knowledge.count(what);
+            }
+            let is_full = self.chance.percent(3);
+            not_taken = vec![1; if is_full { datagrams.to.len() } else { 0 }];
         }
     }
 
