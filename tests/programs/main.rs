@@ -17,4 +17,5 @@ mod joining;
 mod rtp;
 mod splicing;
 mod tools;
+mod udp;
 mod vlc;
