@@ -402,8 +402,8 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to some clients. So many of those that were lent last were not
-    /// taken by the kernel, for each of these; none if nothing is said.
+    /// The next datagrams to be sent, to some clients. So many of those that were lent last the
+    /// kernel did not take, for each of these clients; it took all if nothing is said.
     pub fn next_datagrams(&mut self, now: Moment, not_taken: &[usize]) -> Option<Datagrams<'_>> {
         self.desk.set_now(now);
         self.streams.not_taken(not_taken, &mut self.desk);

@@ -359,8 +359,8 @@ mod tests {
         }
     }
 
-    /// Each of many gets all, and of those whom nothing can be sent to it is told how much of theirs
-    /// was not taken.
+    /// Each of many gets all, and of those whom nothing can be sent to it is told how much of
+    /// theirs was not taken.
     #[test]
     fn what_is_for_many_goes_to_each_and_is_told_of_each() {
         for has_segmentation in [true, false] {

@@ -1,5 +1,5 @@
-//! UDP without RTP and multicast groups, from and to programs; and how even the clock of what leaves
-//! is.
+//! UDP without RTP and multicast groups, from and to programs; and how even the clock of what
+//! leaves is.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -151,8 +151,8 @@ fn analyse(socket: &UdpSocket, header_bytes: usize, time: Duration) -> Analysis 
 }
 
 impl Analysis {
-    /// How late each reference came, behind the one that came earliest by its clock: the middle one,
-    /// that of 99 in 100, and the latest; in milliseconds.
+    /// How late each reference came, behind the one that came earliest by its clock: the middle
+    /// one, that of 99 in 100, and the latest; in milliseconds.
     fn jitter(&self) -> (f64, f64, f64) {
         let offset = |(at, clock): &(Duration, Duration)| at.as_secs_f64() - clock.as_secs_f64();
         let mut offsets: Vec<f64> = self.references.iter().map(offset).collect();
@@ -165,8 +165,8 @@ impl Analysis {
     }
 }
 
-/// What leaves is whole and in order, RTP and MPEG-TS alone, of a source in real time and of one that
-/// comes at once. How even its clock is is printed: it depends on the machine, too.
+/// What leaves is whole and in order, RTP and MPEG-TS alone, of a source in real time and of one
+/// that comes at once. How even its clock is is printed: it depends on the machine, too.
 #[test]
 #[ignore = "needs ffmpeg; prints how even the clock of what leaves is (--nocapture)"]
 fn the_clock_of_what_leaves() {
