@@ -135,7 +135,7 @@ fn clients_are_lent_and_the_source_is_passed_over() {
     assert!(!post.next_clients());
     let figures = post
         .figures()
-        .map(|(client, figures)| (client, figures.sent, figures.dropped));
+        .map(|(client, figures)| (client.address, figures.sent, figures.dropped));
     let expected = [
         (address(1), 1, 0),
         (address(200), 1, 0),
