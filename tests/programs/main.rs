@@ -25,4 +25,5 @@ mod joining;
 mod rtp;
 mod splicing;
 mod tools;
+mod udp;
 mod vlc;

@@ -381,6 +381,16 @@ impl Script {
         self.ask(method, &text, Asked::Call(statuses));
     }
 
+    /// A call about sessions that datagrams come in for.
+    pub fn call_of_datagrams(&mut self, method: &'static str, target: &str, adds: bool) {
+        let text = format!("{method} {target} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n");
+        let statuses: &[u16] = match adds {
+            true => &[200, 201, 400, 403, 503, 507],
+            false => &[200, 403, 404, 507],
+        };
+        self.ask(method, &text, Asked::Call(statuses));
+    }
+
     /// The calls that let clients in.
     pub fn grant(&mut self, session: usize, knowledge: &Knowledge) {
         let session = &knowledge.sessions[session].encoded;
