@@ -53,6 +53,8 @@ pub(super) enum Way {
     Figures,
     /// The operator's page.
     Page,
+    /// The page on which a session is watched.
+    WatchPage,
     /// Whether the server runs.
     Health,
     /// Which methods a path knows.
@@ -216,7 +218,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Hls => check_named(claim),
+            Way::Viewer | Way::Hls | Way::WatchPage => check_named(claim),
             Way::Call | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -416,7 +418,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group, None)
-            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Hls | Way::WatchPage | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }
@@ -493,8 +495,9 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
-    pub fn may_go_on(
+    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
+    /// of a kind that goes out over HTTP.
+    pub fn see(
         &self,
         name: &SessionId,
         session: &SessionId,
@@ -502,7 +505,17 @@ impl Gate<'_> {
     ) -> Result<(), Refusal> {
         self.check_token_out(name, standing)?;
         self.check_block(session)?;
-        self.check_open()?;
+        self.check_open()
+    }
+
+    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
+    pub fn may_go_on(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        self.see(name, session, standing)?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),

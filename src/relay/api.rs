@@ -34,6 +34,8 @@ pub(super) enum Call {
     },
     /// The operator's page.
     Page,
+    /// The page on which a session is watched, and whether who asks may watch it.
+    WatchPage(Verdict),
     /// The figures.
     Metrics,
     /// What this API is, for programs.
@@ -67,6 +69,34 @@ impl AddToken {
             carriage: self.carriage,
             addresses,
         }
+    }
+}
+
+/// What a page's answer says: that who asks may see it, or in its status that it shows a refusal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// 200, or the refusal's.
+    pub status: Status,
+    /// In how many seconds to come again, where that may help.
+    pub retry_after_seconds: Option<u32>,
+}
+
+impl Verdict {
+    /// Who asks may see what the page shows.
+    pub const ADMITTED: Verdict = Verdict {
+        status: Status::Ok,
+        retry_after_seconds: None,
+    };
+
+    /// It says that somebody may, or how they are refused.
+    pub fn of(verdict: Result<(), Refusal>) -> Verdict {
+        verdict.map_or_else(
+            |refusal| Verdict {
+                status: refusal.status,
+                retry_after_seconds: refusal.retry_after_seconds,
+            },
+            |()| Verdict::ADMITTED,
+        )
     }
 }
 
@@ -112,7 +142,8 @@ pub(super) enum Outcome {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
-    Page(Page),
+    /// A page, and what its answer says of who asks for it.
+    Page(Page, Verdict),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way, not_found};
-use super::api::{Call, DESCRIPTION, Outcome, Rows};
+use super::api::{Call, DESCRIPTION, Outcome, Rows, Verdict};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
-use super::page::Page;
+use super::page::{Document, Page};
 use super::route::{Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Cut, Feed};
@@ -21,6 +21,7 @@ use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -256,10 +257,8 @@ impl Relay {
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
-            Call::Page => {
-                let page = Page::draw(self.desk.random());
-                page.map(Outcome::Page).ok_or_else(not_found)
-            }
+            Call::Page => page(Document::Operator, Verdict::ADMITTED, self.desk.random()),
+            Call::WatchPage(verdict) => page(Document::Watch, verdict, self.desk.random()),
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
@@ -510,4 +509,11 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+/// A page, if there is one in this program.
+fn page(document: Document, verdict: Verdict, random: &mut Random) -> Result<Outcome, Refusal> {
+    let page = Page::draw(document, random);
+    page.map(|page| Outcome::Page(page, verdict))
+        .ok_or_else(not_found)
 }

@@ -5,7 +5,7 @@
 //! nothing is changed here.
 
 use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
-use super::api::{Call, Name};
+use super::api::{Call, Name, Verdict};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
@@ -62,6 +62,7 @@ impl<'a> Asked<'a> {
         let wish = self.wish_of_path();
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
+            Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch {
@@ -90,6 +91,8 @@ impl<'a> Asked<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
             [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
+            [b"watch"] if Page::IS_HERE => self.watch_page(None),
+            [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
@@ -156,13 +159,7 @@ impl<'a> Asked<'a> {
         };
         let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let name = match segment {
-            Some(bytes) => {
-                no_parameters(&head.target)?;
-                parse_session(bytes)?
-            }
-            None => only_session(&head.target)?,
-        };
+        let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
@@ -183,6 +180,35 @@ impl<'a> Asked<'a> {
             content_type: head.content_type.clone(),
             framing: head.framing,
         })
+    }
+
+    /// The session that a path names, or the query alone.
+    fn session_named(&self, segment: Option<&[u8]>) -> Result<SessionId, Refusal> {
+        match segment {
+            Some(bytes) => {
+                no_parameters(&self.head.target)?;
+                parse_session(bytes)
+            }
+            None => only_session(&self.head.target),
+        }
+    }
+
+    /// The page on which a session is watched: for a browser, which shows it to who may not watch,
+    /// too, with the status that the stream has for them. It tells no more than that.
+    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+        match self.head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate.enter(&self.claim(Way::WatchPage))?;
+        let name = self.session_named(segment)?;
+        let session = self.gate.opened_by(&name);
+        let standing = (self.standing)(session, &name);
+        let verdict = Verdict::of(self.gate.see(&name, session, &standing));
+        Ok(Wish::Call(Call::WatchPage(verdict)))
     }
 
     /// A playlist, or what one names.

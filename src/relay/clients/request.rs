@@ -6,8 +6,9 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::Ticket;
-use crate::relay::api::{Call, Name, Outcome, Rows};
+use crate::relay::api::{Call, Name, Outcome, Rows, Verdict};
 use crate::relay::desk::Desk;
+use crate::relay::page::Page;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings};
 
@@ -231,15 +232,18 @@ impl Clients {
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
-            Ok(Outcome::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", page.policy()),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
+            Ok(Outcome::Page(page, Verdict { status, .. })) if status == Status::Ok => {
+                (status, shown(&page, status, &reply, &[]))
+            }
+            // Who may not see what it shows is told so by it.
+            Ok(Outcome::Page(page, verdict)) => {
+                desk.count_refusal(verdict.status);
+                let seconds = verdict
+                    .retry_after_seconds
+                    .map(|seconds| seconds.to_string());
+                let retry_after = seconds.as_deref().map(|seconds| ("Retry-After", seconds));
+                let bytes = shown(&page, verdict.status, &reply, retry_after.as_slice());
+                (verdict.status, bytes)
             }
             Ok(Outcome::Text(content_type, text)) => {
                 let text = [text.as_bytes()];
@@ -357,6 +361,18 @@ impl Clients {
 
 /// What tells a browser which site's pages may read an answer.
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
+/// A page as it goes out.
+fn shown(page: &Page, status: Status, reply: &Reply, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", page.policy()),
+        ("Referrer-Policy", "no-referrer"),
+    ];
+    let fields = [&fields, more].concat();
+    let html = "text/html; charset=utf-8";
+    http::whole(status, reply, html, &fields, &page.body())
+}
 
 /// What every answer to a request carries because of its path.
 fn fields_for(head: &Head, settings: &Settings) -> Fields {

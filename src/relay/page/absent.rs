@@ -2,13 +2,20 @@
 
 use crate::random::Random;
 
+/// Which page there is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Document {
+    Operator,
+    Watch,
+}
+
 /// What there is none of.
 pub(super) enum Page {}
 
 impl Page {
     pub const IS_HERE: bool = false;
 
-    pub fn draw(_: &mut Random) -> Option<Page> {
+    pub fn draw(_: Document, _: &mut Random) -> Option<Page> {
         None
     }
 
