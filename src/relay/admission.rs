@@ -480,7 +480,14 @@ impl Gate<'_> {
         self.time
     }
 
-    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
+    /// of a kind that goes out over HTTP.
+    pub fn see(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
@@ -492,18 +499,6 @@ impl Gate<'_> {
             Err(Shut::NoToken) => return Err(no_token()),
             Err(Shut::Direction) => return Err(for_source_only()),
         }
-        Ok(())
-    }
-
-    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
-    /// of a kind that goes out over HTTP.
-    pub fn see(
-        &self,
-        name: &SessionId,
-        session: &SessionId,
-        standing: &Standing,
-    ) -> Result<(), Refusal> {
-        self.check_token_out(name, standing)?;
         self.check_block(session)?;
         self.check_open()
     }

@@ -34,8 +34,8 @@ pub(super) enum Call {
     },
     /// The operator's page.
     Page,
-    /// The page on which a session is watched, and whether who asks may watch it.
-    WatchPage(Verdict),
+    /// The page on which a session is watched, or why who asks gets it not.
+    WatchPage(Option<Box<Refusal>>),
     /// The figures.
     Metrics,
     /// What this API is, for programs.
@@ -72,34 +72,6 @@ impl AddToken {
     }
 }
 
-/// What a page's answer says: that who asks may see it, or in its status that it shows a refusal.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
-    /// 200, or the refusal's.
-    pub status: Status,
-    /// In how many seconds to come again, where that may help.
-    pub retry_after_seconds: Option<u32>,
-}
-
-impl Verdict {
-    /// Who asks may see what the page shows.
-    pub const ADMITTED: Verdict = Verdict {
-        status: Status::Ok,
-        retry_after_seconds: None,
-    };
-
-    /// It says that somebody may, or how they are refused.
-    pub fn of(verdict: Result<(), Refusal>) -> Verdict {
-        verdict.map_or_else(
-            |refusal| Verdict {
-                status: refusal.status,
-                retry_after_seconds: refusal.retry_after_seconds,
-            },
-            |()| Verdict::ADMITTED,
-        )
-    }
-}
-
 impl Call {
     /// Bytes that it takes, itself included.
     pub fn held_bytes(&self) -> usize {
@@ -112,6 +84,7 @@ impl Call {
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
         let grant = match self {
             Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -142,8 +115,8 @@ pub(super) enum Outcome {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
-    /// A page, and what its answer says of who asks for it.
-    Page(Page, Verdict),
+    /// A page, and how who asks is refused what it would show.
+    Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
 }

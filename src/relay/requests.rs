@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way, not_found};
-use super::api::{Call, DESCRIPTION, Outcome, Rows, Verdict};
+use super::api::{Call, DESCRIPTION, Outcome, Rows};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
@@ -257,8 +257,19 @@ impl Relay {
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
-            Call::Page => page(Document::Operator, Verdict::ADMITTED, self.desk.random()),
-            Call::WatchPage(verdict) => page(Document::Watch, verdict, self.desk.random()),
+            Call::Page => {
+                page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
+            }
+            Call::WatchPage(refusal) => {
+                let document = match &refusal {
+                    Some(refusal) if refusal.status == Status::Forbidden => {
+                        Document::Refused(&refusal.detail)
+                    }
+                    // It waits until it is admitted.
+                    Some(_) | None => Document::Watch,
+                };
+                page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
+            }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
@@ -512,8 +523,6 @@ impl Relay {
 }
 
 /// A page, if there is one in this program.
-fn page(document: Document, verdict: Verdict, random: &mut Random) -> Result<Outcome, Refusal> {
-    let page = Page::draw(document, random);
-    page.map(|page| Outcome::Page(page, verdict))
-        .ok_or_else(not_found)
+fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
+    Page::draw(document, random).ok_or_else(not_found)
 }

@@ -5,7 +5,7 @@
 //! nothing is changed here.
 
 use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
-use super::api::{Call, Name, Verdict};
+use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
@@ -193,8 +193,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The page on which a session is watched: for a browser, which shows it to who may not watch,
-    /// too, with the status that the stream has for them. It tells no more than that.
+    /// The page on which a session is watched. Who is refused the stream is refused it with the
+    /// same status, and told no more, but in a page: it is for a browser.
     fn watch_page(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
         match self.head.method {
             Method::Options => return self.options(LOOK_METHODS),
@@ -207,8 +207,8 @@ impl<'a> Asked<'a> {
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
-        let verdict = Verdict::of(self.gate.see(&name, session, &standing));
-        Ok(Wish::Call(Call::WatchPage(verdict)))
+        let verdict = self.gate.see(&name, session, &standing);
+        Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
     /// A playlist, or what one names.

@@ -6,7 +6,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::Ticket;
-use crate::relay::api::{Call, Name, Outcome, Rows, Verdict};
+use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::desk::Desk;
 use crate::relay::page::Page;
 use crate::relay::settings::Fields;
@@ -232,18 +232,16 @@ impl Clients {
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
-            Ok(Outcome::Page(page, Verdict { status, .. })) if status == Status::Ok => {
-                (status, shown(&page, status, &reply, &[]))
-            }
+            Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
             // Who may not see what it shows is told so by it.
-            Ok(Outcome::Page(page, verdict)) => {
-                desk.count_refusal(verdict.status);
-                let seconds = verdict
+            Ok(Outcome::Page(page, Some(refusal))) => {
+                desk.count_refusal(refusal.status);
+                let seconds = refusal
                     .retry_after_seconds
                     .map(|seconds| seconds.to_string());
                 let retry_after = seconds.as_deref().map(|seconds| ("Retry-After", seconds));
-                let bytes = shown(&page, verdict.status, &reply, retry_after.as_slice());
-                (verdict.status, bytes)
+                let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
+                (refusal.status, bytes)
             }
             Ok(Outcome::Text(content_type, text)) => {
                 let text = [text.as_bytes()];
