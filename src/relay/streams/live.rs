@@ -246,7 +246,7 @@ fn plan(desk: &mut Desk) -> Option<Plan> {
         buffer_bytes: 0,
         tag: desk.draw() as u32,
         started: Duration::from_secs(desk.settings().started_unix_seconds),
-        number: desk.date().0.unix_seconds,
+        began: desk.now(),
     })
 }
 
@@ -447,6 +447,7 @@ impl Streams {
             });
         }
         self.flow(id);
+        self.post(id);
         self.pump(id, desk);
         self.forget_if_over(id, desk);
     }
