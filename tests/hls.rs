@@ -1,5 +1,6 @@
 //! Segments and playlists out of streams of each container, in memory: what a player may count on
 //! holds for hours, and every byte of a segment is a byte of the source but for the lead.
+#![cfg(feature = "hls")]
 
 #[path = "support/encoder.rs"]
 mod encoder;
@@ -12,14 +13,14 @@ use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
 use tollgate::gather::Gather;
-use tollgate::hls::{Cutter, Plan, Unlisted};
+use tollgate::hls::{Ahead, Content, Cutter, Found, Plan, Unlisted, Wanted};
 use tollgate::moment::Moment;
 use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply, ViewerId};
 
 /// A stream of which all bytes are known.
 struct Rig {
     scanner: Scanner,
-    cutter: Cutter,
+    cutter: Box<Cutter>,
     source: Vec<u8>,
     buffer_bytes: u64,
     seconds: f64,
@@ -31,7 +32,7 @@ fn plan(buffer_bytes: u64) -> Plan {
         buffer_bytes,
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
-        number: 1_763_776_805,
+        began: Moment::START,
     }
 }
 
@@ -39,7 +40,7 @@ impl Rig {
     fn new(buffer_bytes: u64) -> Rig {
         Rig {
             scanner: Scanner::new(),
-            cutter: Cutter::new(plan(buffer_bytes)),
+            cutter: Cutter::of(plan(buffer_bytes)).expect("it is cut"),
             source: Vec::new(),
             buffer_bytes,
             seconds: 0.0,
@@ -68,15 +69,16 @@ impl Rig {
     }
 
     /// A segment or a map.
-    fn fetch(&self, name: &str) -> Option<Vec<u8>> {
-        if let Some(map) = self.cutter.map(name) {
-            return Some(map.bytes.clone());
+    fn fetch(&mut self, name: &str) -> Option<Vec<u8>> {
+        match self.cutter.find(&Wanted::Named(name.into()), false)? {
+            Found::Object(object) => Some(match object.content {
+                Content::Bytes(bytes) => bytes.to_vec(),
+                Content::Range { lead, from, to } => {
+                    [&lead[..], &self.source[from as usize..to as usize]].concat()
+                }
+            }),
+            Found::NotYet(_) | Found::Refused(_) => None,
         }
-        let segment = self.cutter.segment(name)?;
-        let own = &self.source[segment.from as usize..segment.to as usize];
-        let bytes = [&segment.lead[..], own].concat();
-        assert_eq!(bytes.len() as u64, segment.bytes());
-        Some(bytes)
     }
 
     /// Runs an encoder for so long, and looks at the list every second.
@@ -87,8 +89,8 @@ impl Rig {
             self.feed(&bytes, 1.0);
             left -= 1.0;
             if let Ok(list) = self.list() {
-                let (now, rig) = (self.seconds, &*self);
-                checker.look(&list, now, |name| rig.fetch(name));
+                let now = self.seconds;
+                checker.look(&list, now, |name| self.fetch(name));
             }
         }
     }
@@ -114,6 +116,7 @@ fn an_hour_of_each_container_is_what_a_player_may_count_on() {
         );
         let list = rig.playlist();
         assert_eq!((list.target, list.is_independent), (2, true), "{kind:?}");
+        assert_eq!(checker.parts > 7_000, kind == Kind::Mp4, "{kind:?}");
     }
 }
 
@@ -210,6 +213,76 @@ fn a_group_longer_than_the_target_ends_at_a_picture() {
 
 /// With the first two points the target is settled, whatever the option says.
 #[test]
+fn parts_are_whole_fragments_as_long_as_the_first_ones_allow() {
+    // How long a fragment is, and a part then.
+    for (unit, target) in [
+        (0.04, Some(0.5252)),
+        (0.2, Some(0.606)),
+        (0.5, Some(0.505)),
+        (1.0, Some(1.01)),
+        (2.0, None),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Mp4);
+        encoder.fragment_seconds = unit;
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        assert_eq!(rig.playlist().part_target, target, "fragments of {unit} s");
+        assert_eq!(checker.parts > 0, target.is_some());
+    }
+}
+
+#[test]
+fn there_are_no_parts_any_more_when_a_fragment_does_not_go_into_one() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    assert!(rig.playlist().part_target.is_some());
+    encoder.fragment_seconds = 1.0;
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let list = rig.playlist();
+    assert!(list.part_target.is_none() && list.hint.is_none());
+    assert_eq!(checker.discontinuities, 0);
+}
+
+/// The next part is waited for, and so is the list that has it.
+#[test]
+fn what_comes_next_is_waited_for_and_nothing_else() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.feed(&encoder.run(9.2), 9.2);
+    let list = rig.playlist();
+    let newest = list.segments[list.segments.len() - 1].number;
+    let parts = list.parts[&(newest + 1)].len() as u64;
+    assert_eq!(parts, 2);
+    let hint = list.hint.unwrap();
+    let mut find = |wanted: Wanted| match rig.cutter.find(&wanted, true) {
+        None => "nothing",
+        Some(Found::Object(_)) => "an object",
+        Some(Found::NotYet(_)) => "not yet",
+        Some(Found::Refused(_)) => "refused",
+    };
+    let named = |name: &str| Wanted::Named(name.into());
+    assert_eq!(find(named(&hint)), "not yet");
+    assert_eq!(find(named(&hint.replace(".2.", ".1."))), "an object");
+    assert_eq!(find(named(&hint.replace(".2.", ".3."))), "nothing");
+    let cases = [
+        (newest, None, "an object"),
+        (newest, Some(3), "an object"),
+        (newest, Some(30), "an object"),
+        (newest + 1, None, "not yet"),
+        (newest + 1, Some(1), "an object"),
+        (newest + 1, Some(2), "not yet"),
+        (newest + 1, Some(99), "refused"),
+        (newest + 2, Some(0), "not yet"),
+        (newest + 3, Some(0), "refused"),
+    ];
+    for (number, part, found) in cases {
+        let ahead = Some(Ahead { number, part });
+        assert_eq!(find(Wanted::List(ahead)), found, "{ahead:?}");
+    }
+}
+
+#[test]
 fn the_target_goes_by_the_first_group_of_pictures() {
     for (group, target) in [
         (0.5, 2),
@@ -304,9 +377,9 @@ fn of_a_stream_that_was_lost_what_may_be_torn_off_is_not_listed() {
 fn what_cannot_be_listed_says_why() {
     let mut rig = Rig::new(BUFFER_BYTES);
     let mut encoder = Encoder::new(Kind::Ts);
-    assert_eq!(rig.list(), Err(Unlisted::TooFew(0)));
+    assert_eq!(rig.list(), Err(Unlisted::TooFew));
     rig.feed(&encoder.run(4.5), 4.5);
-    assert_eq!(rig.list(), Err(Unlisted::TooFew(2)));
+    assert_eq!(rig.list(), Err(Unlisted::TooFew));
     rig.feed(&encoder.run(2.0), 2.0);
     assert_eq!(rig.playlist().segments.len(), 3);
     // Ten seconds of four megabits fit into no mebibyte.
@@ -332,6 +405,31 @@ fn what_cannot_be_listed_says_why() {
         .chunks(188)
         .flat_map(|packet| [packet, &[0; 16]].concat());
     unfit(&packets.collect::<Vec<u8>>());
+}
+
+/// A stream that begins later, here or in another server, has higher numbers, however fast the one
+/// before came.
+#[test]
+fn what_comes_faster_than_it_plays_has_no_numbers_ahead_of_time() {
+    let mut rig = Rig::new(16 << 20);
+    let mut encoder = Encoder::new(Kind::Ts);
+    for _ in 0..120 {
+        rig.feed(&encoder.run(60.0), 1.0);
+    }
+    let mut list = rig.playlist();
+    let seams = list.segments.iter().filter(|entry| entry.is_discontinuous);
+    assert!(seams.count() > 1, "some were left out");
+    let newest = list.segments.pop().unwrap();
+    let later = Plan {
+        began: Moment::after_start(Duration::from_secs_f64(rig.seconds + 8.0)),
+        ..plan(1 << 20)
+    };
+    let mut later = Rig {
+        cutter: Cutter::of(later).expect("it is cut"),
+        ..Rig::new(1 << 20)
+    };
+    later.feed(&Encoder::new(Kind::Ts).run(9.0), rig.seconds + 20.0);
+    assert!(later.playlist().segments[0].number > newest.number);
 }
 
 #[test]
@@ -399,10 +497,11 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
                 .segment(&entry.name)
                 .unwrap()
                 .clone();
-            let viewer = stream.join_segment(1, &segment, Moment::START);
+            let range = (segment.from, segment.to);
+            let viewer = stream.join_range(1, range, segment.lead.clone(), Moment::START);
             assert_eq!(
                 stream.supply(viewer, 0),
-                Supply::Bytes(segment.bytes() as usize)
+                Supply::Bytes(segment.lead.len() + (segment.to - segment.from) as usize)
             );
             let mut got = Vec::new();
             while matches!(stream.supply(viewer, 0), Supply::Bytes(_)) {
@@ -421,9 +520,16 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     let (mut stream, mut pool) = stream(256 << 10);
     let mut encoder = Encoder::new(Kind::Ts);
     stream.append(&encoder.run(6.5), &mut pool, Moment::START);
-    let name = "00005eed-1763776805.ts";
+    let list = stream.segments().unwrap().list().unwrap().to_vec();
+    let list = Playlist::read(&String::from_utf8(list).unwrap());
+    let name = &list.segments[0].name;
     let segment = stream.segments().unwrap().segment(name).unwrap().clone();
-    let viewer = stream.join_segment(7, &segment, Moment::START);
+    let viewer = stream.join_range(
+        7,
+        (segment.from, segment.to),
+        segment.lead.clone(),
+        Moment::START,
+    );
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
     let mut cuts = Vec::new();
     for _ in 0..40 {

@@ -203,8 +203,9 @@ const ROWS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
-               that the relay cannot be turned on a stranger. A multicast group has to be in one, \
-               unless `--join` names it: without this option no other group can be a client.",
+               that the relay cannot be turned on a stranger. A multicast group has to be in one: \
+               without this option nothing goes to any. A token may name a group that `--join` \
+               names all the same, at `--rtp`'s port, for what comes in.",
     },
     Row {
         name: "proxy-protocol",
@@ -276,6 +277,7 @@ const ROWS: &[Row] = &[
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
     },
+    #[cfg(feature = "hls")]
     Row {
         name: "hls",
         takes: Takes::One("on/off", |config, text| {

@@ -9,12 +9,17 @@
 //! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
+mod held;
+
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::parts::{Part, Parts};
+use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
+use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
 use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
 
@@ -29,13 +34,43 @@ pub struct Plan {
     pub tag: u32,
     /// Since 1970, at [`Moment::START`].
     pub started: Duration,
-    /// The number of the first segment: the Unix time at which the stream begins. A segment lasts a
-    /// second or more, so no stream that begins later, here or in another server, has a lower one.
-    pub number: u64,
+    /// When the stream begins.
+    pub began: Moment,
+}
+
+/// What numbers count from: the year 2025, in Unix seconds.
+const NUMBERS_FROM: u64 = 1_735_689_600;
+/// The first segment has the number that is so many times as large as the seconds since then: 32
+/// bits last until 2042.
+const NUMBERS_PER_SECOND: u64 = 4;
+/// What comes faster than that, and by more than this, has no segments: so no stream that begins
+/// later, here or in another server, has lower numbers.
+const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
+
+/// Discontinuities count from another number after so many numbers,
+const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
+/// and again from zero after so many of those.
+const DISCONTINUITIES: u64 = 16_384;
+
+impl Plan {
+    fn first_number(&self) -> u64 {
+        let date = self.started + self.began.since_start();
+        let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
+        since.as_secs() * NUMBERS_PER_SECOND
+    }
+
+    /// Another one than that of a stream some seconds before: players keep the time by it. And a
+    /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
+    /// watches the one stream and then the other.)
+    fn first_discontinuity(&self) -> u64 {
+        self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
+    }
 }
 
 /// What has left the list is still asked for as long as that was: so many are kept.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
+/// So many of the newest have their parts: they are asked for for less long.
+const PARTS_KEPT: usize = 12;
 /// Headers of MP4 that are kept for segments.
 const MAPS_MAX: usize = 3;
 /// A longer one is none: those of real encoders have a few KiB, keys included.
@@ -60,18 +95,15 @@ pub struct Cutter {
     plan: Plan,
     /// `None` until the format is told.
     kind: Option<Result<Kind, &'static str>>,
-    /// Why segments do not begin though there is a join point.
-    fault: Option<&'static str>,
-    /// The header is another one than was looked at last.
-    is_header_new: bool,
-    /// Why nothing can begin with the header that was looked at last: it is not looked at for each
-    /// join point again.
-    header_fault: Option<&'static str>,
+    heading: Heading,
+    /// There was a join point of which nothing had told the time.
+    is_untimed: bool,
     /// What began last.
     newest: Option<Point>,
     /// From a picture to the next, of those that came last.
     gap: i64,
     filling: Option<Filling>,
+    parts: Parts,
     /// In seconds.
     target: Option<u32>,
     map: Option<Rc<Map>>,
@@ -89,11 +121,15 @@ pub struct Cutter {
     cuts_in_groups: u64,
 }
 
-/// Where something begins, and when that is.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    offset: u64,
-    time: MediaTime,
+/// What is known of the header, which is looked at once, not for each join point again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heading {
+    /// It is another one than was looked at last.
+    New,
+    /// Segments can begin with it.
+    Fit,
+    /// Nothing can, for this reason.
+    Unfit(&'static str),
 }
 
 /// The segment that is not whole yet.
@@ -108,22 +144,26 @@ struct Filling {
 }
 
 impl Cutter {
-    /// Before the stream's first byte.
-    pub fn new(plan: Plan) -> Cutter {
+    /// Of a stream before its first byte, which is cut so.
+    pub fn of(plan: Plan) -> Option<Box<Cutter>> {
+        Some(Box::new(Cutter::new(plan)))
+    }
+
+    fn new(plan: Plan) -> Cutter {
         Cutter {
             plan,
             kind: None,
-            fault: None,
-            is_header_new: true,
-            header_fault: None,
+            heading: Heading::New,
+            is_untimed: false,
             newest: None,
             gap: PICTURE_TICKS,
             filling: None,
+            parts: Parts::new(),
             target: None,
             map: None,
             is_broken: false,
-            discontinuities: plan.number,
-            number: plan.number,
+            discontinuities: plan.first_discontinuity(),
+            number: plan.first_number(),
             segments: VecDeque::new(),
             end: None,
             list: None,
@@ -147,7 +187,7 @@ impl Cutter {
             Finding::Break(offset) => self.break_off(offset),
             Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
             Finding::Join(start) => self.join(start.offset, header, now),
-            Finding::Header => self.is_header_new = true,
+            Finding::Header => self.heading = Heading::New,
             Finding::Unit(_) | Finding::Entry(_) => {}
         }
     }
@@ -217,18 +257,22 @@ impl Cutter {
             // A join point in it is better than a picture.
             let end = filling.join.unwrap_or(last);
             if !is_too_long || end.offset <= filling.start.offset {
-                return;
+                break;
             }
             let is_join = filling.join.is_some();
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
+        }
+        if self.kind() == Some(Kind::Mp4) && self.parts.pass(point, gap) {
+            self.list = None;
+            self.has_grown = true;
         }
     }
 
     /// Decoding can begin where that began which came last.
     fn join(&mut self, offset: u64, header: Header<'_>, now: Moment) {
         let Some(point) = self.newest.filter(|newest| newest.offset == offset) else {
-            self.fault = Some("its pictures or fragments do not say their times");
+            self.is_untimed = true;
             return;
         };
         let Some(filling) = &mut self.filling else {
@@ -244,6 +288,7 @@ impl Cutter {
             return;
         }
         filling.join = Some(point);
+        self.parts.join(offset);
         if self.target.is_none() {
             self.settle_target(ticks);
         }
@@ -256,6 +301,9 @@ impl Cutter {
     /// long as this one. Players take it for rounded (RFC 8216 section 4.3.3.1).
     fn settle_target(&mut self, group: i64) {
         let group = group.clamp(1, GROUP_TICKS_MAX);
+        if self.target.is_none() {
+            self.parts.settle(self.segment_ticks());
+        }
         let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
         let seconds = (groups * group + TICKS / 2) / TICKS;
         self.target.get_or_insert(seconds.max(1) as u32);
@@ -275,22 +323,30 @@ impl Cutter {
 
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
-        let is_header_new = std::mem::take(&mut self.is_header_new);
-        let known_fault = self.header_fault.filter(|_| !is_header_new);
-        let lead = match (self.kind(), known_fault) {
-            (None, _) => return,
-            (Some(_), Some(fault)) => Err(fault),
-            (Some(Kind::MpegTs), None) => lead::of_tables(header),
-            (Some(Kind::Mp3 | Kind::Aac), None) => Ok(lead::of_time(start.time)),
-            (Some(Kind::Mp4), None) if !is_header_new => Ok(Vec::new()),
-            (Some(Kind::Mp4), None) => self.map_by(header).map(|()| Vec::new()),
-        };
-        self.header_fault = lead.as_ref().err().copied();
-        self.fault = self.header_fault;
-        let Ok(lead) = lead else {
+        self.is_untimed = false;
+        let seconds = now.since(self.plan.began).as_secs();
+        if self.made() > NUMBERS_AHEAD_MAX + NUMBERS_PER_SECOND * seconds {
             self.is_broken = true;
             return;
+        }
+        let lead = match (self.kind(), self.heading) {
+            (None, _) => return,
+            (Some(_), Heading::Unfit(fault)) => Err(fault),
+            (Some(Kind::MpegTs), _) => lead::of_tables(header),
+            (Some(Kind::Mp3 | Kind::Aac), _) => Ok(lead::of_time(start.time)),
+            (Some(Kind::Mp4), Heading::Fit) => Ok(Vec::new()),
+            (Some(Kind::Mp4), Heading::New) => self.map_by(header).map(|()| Vec::new()),
         };
+        let lead = match lead {
+            Ok(lead) => lead,
+            Err(fault) => {
+                self.heading = Heading::Unfit(fault);
+                self.is_broken = true;
+                return;
+            }
+        };
+        self.heading = Heading::Fit;
+        self.parts.begin(start, is_independent);
         self.filling = Some(Filling {
             start,
             began: self.began(now),
@@ -320,7 +376,7 @@ impl Cutter {
         if header.len() > MAP_BYTES_MAX {
             return Err("its header is too long");
         }
-        let bytes = header.to_vec();
+        let bytes: Rc<[u8]> = header.to_vec().into();
         if self.map.as_ref().is_some_and(|map| map.bytes == bytes) {
             return Ok(());
         }
@@ -347,6 +403,7 @@ impl Cutter {
             return;
         }
         self.settle_target(ticks);
+        let parts = self.parts.end(to, end);
         let ticks_max = self.target.map_or(ticks, ticks_within);
         self.discontinuities += u64::from(filling.is_discontinuous);
         self.segments.push_back(Segment {
@@ -360,7 +417,11 @@ impl Cutter {
             is_discontinuous: filling.is_discontinuous,
             discontinuities: self.discontinuities,
             is_independent: filling.is_independent,
+            parts,
         });
+        if let Some(old) = self.segments.iter_mut().rev().nth(PARTS_KEPT) {
+            old.parts = Rc::default();
+        }
         self.number += 1;
         self.list = None;
         self.has_grown = true;
@@ -393,11 +454,58 @@ impl Cutter {
             tag: self.plan.tag,
             extension: self.kind().map_or("", Kind::extension),
             target: self.target.unwrap_or(1),
+            parts: self.parts.ticks_max().filter(|_| !self.is_over()),
+            filling: self.filling_segment(),
             is_over: self.end == Some(true),
         });
         let list: Rc<[u8]> = written.into_bytes().into();
         self.list = number.map(|number| (number, list.clone()));
         Ok(list)
+    }
+
+    /// What is whole of the one that fills.
+    fn filling_segment(&self) -> Segment {
+        let filling = self.filling.as_ref();
+        let is_discontinuous = filling.is_some_and(|filling| filling.is_discontinuous);
+        let start = filling.map_or(0, |filling| filling.start.offset);
+        Segment {
+            number: self.number,
+            from: start,
+            to: start,
+            lead: Rc::default(),
+            map: self.map.clone(),
+            ticks: 0,
+            began: filling.map_or(Duration::ZERO, |filling| filling.began),
+            is_discontinuous,
+            discontinuities: self.discontinuities + u64::from(is_discontinuous),
+            is_independent: true,
+            parts: filling.map_or(Rc::default(), |_| self.parts.whole().into()),
+        }
+    }
+
+    /// A part of this number in its segment. Of the next that will be there nobody knows the end
+    /// yet.
+    pub(super) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
+        let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
+        let range = |part: &Part| (part.from, part.to);
+        if number == self.number && !self.is_over() && self.parts.ticks_max().is_some() {
+            let whole = self.parts.whole();
+            return match index.cmp(&whole.len()) {
+                Ordering::Less => Some(whole.get(index).map(range)),
+                Ordering::Equal => Some(None),
+                Ordering::Greater => None,
+            };
+        }
+        let first = self.segments.front()?.number;
+        let segment = usize::try_from(number.checked_sub(first)?).ok()?;
+        let part = self.segments.get(segment)?.parts.get(index)?;
+        Some(Some(range(part)))
+    }
+
+    /// How many parts the segment has that fills, if it has any.
+    pub(super) fn parts_whole(&self) -> Option<usize> {
+        self.parts.ticks_max()?;
+        Some(self.parts.whole().len())
     }
 
     /// The number of the newest segment, if there is a list in which it stands.
@@ -408,16 +516,15 @@ impl Cutter {
     /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
     /// fetched for as long again.
     fn first_listed(&self) -> Result<usize, Unlisted> {
-        if let Some(reason) = self.kind.and_then(Result::err).or(self.fault) {
+        if let Some(reason) = self.fault() {
             return Err(Unlisted::Unfit(reason));
         }
         let count = self.segments.len();
         if self.end.is_some() && count > 0 {
             return Ok(count.saturating_sub(LISTED_MAX));
         }
-        let made = self.number - self.plan.number;
-        if made < LISTED_MIN as u64 {
-            return Err(Unlisted::TooFew(made as usize));
+        if self.made() < LISTED_MIN as u64 {
+            return Err(Unlisted::TooFew);
         }
         let Some(third) = count.checked_sub(LISTED_MIN) else {
             return Err(Unlisted::TooLarge);
@@ -441,6 +548,19 @@ impl Cutter {
         Ok(first)
     }
 
+    /// How many segments there have been.
+    fn made(&self) -> u64 {
+        self.number - self.plan.first_number()
+    }
+
+    /// Why segments do not begin though something might.
+    fn fault(&self) -> Option<&'static str> {
+        match (self.kind, self.heading) {
+            (Some(Err(reason)), _) | (_, Heading::Unfit(reason)) => Some(reason),
+            (_, Heading::New | Heading::Fit) => self.is_untimed.then_some(UNTIMED),
+        }
+    }
+
     /// The segment that has this name.
     pub fn segment(&self, name: &str) -> Option<&Segment> {
         let extension = self.kind()?.extension();
@@ -456,7 +576,8 @@ impl Cutter {
         let maps = self
             .segments
             .iter()
-            .filter_map(|segment| segment.map.as_ref());
+            .filter_map(|segment| segment.map.as_ref())
+            .chain(self.map.as_ref());
         maps.rev().find(|map| map.number == number)
     }
 
@@ -470,6 +591,11 @@ impl Cutter {
         std::mem::take(&mut self.has_grown)
     }
 
+    /// Whether nothing more comes.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// How often a segment had to end within a group of pictures.
     pub fn cuts_in_groups(&self) -> u64 {
         self.cuts_in_groups
@@ -480,66 +606,12 @@ impl Cutter {
         let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
         Duration::from_secs(self.target.unwrap_or(group_max).into())
     }
-
-    // ---- What it holds --------------------------------------------------------------------------
-
-    /// Bytes that its allocations take: [`Cutter::HELD_BYTES_MAX`] at the most.
-    pub fn held_bytes(&self) -> usize {
-        let leads = self.segments.iter().map(|segment| &segment.lead);
-        let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
-        let mut maps = self.map.as_ref().map_or(0, map_bytes);
-        let mut last = self.map.as_ref();
-        for map in self
-            .segments
-            .iter()
-            .rev()
-            .filter_map(|segment| segment.map.as_ref())
-        {
-            if last.is_none_or(|last| !Rc::ptr_eq(last, map)) {
-                maps += map_bytes(map);
-            }
-            last = Some(map);
-        }
-        self.segments.capacity() * size_of::<Segment>()
-            + leads
-                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
-                .sum::<usize>()
-            + self
-                .list
-                .as_ref()
-                .map_or(0, |(_, list)| list.len() + RC_BYTES)
-            + maps
-    }
-
-    /// Room for segments doubles as it is needed.
-    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + RC_BYTES)
-        + list::BYTES_MAX
-        + RC_BYTES;
-
-    /// What must hold between any two calls.
-    pub fn check(&self) {
-        assert!(self.held_bytes() <= Cutter::HELD_BYTES_MAX);
-        assert!(self.segments.len() <= KEPT_MAX);
-        let next = self.segments.iter().skip(1);
-        for (segment, next) in self.segments.iter().zip(next) {
-            assert!(segment.from < segment.to && segment.to <= next.from);
-            assert_eq!(segment.number + 1, next.number);
-        }
-    }
-}
-
-/// The two counts of what is shared.
-const RC_BYTES: usize = 2 * size_of::<usize>();
-const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
-
-fn map_bytes(map: &Rc<Map>) -> usize {
-    map.bytes.capacity() + size_of::<Map>() + RC_BYTES
 }
 
 const NO_CONTAINER_OF_HLS: &str =
     "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+
+const UNTIMED: &str = "its pictures or fragments do not say their times";
 
 /// So many ticks are not more than so many seconds, rounded.
 fn ticks_within(seconds: u32) -> i64 {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::parts::{PARTS_MAX, Part};
 use crate::format::{Format, MediaTime};
 
 /// The containers that can be HLS (RFC 8216 section 3).
@@ -74,14 +75,11 @@ pub struct Segment {
     pub(super) discontinuities: u64,
     /// Decoding can begin with it.
     pub(super) is_independent: bool,
+    /// Its parts, if it has any that are kept.
+    pub(super) parts: Rc<[Part]>,
 }
 
 impl Segment {
-    /// Of its lead and its media.
-    pub fn bytes(&self) -> u64 {
-        self.lead.len() as u64 + (self.to - self.from)
-    }
-
     /// How long it is.
     pub fn duration(&self) -> Duration {
         let ticks_per_second = u64::from(MediaTime::TICKS_PER_SECOND);
@@ -95,7 +93,7 @@ pub struct Map {
     /// The number of the first segment that needs it.
     pub number: u64,
     /// The header.
-    pub bytes: Vec<u8>,
+    pub bytes: Rc<[u8]>,
 }
 
 /// A name that a playlist gives: `5eed1234-1763790000.ts`. The random part keeps a cache from
@@ -124,6 +122,15 @@ impl Name {
         };
         // One object has one name: no other zeros, signs or capitals.
         (its_extension == extension && own.to_string() == format!("{name}.")).then_some(number)
+    }
+
+    /// The numbers of a segment and of its part in a name like `5eed1234-1763790000.3.m4s`.
+    pub fn part_in(name: &str, tag: u32, extension: &str) -> Option<(u64, usize)> {
+        let (segment, rest) = name.split_once('.')?;
+        let (index, its_extension) = rest.split_once('.')?;
+        let number = Name::number_in(&format!("{segment}.{its_extension}"), tag, extension)?;
+        let index: usize = index.parse().ok().filter(|index| *index < PARTS_MAX)?;
+        (index.to_string() == rest.split_once('.')?.0).then_some((number, index))
     }
 }
 
@@ -160,11 +167,25 @@ mod tests {
             "00005eee-17.ts",
             "00005eed-17.mp4",
             "00005eed-17.ts.ts",
+            "00005eed-17.0.ts",
             "00005eed-17",
             "00005eed-99999999999999999999.ts",
             "",
         ] {
             assert_eq!(Name::number_in(other, 0x5eed, "ts"), None, "{other}");
+        }
+        let part = |name: &str| Name::part_in(name, 0x5eed, "m4s");
+        assert_eq!(part("00005eed-17.3.m4s"), Some((17, 3)));
+        for other in [
+            "00005eed-17.m4s",
+            "00005eed-17.03.m4s",
+            "00005eed-17.+3.m4s",
+            "00005eed-17.32.m4s",
+            "00005eed-17.3.ts",
+            "00005eed-17.3.3.m4s",
+            "00005eed-17..m4s",
+        ] {
+            assert_eq!(part(other), None, "{other}");
         }
     }
 }

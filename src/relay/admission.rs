@@ -11,7 +11,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::fetch::Fault;
 use super::pass::{Barred, Pass};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
@@ -37,10 +36,12 @@ pub(super) enum Way {
     Icecast,
     /// A source's datagrams: RTP,
     Rtp,
-    /// MPEG-TS alone,
+    /// or MPEG-TS alone;
     Bare,
-    /// or either of these, to a group.
+    /// RTP to a group,
     Group,
+    /// or MPEG-TS alone.
+    BareGroup,
     /// An origin's answer.
     Pull,
     /// A viewer.
@@ -218,7 +219,7 @@ impl Gate<'_> {
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
+            Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
             Way::Viewer | Way::Hls => check_named(claim),
@@ -409,18 +410,18 @@ impl Gate<'_> {
                     Shut::Direction => for_watching_only(),
                 });
             }
-            (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, Some(tokens)) => {
                 let named = claim.to.or(claim.from);
                 let mut sessions = named
                     .into_iter()
                     .flat_map(|from| tokens.sessions_from(from));
-                let is_bare = claim.way == Way::Bare;
-                let takes = |its| claim.way == Way::Group || (its == Carriage::Bare) == is_bare;
+                let is_bare = matches!(claim.way, Way::Bare | Way::BareGroup);
+                let takes = |carriage| (carriage == Carriage::Bare) == is_bare;
                 sessions.any(|(its, carriage)| its == name && takes(carriage))
             }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
-            (Way::Rtp | Way::Bare | Way::Group, None)
+            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
             | (Way::Viewer | Way::Hls | Way::Call | Way::Events, _)
             | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
@@ -527,22 +528,6 @@ impl Gate<'_> {
         }
     }
 
-    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
-    /// has the session.
-    pub fn go_on_late(
-        &self,
-        (name, session): (&SessionId, &SessionId),
-        wants_part: bool,
-        standing: &Standing,
-        fault: impl FnOnce() -> Fault,
-    ) -> Result<(), Refusal> {
-        self.may_go_on(name, session, standing)?;
-        match standing.runs || wants_part {
-            true => Ok(()),
-            false => Err(self.turned_away(fault())),
-        }
-    }
-
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
         let has_token = || {
@@ -577,23 +562,6 @@ impl Gate<'_> {
         Err(busy(
             "the session is not running here, and there is no room to fetch it",
         ))
-    }
-
-    /// What a viewer is told for whom no origin had the session, that it may watch here.
-    pub fn turned_away(&self, fault: Fault) -> Refusal {
-        let detail = format!(
-            "the session is not running here, and no origin has it: {}",
-            fault.detail()
-        );
-        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
-        match fault {
-            Fault::NotFound => not_running(),
-            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
-            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
-            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
-            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
-        }
     }
 
     /// Whether an abort keeps everybody out of the session still.
@@ -635,9 +603,11 @@ impl Gate<'_> {
         self.check_open()
     }
 
-    /// Whether a UDP client may be there.
-    pub fn may_receive(&self, address: &SocketAddr) -> bool {
-        self.settings.may_receive(address.ip().to_canonical())
+    /// Whether a token may name this address: as somebody whom datagrams go to, or as a group whose
+    /// datagrams come in.
+    pub fn may_be_named(&self, address: &SocketAddr) -> bool {
+        let address = address.ip().to_canonical();
+        self.settings.may_receive(address) || self.settings.is_joined(address)
     }
 }
 
@@ -653,6 +623,7 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
+mod late;
 mod place;
 mod refusals;
 #[cfg(test)]

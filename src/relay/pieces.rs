@@ -11,15 +11,16 @@ use super::viewers::Known;
 use crate::gate::Detailed;
 
 /// The next piece of what a client reads goes out; it may be the last.
-pub(super) fn write(
+pub(super) fn write_piece(
     id: ConnectionId,
     (streams, clients, grants, lists): (&Streams, &mut Clients, &Grants, &mut Lists),
     desk: &mut Desk,
 ) {
     let due = clients.due_listing(id);
     let due = due.map(|listing| (listing.rows().clone(), listing.after()));
-    let Some((rows, after)) = due else {
-        return;
+    let (rows, after) = match due {
+        Some(due) => due,
+        None => return,
     };
     // Of viewers two parts know: their rows are made before the list is touched.
     let viewers = match &rows {

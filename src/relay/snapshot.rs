@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 const LOOKS_MAX: usize = 1024;
 
 /// A reader is told what is due to it.
-pub(super) fn tell(
+pub(super) fn show(
     id: ConnectionId,
     due: DueToReader,
     (streams, clients, grants): (&Streams, &mut Clients, &Grants),

@@ -162,6 +162,8 @@ pub struct Stream<C> {
     pace_floor: u64,
     /// Bytes that viewers hold as the rest of a unit that is not in the buffer any more.
     rest_bytes: usize,
+    /// What stands in front of segments for viewers who have not taken all of it.
+    shared_bytes: usize,
     /// Viewers whose unit could not be finished.
     cut: Vec<C>,
     /// The offset at which the bytes begin that arrived last.
@@ -192,6 +194,7 @@ impl<C: Copy> Stream<C> {
             lagging: BTreeSet::new(),
             pace_floor: 0,
             rest_bytes: 0,
+            shared_bytes: 0,
             cut: Vec::new(),
             newest_piece: 0,
             figures: Figures::default(),
@@ -262,16 +265,6 @@ impl<C: Copy> Stream<C> {
     /// How it ended, if it has.
     pub fn end(&self) -> Option<End> {
         self.end
-    }
-
-    /// How many viewers it has.
-    pub fn viewer_count(&self) -> usize {
-        self.viewers.len()
-    }
-
-    /// What the owner knows its viewers by.
-    pub fn connections(&self) -> impl Iterator<Item = C> {
-        self.viewers.iter().map(|(_, viewer)| viewer.connection)
     }
 
     /// The offset behind the newest byte.
@@ -372,6 +365,7 @@ impl<C: Copy> Stream<C> {
         let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
             + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
+            + self.shared_bytes
             + self.lines.held_bytes()
             + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
             + self.cut.capacity() * size_of::<C>()
@@ -526,10 +520,11 @@ impl<C: Copy> Stream<C> {
     pub fn leave(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
         self.stop_lagging(id);
-        if let Some(viewer) = self.viewers.remove(id)
-            && viewer.position == (Position::Fallen { holds_rest: true })
-        {
-            self.rest_bytes -= viewer.lead.held_bytes();
+        if let Some(viewer) = self.viewers.remove(id) {
+            self.shared_bytes -= viewer.shared_bytes();
+            if viewer.position == (Position::Fallen { holds_rest: true }) {
+                self.rest_bytes -= viewer.lead.held_bytes();
+            }
         }
     }
 
@@ -579,18 +574,6 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
-    /// it arrived. Of one that fell out of the buffer all of which there is.
-    pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
-        let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
-            Some(Position::At(cursor)) => cursor,
-            Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
-        };
-        let bytes = self.buffer.newest().saturating_sub(cursor);
-        let arrived = self.buffer.arrived(cursor).filter(|_| bytes > 0);
-        (bytes, now.since(arrived.unwrap_or(now)))
-    }
-
     /// Copies bytes that are in the buffer behind what `into` holds.
     pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, bytes: usize) {
         self.buffer.copy_to(into, from, from + bytes as u64);
@@ -633,8 +616,9 @@ impl<C: Copy> Stream<C> {
         };
         self.figures.bytes_sent += bytes as u64;
         viewer.bytes_sent += bytes as u64;
-        let held_bytes = viewer.lead.held_bytes();
+        let (held_bytes, shared_bytes) = (viewer.lead.held_bytes(), viewer.shared_bytes());
         let of_lead = viewer.lead.advance(bytes);
+        self.shared_bytes -= shared_bytes - viewer.shared_bytes();
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
             Position::Fallen { holds_rest: true } => {

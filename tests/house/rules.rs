@@ -43,7 +43,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("post", &["rtp", "gate"]),
     ("stream", &["hls", "slots", "format", "gather", "moment"]),
     ("events", &["gate", "gather"]),
-    ("hls", &["format", "moment", "stamp"]),
+    ("hls", &["format", "http", "moment", "stamp"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
     ("http", &["stamp"]),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tollgate::moment::Moment;
-use tollgate::relay::{ConnectionId, Outgoing, Relay, write_next};
+use tollgate::relay::{ConnectionId, Relay};
 
 use crate::picture::{Picture, Unit};
 use crate::response::{Body, Head};

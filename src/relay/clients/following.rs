@@ -125,7 +125,7 @@ impl Clients {
         if reply.head_only {
             return self.respond(id, Some(Status::Ok), head, false, desk);
         }
-        desk.follow();
+        desk.keep_events();
         let events = desk.events();
         let is_there = |last: &EventId| {
             let known = events.first()..=events.next();

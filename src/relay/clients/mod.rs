@@ -44,6 +44,7 @@ pub(super) use writing::Due;
 
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
+use crate::hls::Wanted;
 use crate::http::{Answer, Head, Reply};
 use crate::relay::Ticket;
 use crate::relay::admission::Caller;
@@ -51,7 +52,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::{Cut, Place, Wanted};
+use crate::relay::streams::{Cut, Place};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -376,7 +377,7 @@ impl Known<'_> {
 
 impl Clients {
     /// What must hold; and how many deadlines are armed.
-    pub fn check(&self, known: &Known<'_>) -> usize {
+    pub fn check(&self, known: &Known<'_>, desk: &Desk) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
             self.hosts.values().sum::<usize>(),
@@ -392,6 +393,13 @@ impl Clients {
         );
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);
+            if let Some((deadline, _)) = connection.deadline(desk) {
+                let is_looked_after = connection.armed.is_armed_by(deadline);
+                assert!(
+                    is_looked_after,
+                    "nobody will look after {id:?} at {deadline:?}"
+                );
+            }
         }
         let follows = |connection: &&Connection| matches!(connection.phase, Phase::Following(_));
         assert_eq!(

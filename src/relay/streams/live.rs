@@ -130,7 +130,7 @@ fn plan(desk: &mut Desk) -> Option<Plan> {
         buffer_bytes: 0,
         tag: desk.draw() as u32,
         started: Duration::from_secs(desk.settings().started_unix_seconds),
-        number: desk.date().0.unix_seconds,
+        began: desk.now(),
     })
 }
 
@@ -348,6 +348,7 @@ impl Streams {
             });
         }
         self.flow(id);
+        self.post(id);
         self.pump(id, desk);
         self.forget_if_over(id, desk);
     }

@@ -24,7 +24,6 @@ use serde::Serialize;
 
 use draining::Draining;
 use frame::Frame;
-pub(super) use hls::Wanted;
 pub use live::Live;
 pub(super) use live::SHUT_DOWN;
 use row::Row;
