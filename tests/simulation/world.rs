@@ -155,7 +155,7 @@ impl World {
             ends_at: None,
         };
         world.operator();
-        if !world.config.core.token_servers.is_empty() && seed % 4 != 0 {
+        if !world.config.core.token_servers.is_empty() && !seed.is_multiple_of(4) {
             world.aside.follow(&mut world.relay, world.now);
         }
         world
@@ -347,7 +347,7 @@ impl World {
         self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
-        if self.turns % 60 == 0 && self.ends_at.is_none() && !self.is_calm {
+        if self.turns.is_multiple_of(60) && self.ends_at.is_none() && !self.is_calm {
             self.check_followed();
         }
     }
