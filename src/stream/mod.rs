@@ -615,8 +615,8 @@ impl<C: Copy> Stream<C> {
             return;
         };
         self.figures.bytes_sent += bytes as u64;
-        viewer.bytes_sent += bytes as u64;
         let (held_bytes, shared_bytes) = (viewer.lead.held_bytes(), viewer.shared_bytes());
+        viewer.bytes_sent += bytes as u64;
         let of_lead = viewer.lead.advance(bytes);
         self.shared_bytes -= shared_bytes - viewer.shared_bytes();
         match &mut viewer.position {

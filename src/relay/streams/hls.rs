@@ -69,7 +69,7 @@ impl Streams {
             Found::Refused(refusal) => Watched::Refused(refusal),
             Found::Object(object) => {
                 self.attend(live, desk);
-                self.give_out(id, live, (&object, desk.now()), reply)
+                self.give_out((id, live), &object, reply, desk.now())
             }
         })
     }
@@ -100,10 +100,10 @@ impl Streams {
     /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
     fn give_out(
         &mut self,
-        id: ConnectionId,
-        live_id: LiveId,
-        (object, now): (&Object, Moment),
+        (id, live_id): (ConnectionId, LiveId),
+        object: &Object,
         reply: Reply,
+        now: Moment,
     ) -> Watched {
         let live = self.lives.get_mut(live_id);
         let via = live.as_ref().and_then(|live| live.via.as_deref());
