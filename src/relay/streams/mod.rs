@@ -396,10 +396,12 @@ impl Streams {
         is_its && self.running.get(session) == Some(&id)
     }
 
-    /// How many watch the session's stream.
+    /// How many watch the session's streams, those that drain among them.
     pub fn viewers(&self, session: &SessionId) -> usize {
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        live.map_or(0, |live| live.stream.viewer_count())
+        let running = self.running.get(session).copied();
+        let lives = running.into_iter().chain(self.draining.of(session));
+        let lives = lives.filter_map(|id| self.lives.get(id));
+        lives.map(|live| live.stream.viewer_count()).sum()
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.
