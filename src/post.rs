@@ -148,10 +148,10 @@ impl Post {
     }
 
     /// What each has got who gets something.
-    pub fn figures(&self) -> impl Iterator<Item = (SocketAddr, ClientFigures)> {
+    pub fn figures(&self) -> impl Iterator<Item = (Destination, ClientFigures)> {
         let all = self.clients.iter().zip(&self.figures);
         let those = all.filter(|(client, _)| self.source != Some(client.address));
-        those.map(|(client, figures)| (client.address, *figures))
+        those.map(|(client, figures)| (*client, *figures))
     }
 
     /// Whether every datagram has to be of the same size.

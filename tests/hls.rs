@@ -519,7 +519,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
                 .unwrap()
                 .clone();
             let range = (segment.from, segment.to);
-            let viewer = stream.join_range(1, range, segment.lead.clone());
+            let viewer = stream.join_range(1, range, segment.lead.clone(), Moment::START);
             assert_eq!(
                 stream.supply(viewer, 0),
                 Supply::Bytes(segment.lead.len() + (segment.to - segment.from) as usize)
@@ -545,7 +545,12 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     let list = Playlist::read(&String::from_utf8(list).unwrap());
     let name = &list.segments[0].name;
     let segment = stream.segments().unwrap().segment(name).unwrap().clone();
-    let viewer = stream.join_range(7, (segment.from, segment.to), segment.lead.clone());
+    let viewer = stream.join_range(
+        7,
+        (segment.from, segment.to),
+        segment.lead.clone(),
+        Moment::START,
+    );
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
     let mut cuts = Vec::new();
     for _ in 0..40 {

@@ -5,6 +5,9 @@
 //! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
 //! go on coming.
 
+#[path = "support/picture.rs"]
+#[allow(dead_code)]
+mod picture;
 #[path = "support/playlist.rs"]
 #[allow(dead_code)]
 mod playlist;
@@ -15,6 +18,7 @@ mod response;
 mod simulation {
     pub mod chance;
     pub mod client;
+    pub mod followed;
     pub mod knowledge;
     pub mod media;
     pub mod relays;

@@ -132,7 +132,7 @@ fn clients_are_lent_and_the_source_is_passed_over() {
     assert_eq!(post.next_client(), None);
     let figures = post
         .figures()
-        .map(|(client, figures)| (client, figures.sent, figures.dropped));
+        .map(|(client, figures)| (client.address, figures.sent, figures.dropped));
     let expected = [(address(1), 1, 0), (address(5), 1, 0), (address(4), 0, 1)];
     assert!(figures.eq(expected));
     post.set_clients([client("rtp", 6)].into(), Some(address(6)), || 7);

@@ -22,6 +22,7 @@ mod desk;
 mod errand;
 mod fetch;
 mod grants;
+mod happening;
 mod held;
 #[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
@@ -38,11 +39,14 @@ mod rtp_in;
 mod settings;
 mod settle;
 mod shell;
+mod snapshot;
 #[cfg(test)]
 mod stage;
 mod streams;
 mod terms;
 mod timers;
+mod viewer_id;
+mod viewers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -381,6 +385,10 @@ impl Relay {
         let mut gather = Gather::default();
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
+        } else if let Some((next, of)) = self.clients.reads(id)
+            && next >= self.desk.events().first()
+        {
+            self.desk.events().lend(next, of, &mut gather);
         }
         gather
     }
@@ -452,6 +460,7 @@ impl Relay {
             ("tokens", self.grants.held_bytes()),
             ("lists", self.lists.held_bytes()),
             ("desk", self.desk.held_bytes()),
+            ("events", self.desk.events().held_bytes()),
             ("threads", self.desk.counts().threads_bytes()),
         ]
     }

@@ -11,6 +11,7 @@ use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
 use super::{Settings, icecast};
+use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::hls::Wanted;
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -62,6 +63,7 @@ impl<'a> Asked<'a> {
         let wish = self.wish_of_path();
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
+            Ok(Wish::Call(Call::Follow { .. })) => Way::Events,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch {
@@ -115,12 +117,23 @@ impl<'a> Asked<'a> {
         if !name.knows(head.method) {
             return Err(Refusal::method(name.allow()));
         }
-        self.gate.enter(&self.claim(Way::Call))?;
+        let way = match name {
+            Name::Events => Way::Events,
+            _ => Way::Call,
+        };
+        self.gate.enter(&self.claim(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
+            // What another server gave, or nobody, is as good as none: all is told anew.
+            Call::Follow { of, .. } => {
+                self.gate.follow()?;
+                let last = head.last_event_id.as_deref();
+                let last = last.map(|last| EventId::of_text(last).unwrap_or(EventId::UNKNOWN));
+                Call::Follow { of, last }
+            }
             call => call,
         }))
     }
@@ -167,7 +180,7 @@ impl<'a> Asked<'a> {
         let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&name, &standing)?;
+            self.gate.watch(&claim, &name, &standing)?;
             self.gate.wait(head.method, &standing)?;
             let pass = self.gate.pass(name, &session, true);
             return Ok(Wish::Watch {
@@ -196,13 +209,14 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate.enter(&self.claim(Way::Hls))?;
+        let claim = self.claim(Way::Hls);
+        self.gate.enter(&claim)?;
         let wanted = wanted?;
         let name = parse_session(session)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
-        self.gate.watch_in_segments(&name, &standing)?;
+        self.gate.watch_in_segments(&claim, &name, &standing)?;
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
             session,
@@ -227,5 +241,18 @@ impl<'a> Asked<'a> {
             content_type: self.head.content_type.clone(),
             framing,
         })
+    }
+}
+
+/// Whose source somebody would be who asks so, if the path or the query says it.
+pub(super) fn published(head: &Head) -> Option<SessionId> {
+    if !matches!(head.method, Method::Put | Method::Post) {
+        return None;
+    }
+    let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
+    match segments.as_slice() {
+        [b"stream"] => only_session(&head.target).ok(),
+        [b"stream", session] => parse_session(session).ok(),
+        _ => None,
     }
 }

@@ -17,6 +17,7 @@ use tollgate::relay::{
 
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};
+use super::followed::Aside;
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
@@ -25,6 +26,8 @@ use super::wire::{Edge, Socket, Wire};
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 const WRITES_PER_TURN_MAX: usize = 256;
+/// In a calm world a turn takes a tenth of a millisecond: longer than any call that nobody answers.
+const TURNS_TO_REST_MAX: usize = 200_000;
 /// How long the shell lets viewers drain at its end.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
@@ -38,6 +41,7 @@ pub struct World {
     by_id: BTreeMap<ConnectionId, usize>,
     readers: Readers,
     knowledge: Knowledge,
+    aside: Aside,
     errands: Vec<(usize, Ticket, Done)>,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
@@ -146,6 +150,7 @@ impl World {
             by_id: BTreeMap::new(),
             readers: Readers::default(),
             knowledge,
+            aside: Aside::default(),
             errands: Vec::new(),
             calls: Vec::new(),
             jumps_percent,
@@ -153,6 +158,9 @@ impl World {
             ends_at: None,
         };
         world.operator();
+        if !world.config.core.token_servers.is_empty() && !seed.is_multiple_of(4) {
+            world.aside.follow(&mut world.relay, world.now);
+        }
         world
     }
 
@@ -351,6 +359,34 @@ impl World {
         self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
+        if self.turns.is_multiple_of(60) && self.ends_at.is_none() && !self.is_calm {
+            self.check_followed();
+        }
+    }
+
+    /// What the events come to is what the lists say.
+    fn check_followed(&mut self) {
+        let mut aside = std::mem::take(&mut self.aside);
+        let now = self.now;
+        let (clients, by_id) = (&mut self.clients, &self.by_id);
+        aside.check(&mut self.relay, now, |aside, relay| {
+            let write = |id, gather: &Gather<'_>| {
+                let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
+                if aside.takes(id, bytes) {
+                    return Outgoing::Whole(gather.bytes());
+                }
+                let client = &mut clients[by_id[&id]];
+                if gather.bytes() == 0 {
+                    return Outgoing::Whole(0);
+                }
+                let outgoing = client.wire.write(gather);
+                client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
+                outgoing
+            };
+            write_next(relay, now, write).is_some()
+        });
+        self.aside = aside;
+        self.act();
     }
 
     fn clients_act(&mut self) {
@@ -494,8 +530,12 @@ impl World {
             WRITES_PER_TURN_MAX
         };
         for _ in 0..budget {
-            let (clients, by_id) = (&mut self.clients, &self.by_id);
+            let (clients, by_id, aside) = (&mut self.clients, &self.by_id, &mut self.aside);
             let write = |id, gather: &Gather<'_>| {
+                let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
+                if aside.takes(id, bytes) {
+                    return Outgoing::Whole(gather.bytes());
+                }
                 let index = by_id.get(&id);
                 let client = &mut clients[*index.expect("to be written to is who is known")];
                 assert!(
@@ -529,6 +569,8 @@ impl World {
         while let Some(action) = self.relay.next_action() {
             match action {
                 Action::Connect(id, to) => self.connect(id, to),
+                Action::Close(id) if self.aside.closes(id) => {}
+                Action::ShutdownWrite(id) | Action::ReadOn(id) if self.aside.has(id) => {}
                 Action::Close(id) => {
                     let chance = &mut self.chance;
                     let index = *self.by_id.get(&id).expect("closed is who is known");
@@ -672,14 +714,15 @@ impl World {
             client.calm_down();
         }
         let mut quiet_turns = 0;
-        for _ in 0..20_000 {
+        for _ in 0..TURNS_TO_REST_MAX {
             let is_quiet = self.readers.is_empty()
                 && !self.relay.has_ahead()
                 && !self.relay.has_writes()
                 && self.clients.iter().all(Client::is_idle);
             quiet_turns = if is_quiet { quiet_turns + 1 } else { 0 };
             if quiet_turns > 70 {
-                return self.check_settled();
+                self.check_settled();
+                return self.check_followed();
             }
             self.turn();
         }
@@ -741,6 +784,10 @@ impl World {
     }
 
     fn run_out(&mut self) {
+        self.check_followed();
+        let events = self.knowledge.tally.entry("events".to_owned());
+        *events.or_default() += self.aside.units as u64;
+        self.aside.leave(&mut self.relay, self.now);
         self.settle();
         for client in &mut self.clients {
             if client.has_come && !client.is_over {
@@ -793,6 +840,7 @@ impl World {
 
     fn shut_down(&mut self) {
         self.knowledge.is_closing = true;
+        self.aside.leave(&mut self.relay, self.now);
         self.relay.shut_down(self.now);
         self.relay.check();
         let end = self.now + SHUTDOWN_TIME;
@@ -845,7 +893,7 @@ impl World {
         assert_eq!(self.relay.next_action(), None, "actions are left");
         assert_eq!(self.relay.next_deadline(), None, "deadlines are left");
         self.knowledge.check_none_runs();
-        self.knowledge.check_gaps();
+        self.knowledge.check_gaps(self.relay.counts().skips());
     }
 }
 

@@ -231,6 +231,10 @@ impl Clients {
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
+            Ok(Outcome::Done) => {
+                let status = Status::NoContent;
+                (status, http::whole(status, &reply, "", &[NO_STORE], &[]))
+            }
             Ok(Outcome::Page(page)) => {
                 let fields = [
                     NO_STORE,

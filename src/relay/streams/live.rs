@@ -4,15 +4,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::turns::Line;
-use super::{Cut, Feed};
+use super::{Cut, Cuts, Feed};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -21,13 +19,14 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
-use crate::post::ClientFigures;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::timers::{Armed, Owner};
+use crate::relay::viewer_id::StreamId;
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
-use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
-use crate::stream::{End, Figures, Notice, Stream, Told};
+use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
+use crate::stream::{End, Notice, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
 pub struct Live {
@@ -63,69 +62,6 @@ pub struct Live {
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     pub(super) armed: Armed,
-}
-
-/// How many viewers were cut, by why.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Cuts {
-    stalled: u64,
-    lost_unit: u64,
-    token: u64,
-}
-
-impl Cuts {
-    /// One more viewer was cut for this reason.
-    pub fn count(&mut self, cut: Cut) {
-        match cut {
-            Cut::Stalled => self.stalled += 1,
-            Cut::LostUnit => self.lost_unit += 1,
-            Cut::Token => self.token += 1,
-        }
-    }
-}
-
-/// A row of list-streams.
-#[derive(Serialize)]
-pub struct Row<'a> {
-    sessionid: &'a SessionId,
-    /// None: it is gone, and the stream drains.
-    source: Option<RowSource>,
-    held: bool,
-    started_at: u64,
-    format: Option<&'static str>,
-    /// Places in its buffer at which decoding can begin, and why there are none.
-    joins: usize,
-    no_joins: Option<&'static str>,
-    content_type: Option<&'a str>,
-    bitrate: u64,
-    bytes_received: u64,
-    bytes_sent: u64,
-    viewers: usize,
-    udp_clients: usize,
-    /// What each of these has got.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    udp: Vec<RowClient>,
-    skips: u64,
-    cuts: Cuts,
-    rtp: Option<&'static str>,
-    /// What it takes of the server's memory.
-    held_bytes: usize,
-}
-
-#[derive(Serialize)]
-struct RowClient {
-    address: SocketAddr,
-    #[serde(flatten)]
-    figures: ClientFigures,
-}
-
-#[derive(Serialize)]
-struct RowSource {
-    protocol: &'static str,
-    address: String,
-    /// Of RTP that is put in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packets: Option<Disorder>,
 }
 
 impl Live {
@@ -180,58 +116,6 @@ impl Live {
         (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
             format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
         })
-    }
-
-    fn row_source(&self) -> RowSource {
-        let input = self.input.as_ref();
-        RowSource {
-            protocol: match (input, &self.bare) {
-                (Some(_), _) => "rtp-udp",
-                (None, Some(_)) => "udp",
-                (None, None) => "http",
-            },
-            address: self.source_address.to_string(),
-            packets: input
-                .filter(|input| input.is_transport())
-                .map(|input| input.disorder()),
-        }
-    }
-
-    /// What list-streams says of it.
-    pub fn row(&self, now: Moment) -> Row<'_> {
-        let Figures {
-            bytes_received,
-            bytes_sent,
-            skips,
-        } = self.stream.figures();
-        Row {
-            sessionid: &self.session,
-            source: (self.source != Feed::Gone).then(|| self.row_source()),
-            held: self.has_waiting_viewers(),
-            started_at: self.started_unix_seconds,
-            format: match self.stream.told() {
-                Told::Known(format) => Some(format.name()),
-                Told::Undecided | Told::Unknown => None,
-            },
-            joins: self.stream.joins(),
-            no_joins: self.stream.no_joins_reason(),
-            content_type: self.stream.media_type(),
-            bitrate: self.stream.bit_rate(now),
-            bytes_received,
-            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
-            viewers: self.stream.viewer_count(),
-            udp_clients: self.rtp_out.post.client_count(),
-            udp: self
-                .rtp_out
-                .post
-                .figures()
-                .map(|(address, figures)| RowClient { address, figures })
-                .collect(),
-            skips,
-            cuts: self.cuts,
-            rtp: self.rtp_fault(),
-            held_bytes: self.held_bytes(),
-        }
     }
 }
 
@@ -304,6 +188,14 @@ impl Streams {
             is_paused: false,
             armed: Armed::default(),
         });
+        let what = Happening::StreamBegins {
+            id: StreamId {
+                run: desk.run(),
+                serial,
+            },
+            source: source_address,
+        };
+        desk.tell(&session, &what);
         self.order.insert(serial, live);
         self.running.insert(session, live);
         live
@@ -420,6 +312,7 @@ impl Streams {
         live.rtp_out.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
+        let known_as = live.id(desk.run());
         let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
@@ -437,6 +330,14 @@ impl Streams {
                 figures.skips
             ),
         );
+        let what = Happening::StreamEnds {
+            id: known_as,
+            reason,
+            bytes_received: figures.bytes_received,
+            bytes_sent: figures.bytes_sent,
+            skips: figures.skips,
+        };
+        desk.tell(&session, &what);
         self.say(Said::SourceLeft { source, id });
         self.say(Said::Grown(id));
         if let Some(pull) = pull {
@@ -471,6 +372,8 @@ impl Streams {
             desk.count(Count::Skips, figures.skips);
             desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
+            let id_told = live.id(desk.run());
+            desk.tell(&live.session, &Happening::StreamOver { id: id_told });
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
             desk.disarm(&mut live.armed, Owner::Live(id));

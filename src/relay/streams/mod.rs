@@ -8,26 +8,32 @@ mod frame;
 mod hls;
 mod hold;
 mod live;
+mod row;
 mod rtp;
 mod rtp_out;
 mod turns;
 mod viewer;
+mod watchers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::counts::Count;
 use super::desk::Desk;
+use serde::Serialize;
+
 use draining::Draining;
 use frame::Frame;
 pub use live::Live;
-use live::Row;
 pub(super) use live::SHUT_DOWN;
+use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use viewer::{Place, Viewing, Watched};
+pub(super) use watchers::{Outlet, Watcher};
 
 use super::metrics::Sums;
 use super::timers::Owner;
+use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
@@ -80,6 +86,8 @@ pub(super) enum Cut {
     LostUnit,
     /// The token by which it came is over, or was revoked.
     Token,
+    /// The operator has ended it.
+    Kicked,
 }
 
 impl Cut {
@@ -89,6 +97,28 @@ impl Cut {
             Cut::Stalled => "stalled",
             Cut::LostUnit => "lost_unit",
             Cut::Token => "token",
+            Cut::Kicked => "kicked",
+        }
+    }
+}
+
+/// How many viewers were cut, by why.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Cuts {
+    stalled: u64,
+    lost_unit: u64,
+    token: u64,
+    kicked: u64,
+}
+
+impl Cuts {
+    /// One more viewer was cut for this reason.
+    pub fn count(&mut self, cut: Cut) {
+        match cut {
+            Cut::Stalled => self.stalled += 1,
+            Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
+            Cut::Kicked => self.kicked += 1,
         }
     }
 }
@@ -213,12 +243,12 @@ impl Streams {
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let lives = self.order.values().filter_map(|id| self.lives.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (address, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
+        for (client, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }
             // It may be one of several streams.
-            let sum = clients.entry(address).or_default();
+            let sum = clients.entry(client.address).or_default();
             sum.sent += figures.sent;
             sum.dropped += figures.dropped;
         }
@@ -251,11 +281,12 @@ impl Streams {
         Some((id, self.lives.get(id)?.source))
     }
 
-    /// The rows of list-streams from behind this serial on, each with its own.
-    pub fn rows(&self, after: u64, now: Moment) -> impl Iterator<Item = (u64, Row<'_>)> {
-        let lives = self.order.range(after + 1..);
+    /// The rows of list-streams from behind this mark on, each with its own.
+    pub fn rows(&self, after: Mark, desk: &Desk) -> impl Iterator<Item = (Mark, Row<'_>)> {
+        let lives = self.order.range(after.0 + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        lives.map(move |(serial, live)| (serial, live.row(now)))
+        let (run, now) = (desk.run(), desk.now());
+        lives.map(move |(serial, live)| ((serial, 0), live.row(run, now)))
     }
 
     /// Whether a stream's source is not read for now.
