@@ -56,6 +56,8 @@ pub(super) enum Way {
     Figures,
     /// The operator's page.
     Page,
+    /// The page on which a session is watched.
+    WatchPage,
     /// Whether the server runs.
     Health,
     /// Which methods a path knows.
@@ -222,7 +224,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Hls => check_named(claim),
+            Way::Viewer | Way::Hls | Way::WatchPage => check_named(claim),
             Way::Call | Way::Events | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -422,7 +424,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
-            | (Way::Viewer | Way::Hls | Way::Call | Way::Events, _)
+            | (Way::Viewer | Way::Hls | Way::WatchPage | Way::Call | Way::Events, _)
             | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
@@ -497,7 +499,14 @@ impl Gate<'_> {
         self.time
     }
 
-    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
+    /// of a kind that goes out over HTTP.
+    pub fn see(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
@@ -509,7 +518,8 @@ impl Gate<'_> {
             Err(Shut::NoToken) => return Err(no_token()),
             Err(Shut::Direction) => return Err(for_source_only()),
         }
-        Ok(())
+        self.check_block(session)?;
+        self.check_open()
     }
 
     /// Whether a session may be watched by who has been admitted to it by a sessionid before.
@@ -519,9 +529,7 @@ impl Gate<'_> {
         session: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        self.check_token_out(name, standing)?;
-        self.check_block(session)?;
-        self.check_open()?;
+        self.see(name, session, standing)?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),

@@ -13,7 +13,7 @@ use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
-use super::page::Page;
+use super::page::{Document, Page};
 use super::pieces;
 use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
@@ -25,6 +25,7 @@ use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -281,8 +282,17 @@ impl Relay {
                 return self.clients.follow(id, (of, last), reply, &mut self.desk);
             }
             Call::Page => {
-                let page = Page::draw(self.desk.random());
-                page.map(Outcome::Page).ok_or_else(not_found)
+                page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
+            }
+            Call::WatchPage(refusal) => {
+                let document = match &refusal {
+                    Some(refusal) if refusal.status == Status::Forbidden => {
+                        Document::Refused(&refusal.detail)
+                    }
+                    // It waits until it is admitted.
+                    Some(_) | None => Document::Watch,
+                };
+                page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
@@ -555,4 +565,9 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+/// A page, if there is one in this program.
+fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
+    Page::draw(document, random).ok_or_else(not_found)
 }
