@@ -254,10 +254,7 @@ impl Relay {
             },
             Call::RevokeToken { session, aborts } => {
                 let is_inside = aborts && !self.clients.all_by(&session).is_empty();
-                match is_inside
-                    .then(|| self.grants.abort_forgotten(&session))
-                    .flatten()
-                {
+                match self.grants.abort_forgotten(&session, is_inside) {
                     Some((status, body)) => Ok(Outcome::Json(status, body)),
                     None => return self.change(id, Change::revocation(session, aborts), reply),
                 }
