@@ -76,30 +76,35 @@ def follow_for_ever():
         time.sleep(1)
 
 
+def problem(status, detail):
+    return status, {"status": status, "title": http.client.responses[status], "detail": detail}
+
+
 class Control(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 5  # A caller who says nothing holds up the next one no longer than that.
 
-    def do(self):
+    def outcome(self):
         try:
             secret = self.headers.get("Authorization", "").encode()
             if not hmac.compare_digest(secret, f"Bearer {SECRET}".encode()):
-                return self.answer(401, {"status": 401, "title": "the secret is missing, or another"})
+                return problem(401, "it takes Authorization: Bearer, and the secret")
             target = urlsplit(self.path)
             query = target.query.encode("ascii").decode()  # Names are UTF-8, escaped.
             [(name, value)] = parse_qsl(query, True, True, errors="strict")
-            self.answer(*CALLS[self.command, target.path, name](value))
+            return CALLS[self.command, target.path, name](value)
         except (KeyError, ValueError):
             calls = [f"{method} {path}?{name}=" for method, path, name in CALLS]
-            detail = "there are: " + ", ".join(calls)
-            self.answer(400, {"status": 400, "title": "no such call", "detail": detail})
+            return problem(400, "there are: " + ", ".join(calls))
         except urllib.error.HTTPError as refusal:
-            self.answer(refusal.code, refusal.read(1 << 16))  # The relay says why.
+            return refusal.code, refusal.read(1 << 16)  # The relay says why.
         except (OSError, http.client.HTTPException) as error:
-            detail = f"the relay: {error}"
-            self.answer(502, {"status": 502, "title": "no answer", "detail": detail})
+            return problem(502, f"the relay: {error}")
 
-    do_POST = do_DELETE = do
+    def do_POST(self):
+        self.answer(*self.outcome())
+
+    do_DELETE = do_POST
 
     def answer(self, status, body):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()

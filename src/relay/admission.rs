@@ -11,7 +11,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::fetch::Fault;
 use super::pass::{Barred, Pass};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
@@ -57,6 +56,8 @@ pub(super) enum Way {
     Figures,
     /// The operator's page.
     Page,
+    /// The page on which a session is watched.
+    WatchPage,
     /// Whether the server runs.
     Health,
     /// Which methods a path knows.
@@ -223,7 +224,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Hls => check_named(claim),
+            Way::Viewer | Way::Hls | Way::WatchPage => check_named(claim),
             Way::Call | Way::Events | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -423,7 +424,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
-            | (Way::Viewer | Way::Hls | Way::Call | Way::Events, _)
+            | (Way::Viewer | Way::Hls | Way::WatchPage | Way::Call | Way::Events, _)
             | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
@@ -498,7 +499,14 @@ impl Gate<'_> {
         self.time
     }
 
-    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
+    /// of a kind that goes out over HTTP.
+    pub fn see(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
@@ -510,7 +518,8 @@ impl Gate<'_> {
             Err(Shut::NoToken) => return Err(no_token()),
             Err(Shut::Direction) => return Err(for_source_only()),
         }
-        Ok(())
+        self.check_block(session)?;
+        self.check_open()
     }
 
     /// Whether a session may be watched by who has been admitted to it by a sessionid before.
@@ -520,28 +529,10 @@ impl Gate<'_> {
         session: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        self.check_token_out(name, standing)?;
-        self.check_block(session)?;
-        self.check_open()?;
+        self.see(name, session, standing)?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),
-        }
-    }
-
-    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
-    /// has the session.
-    pub fn go_on_late(
-        &self,
-        (name, session): (&SessionId, &SessionId),
-        wants_part: bool,
-        standing: &Standing,
-        fault: impl FnOnce() -> Fault,
-    ) -> Result<(), Refusal> {
-        self.may_go_on(name, session, standing)?;
-        match standing.runs || wants_part {
-            true => Ok(()),
-            false => Err(self.turned_away(fault())),
         }
     }
 
@@ -579,23 +570,6 @@ impl Gate<'_> {
         Err(busy(
             "the session is not running here, and there is no room to fetch it",
         ))
-    }
-
-    /// What a viewer is told for whom no origin had the session, that it may watch here.
-    pub fn turned_away(&self, fault: Fault) -> Refusal {
-        let detail = format!(
-            "the session is not running here, and no origin has it: {}",
-            fault.detail()
-        );
-        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
-        match fault {
-            Fault::NotFound => not_running(),
-            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
-            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
-            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
-            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
-        }
     }
 
     /// Whether an abort keeps everybody out of the session still.
@@ -657,6 +631,7 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
+mod late;
 mod place;
 mod refusals;
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub(super) enum Call {
     },
     /// The operator's page.
     Page,
+    /// The page on which a session is watched, or why who asks gets it not.
+    WatchPage(Option<Box<Refusal>>),
     /// The figures.
     Metrics,
     /// What this API is, for programs.
@@ -94,6 +96,7 @@ impl Call {
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
         let grant = match self {
             Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -131,7 +134,8 @@ pub(super) enum Outcome {
     Done,
     List(Rows),
     Options(&'static str),
-    Page(Page),
+    /// A page, and how who asks is refused what it would show.
+    Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
 }

@@ -32,6 +32,7 @@ mod metrics;
 mod page;
 mod parameters;
 mod pass;
+mod pieces;
 mod report;
 mod requests;
 mod route;
@@ -410,15 +411,14 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to one client. So many of those that were lent last were not
-    /// taken by the kernel.
-    pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
+    /// The next datagrams to be sent, to some clients. So many of those that were lent last the
+    /// kernel did not take, for each of these clients; it took all if nothing is said.
+    pub fn next_datagrams(&mut self, now: Moment, not_taken: &[usize]) -> Option<Datagrams<'_>> {
         self.desk.set_now(now);
-        self.streams.not_taken(not_taken as u64, &mut self.desk);
-        let next = self.streams.next_client(&mut self.desk);
+        self.streams.not_taken(not_taken, &mut self.desk);
+        let next = self.streams.next_posting(&mut self.desk);
         self.settle();
-        let (id, to) = next?;
-        let datagrams = self.streams.datagrams(id, to)?;
+        let datagrams = self.streams.datagrams(next?)?;
         let sent = datagrams.count() as u64;
         self.desk.count(Count::DatagramsSent, sent);
         Some(datagrams)

@@ -7,13 +7,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
-use super::api::{Call, DESCRIPTION, Outcome, Rows};
+use super::api::{Call, DESCRIPTION, Outcome};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
-use super::page::Page;
+use super::page::{Document, Page};
+use super::pieces;
 use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::snapshot;
@@ -22,8 +23,9 @@ use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
-use crate::gate::{self, Detailed, SessionId};
+use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -218,42 +220,18 @@ impl Relay {
                     self.clients.end_viewer(id, end, &mut self.desk);
                 }
             }
-            Some(Due::Listing(listing)) => {
-                let (rows, after) = (listing.rows().clone(), listing.after());
-                // Of viewers two parts know: their rows are made before the list is touched.
-                let viewers = match &rows {
-                    Rows::Viewers(of) => {
-                        let known = Known::new(&self.streams, &self.clients, &self.desk);
-                        known.piece(after, of.as_ref())
-                    }
-                    Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
-                };
-                let piece = self.clients.due_listing(id).map(|listing| {
-                    let collecting = listing.collecting();
-                    let block = || self.lists.next_block(collecting?);
-                    let streams = self.streams.rows(after, &self.desk);
-                    let tokens = self.grants.rows(after);
-                    match rows {
-                        Rows::Tokens => listing.piece(tokens, block),
-                        Rows::Details => {
-                            let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
-                            listing.piece(tokens, block)
-                        }
-                        Rows::Streams => listing.piece(streams, block),
-                        Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
-                    }
-                });
-                if let Some(piece) = piece {
-                    self.clients.push_piece(id, piece, &mut self.desk);
-                }
+            Some(Due::Listing(_)) => {
+                let (streams, clients) = (&self.streams, &mut self.clients);
+                pieces::write_piece(
+                    id,
+                    (streams, clients, &self.grants, &mut self.lists),
+                    &mut self.desk,
+                );
             }
             Some(Due::Following(following)) => {
-                if following.is_behind(&self.desk) {
-                    self.clients.push_missed(id, &self.desk);
-                } else if let Some((due, of)) = following.due(&self.desk) {
-                    let known = Known::new(&self.streams, &self.clients, &self.desk);
-                    let piece = snapshot::piece(due, of.as_ref(), &known, &self.grants);
-                    self.clients.push_snapshot(id, piece, &self.desk);
+                if let Some(due) = following.due(&self.desk) {
+                    let (streams, clients) = (&self.streams, &mut self.clients);
+                    snapshot::show(id, due, (streams, clients, &self.grants), &self.desk);
                 }
             }
             None => {}
@@ -284,6 +262,13 @@ impl Relay {
                 }
             },
             Call::RevokeToken { session, aborts } => {
+                let is_inside = aborts && !self.clients.all_by(&session).is_empty();
+                let forgotten = || self.grants.abort_forgotten(&session);
+                if let Some((status, body)) = is_inside.then(forgotten).flatten() {
+                    let done = Ok(Outcome::Json(status, body));
+                    self.clients.give(id, done, reply, &mut self.desk);
+                    return self.settle();
+                }
                 return self.change(id, Change::revocation(session, aborts), reply);
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
@@ -297,8 +282,17 @@ impl Relay {
                 return self.clients.follow(id, (of, last), reply, &mut self.desk);
             }
             Call::Page => {
-                let page = Page::draw(self.desk.random());
-                page.map(Outcome::Page).ok_or_else(not_found)
+                page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
+            }
+            Call::WatchPage(refusal) => {
+                let document = match &refusal {
+                    Some(refusal) if refusal.status == Status::Forbidden => {
+                        Document::Refused(&refusal.detail)
+                    }
+                    // It waits until it is admitted.
+                    Some(_) | None => Document::Watch,
+                };
+                page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
@@ -571,4 +565,9 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+/// A page, if there is one in this program.
+fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
+    Page::draw(document, random).ok_or_else(not_found)
 }

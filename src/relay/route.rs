@@ -64,6 +64,7 @@ impl<'a> Asked<'a> {
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
             Ok(Wish::Call(Call::Follow { .. })) => Way::Events,
+            Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch {
@@ -92,6 +93,8 @@ impl<'a> Asked<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
             [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
+            [b"watch"] if Page::IS_HERE => self.watch_page(None),
+            [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
@@ -169,13 +172,7 @@ impl<'a> Asked<'a> {
         };
         let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let name = match segment {
-            Some(bytes) => {
-                no_parameters(&head.target)?;
-                parse_session(bytes)?
-            }
-            None => only_session(&head.target)?,
-        };
+        let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
@@ -196,6 +193,35 @@ impl<'a> Asked<'a> {
             content_type: head.content_type.clone(),
             framing: head.framing,
         })
+    }
+
+    /// The session that a path names, or the query alone.
+    fn session_named(&self, segment: Option<&[u8]>) -> Result<SessionId, Refusal> {
+        match segment {
+            Some(bytes) => {
+                no_parameters(&self.head.target)?;
+                parse_session(bytes)
+            }
+            None => only_session(&self.head.target),
+        }
+    }
+
+    /// The page on which a session is watched. Who is refused the stream is refused it with the
+    /// same status, and told no more, but in a page: it is for a browser.
+    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+        match self.head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate.enter(&self.claim(Way::WatchPage))?;
+        let name = self.session_named(segment)?;
+        let session = self.gate.opened_by(&name);
+        let standing = (self.standing)(session, &name);
+        let verdict = self.gate.see(&name, session, &standing);
+        Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
     /// A playlist, or what one names.

@@ -500,13 +500,8 @@ mod tests {
             stage.settle();
             stage.wait_seconds(1);
             let now = stage.now;
-            let next = || {
-                stage
-                    .relay
-                    .next_datagrams(now, 0)
-                    .map(|datagrams| datagrams.to)
-            };
-            assert_eq!(std::iter::from_fn(next).count(), sent);
+            let next = || Some(stage.relay.next_datagrams(now, &[])?.to.len());
+            assert_eq!(std::iter::from_fn(next).sum::<usize>(), sent);
         }
     }
 

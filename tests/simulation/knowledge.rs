@@ -1,12 +1,13 @@
 //! What is known of the streams from outside: what their sources have sent, and what the log says
 //! of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use tollgate::gate::SessionId;
 
 use super::media::Kind;
+use super::senders;
 
 pub type StreamNumber = usize;
 
@@ -17,10 +18,14 @@ pub struct Knowledge {
     pub streams_max: usize,
     /// The clock jumps.
     pub has_jumps: bool,
+    /// Streams wait for another source.
+    pub holds: bool,
     /// Streams are fetched.
     pub has_origins: bool,
     /// The server has been told to end.
     pub is_closing: bool,
+    /// Sessions whose sources send datagrams that run.
+    by_datagrams: BTreeSet<&'static str>,
     /// What has happened how often, so that it can be seen that a run is worth something.
     pub tally: Tally,
 }
@@ -88,8 +93,10 @@ impl Knowledge {
             running: BTreeMap::new(),
             streams_max,
             has_jumps: false,
+            holds: false,
             has_origins: false,
             is_closing: false,
+            by_datagrams: BTreeSet::new(),
             tally: Tally::new(),
         }
     }
@@ -165,6 +172,12 @@ impl Knowledge {
         self.streams[stream].content.len() as u64
     }
 
+    /// Whether a session is watched by its playlist only: not where another source goes on with
+    /// what one has sent, since streams are known here by their sources.
+    pub fn is_segmented(&self, session: usize) -> bool {
+        !self.holds && session + 1 == self.sessions.len()
+    }
+
     pub fn running_in(&self, session: usize) -> Option<StreamNumber> {
         self.running.get(&session).copied()
     }
@@ -212,7 +225,14 @@ impl Knowledge {
                 None => rest.split(' ').next().unwrap_or_default().to_owned(),
             }
         };
-        match field("event").as_str() {
+        let event = field("event");
+        if matches!(&*event, "stream-begins" | "stream-ends")
+            && let Some(name) = senders::named(&field("session"))
+        {
+            let source = (event == "stream-begins").then(|| field("source"));
+            return self.of_datagrams(name, source);
+        }
+        match event.as_str() {
             "stream-begins" => {
                 let session = self.session_with(&field("session"));
                 let source: SocketAddr = field("source").parse().expect("an address");
@@ -251,6 +271,18 @@ impl Knowledge {
         }
     }
 
+    /// A stream of a session that datagrams come in for begins, at this source, or ends.
+    fn of_datagrams(&mut self, name: &'static str, source: Option<String>) {
+        if let Some(source) = source {
+            let source = source.parse().expect("an address");
+            assert!(senders::may_send(name, source), "{name} has {source}");
+            assert!(self.by_datagrams.insert(name), "{name} has two streams");
+            self.count(format!("begins: {name}"));
+        } else {
+            assert!(self.by_datagrams.remove(name), "{name} had no stream");
+        }
+    }
+
     fn session_with(&self, digest: &str) -> usize {
         let found = self
             .sessions
@@ -269,7 +301,7 @@ impl Knowledge {
         let before = self.running.insert(session, begun);
         assert_eq!(before, None, "a session has two streams");
         assert!(
-            self.running.len() <= self.streams_max,
+            self.running.len() + self.by_datagrams.len() <= self.streams_max,
             "more streams run than may"
         );
     }

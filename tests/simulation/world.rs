@@ -21,6 +21,7 @@ use super::followed::Aside;
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
+use super::senders::{self, Senders};
 use super::wire::{Edge, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
@@ -43,6 +44,8 @@ pub struct World {
     knowledge: Knowledge,
     aside: Aside,
     errands: Vec<(usize, Ticket, Done)>,
+    senders: Senders,
+    has_rtp: bool,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
@@ -104,6 +107,10 @@ fn config(chance: &mut Chance) -> Config {
             .into_iter()
             .collect();
     }
+    if chance.percent(50) {
+        config.core.joins = senders::joins();
+        config.core.rtp_to = senders::RTP_TO.map(subnet).to_vec();
+    }
     config.core.is_close_delimited = chance.percent(8);
     config.core.takes_over = chance.percent(30);
     config.access_log = chance.percent(20).then_some(AccessLog::Stdout);
@@ -127,18 +134,21 @@ impl World {
         if chance.percent(50) {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
-        if chance.percent(50) {
+        let has_rtp = chance.percent(60);
+        if has_rtp {
             relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
         }
         if std::env::var("SIMULATION_SEED").is_ok() {
             println!("{config:?}");
         }
-        let names = ["a", "b-2", "ц й/c", "d"];
+        let names = ["a", "b-2", "ц й/c", "d", "hls"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
         let mut knowledge = Knowledge::new(sessions, config.core.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
+        knowledge.holds = config.core.limits.hold_time > Duration::ZERO;
         knowledge.has_jumps = jumps_percent > 0;
         knowledge.has_origins = !config.core.origins.is_empty();
+        let senders = Senders::new(&mut chance);
         let mut world = World {
             chance,
             config,
@@ -151,6 +161,8 @@ impl World {
             knowledge,
             aside: Aside::default(),
             errands: Vec::new(),
+            senders,
+            has_rtp,
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
@@ -195,6 +207,11 @@ impl World {
                 script.grant(session, &self.knowledge);
                 client.add(script);
             }
+        }
+        for target in senders::calls() {
+            let mut script = Script::default();
+            script.call_of_datagrams("POST", &target, true);
+            client.add(script);
         }
         self.clients.push(client);
     }
@@ -277,7 +294,16 @@ impl World {
                     client.rounds = 0;
                 }
             }
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+                client.rounds += usize::from(self.chance.percent(70));
+            }
             Role::Viewer => script.watch(session, &self.knowledge, &mut self.chance),
+            Role::Caller if self.chance.percent(10) => {
+                let (method, target, adds) = senders::any_call(&mut self.chance);
+                script.call_of_datagrams(method, &target, adds);
+            }
             Role::Caller => script.call(&self.knowledge, &mut self.chance),
             Role::Other => {
                 client.rounds = 0;
@@ -299,6 +325,10 @@ impl World {
         let mut script = Script::default();
         let session = self.chance.within(0..=self.knowledge.sessions.len() - 1);
         match client.role {
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+            }
             Role::Viewer if self.chance.percent(30) => {
                 script.watch(session, &self.knowledge, &mut self.chance)
             }
@@ -341,6 +371,7 @@ impl World {
         self.note();
         self.accept();
         self.read();
+        self.receive();
         self.relay.expire(self.now);
         self.relay.check();
         self.write();
@@ -546,12 +577,27 @@ impl World {
         }
     }
 
+    fn receive(&mut self) {
+        if self.is_calm || !self.has_rtp {
+            return;
+        }
+        for (from, port, datagram) in self.senders.send(&mut self.chance) {
+            self.relay.datagram(from, port, &datagram, self.now);
+            self.relay.check();
+        }
+    }
+
     fn send(&mut self) {
+        let mut not_taken = Vec::new();
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(self.now, 0) else {
+            let Some(datagrams) = self.relay.next_datagrams(self.now, &not_taken) else {
                 return;
             };
-            assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);
+            for what in self.senders.check(&datagrams) {
+                self.knowledge.count(what);
+            }
+            let is_full = self.chance.percent(3);
+            not_taken = vec![1; if is_full { datagrams.to.len() } else { 0 }];
         }
     }
 
@@ -760,6 +806,9 @@ impl World {
                     Asked::Publish { is_whole, .. } => !is_whole,
                     // Its stream has not shown what it is, or a name is being looked up.
                     Asked::Watch { .. } => true,
+                    // It has no segments yet, or not the one that was asked for.
+                    Asked::List { .. } => true,
+                    Asked::Segment { .. } => false,
                     // Or peers are being asked.
                     Asked::Call(_) => request.is_with_names() || !self.config.core.peers.is_empty(),
                     Asked::Wrong => false,

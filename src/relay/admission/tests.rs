@@ -92,7 +92,7 @@ enum Cell {
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
     Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
-    Put, Rtp, Viewer,
+    Put, Rtp, Viewer, WatchPage,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -112,19 +112,21 @@ fn cell(way: Way, rule: Rule) -> Cell {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
                 DoesNotApply(NO_STREAM)
             }
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Hls | Call | Events | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | WatchPage | Call | Events | Figures => {
+                Refused(403)
+            }
             Page => Refused(404),
             Rtp | Bare | Group | BareGroup | Pull => {
                 DoesNotApply("no proxy of requests is in between")
@@ -134,7 +136,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls => {
+            Viewer | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Health | Options => DoesNotApply(FOR_ANYONE),
@@ -142,7 +144,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Site => match way {
             Put | Post | Icecast | Call | Events | Figures => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls => {
+            Viewer | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
@@ -151,30 +153,30 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Host => match way {
             Call | Events | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -184,6 +186,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Viewers => match way {
             Viewer => Refused(503),
+            WatchPage => DoesNotApply("its stream is asked for apart"),
             // They cannot be counted.
             Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
@@ -193,7 +196,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Barred => match way {
-            Viewer | Hls => Refused(429),
+            Viewer | Hls | WatchPage => Refused(429),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("it is about viewers")
             }
@@ -201,7 +204,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
@@ -210,14 +213,14 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
                 DoesNotApply(NO_STREAM)
             }
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
                 DoesNotApply(NO_STREAM)
             }
         },
@@ -225,7 +228,9 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
             Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
-            Events | Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+            Events | WatchPage | Figures | Page | Health | Options => {
+                DoesNotApply("it names no UDP client")
+            }
         },
         Rule::Group => match way {
             Call => Refused(403),
@@ -252,31 +257,31 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Viewer | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
-            Call | Events | Figures | Page | Health | Options => {
+            WatchPage | Call | Events | Figures | Page | Health | Options => {
                 DoesNotApply("nothing is fetched for it")
             }
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
-            Viewer | Hls | Call | Events | Figures | Page | Health | Options => {
+            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
                 DoesNotApply(NO_STREAM)
             }
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Hls | Pull | Events => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | WatchPage | Pull | Events => Refused(503),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Hls | Events => Refused(429),
+            Put | Post | Icecast | Viewer | Hls | WatchPage | Events => Refused(429),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Hls | Call | Events => Refused(503),
+            Put | Post | Icecast | Viewer | Hls | WatchPage | Call | Events => Refused(503),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -298,7 +303,8 @@ fn ways() -> Vec<Way> {
         Call => Some(Events),
         Events => Some(Figures),
         Figures => Some(Page),
-        Page => Some(Health),
+        Page => Some(WatchPage),
+        WatchPage => Some(Health),
         Health => Some(Options),
         Options => None,
     };
@@ -469,7 +475,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls | Pull => Direction::In,
+                Viewer | Hls | WatchPage | Pull => Direction::In,
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
@@ -484,7 +490,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls => Direction::In,
+                Viewer | Hls | WatchPage => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
@@ -572,6 +578,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         Events => ("GET /api/events", ""),
         Figures => ("GET /metrics", ""),
         Page => ("GET /", ""),
+        WatchPage => ("GET /watch/a", ""),
         Health => ("GET /healthz", ""),
         Options => ("OPTIONS /stream/a", ""),
     };

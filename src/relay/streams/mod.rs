@@ -341,10 +341,12 @@ impl Streams {
         match source {
             Feed::Rtp(_) if is_silent => {
                 self.source_lost(id, source, SILENT, desk);
+                self.rearm(id, desk);
                 return false;
             }
             Feed::Held { until } if until <= desk.now() => {
                 self.end(id, End::Lost, "its source did not come back", desk);
+                self.rearm(id, desk);
                 return false;
             }
             Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Gone => {}
@@ -356,6 +358,7 @@ impl Streams {
         let rest_until = live.rtp_out.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
+            self.rearm(id, desk);
             return false;
         }
         if live.input.is_some() {
@@ -393,10 +396,12 @@ impl Streams {
         is_its && self.running.get(session) == Some(&id)
     }
 
-    /// How many watch the session's stream.
+    /// How many watch the session's streams, those that drain among them.
     pub fn viewers(&self, session: &SessionId) -> usize {
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        live.map_or(0, |live| live.stream.viewer_count())
+        let running = self.running.get(session).copied();
+        let lives = running.into_iter().chain(self.draining.of(session));
+        let lives = lives.filter_map(|id| self.lives.get(id));
+        lives.map(|live| live.stream.viewer_count()).sum()
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.
