@@ -4,10 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
-use super::api::{Call, DESCRIPTION, Outcome};
+use super::api::{Aborted, Call, DESCRIPTION, Outcome};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
@@ -28,13 +26,6 @@ use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
-
-/// What an abort has done.
-#[derive(Serialize)]
-struct Aborted<'a> {
-    sessionid: &'a SessionId,
-    viewers: usize,
-}
 
 impl Relay {
     /// Acts on what has come of a client.
@@ -263,13 +254,10 @@ impl Relay {
             },
             Call::RevokeToken { session, aborts } => {
                 let is_inside = aborts && !self.clients.all_by(&session).is_empty();
-                let forgotten = || self.grants.abort_forgotten(&session);
-                if let Some((status, body)) = is_inside.then(forgotten).flatten() {
-                    let done = Ok(Outcome::Json(status, body));
-                    self.clients.give(id, done, reply, &mut self.desk);
-                    return self.settle();
+                match self.grants.abort_forgotten(&session, is_inside) {
+                    Some((status, body)) => Ok(Outcome::Json(status, body)),
+                    None => return self.change(id, Change::revocation(session, aborts), reply),
                 }
-                return self.change(id, Change::revocation(session, aborts), reply);
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
                 Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),

@@ -273,10 +273,10 @@ impl Grants {
     }
 
     /// Whoever is inside by a sessionid that has no tuples any more, for they were over and made
-    /// room, is to be ended. `None`: it has some.
-    pub fn abort_forgotten(&mut self, name: &SessionId) -> Option<Done> {
+    /// room, is to be ended. `None`: it has some, or nobody is.
+    pub fn abort_forgotten(&mut self, name: &SessionId, is_inside: bool) -> Option<Done> {
         let tokens = self.tokens.as_ref()?;
-        if tokens.of(name).next().is_some() {
+        if !is_inside || tokens.of(name).next().is_some() {
             return None;
         }
         let body = json(&Revoked {
