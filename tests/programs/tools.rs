@@ -30,14 +30,15 @@ impl Background {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Background(
-            command
-                .spawn()
-                .unwrap_or_else(|error| panic!("{program}: {error}")),
-        )
+        Background::of(command)
+    }
+
+    /// Of a command that says where its output goes.
+    pub fn of(mut command: Command) -> Background {
+        let child = command.stdin(Stdio::null()).spawn();
+        Background(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 }
 

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""A control server to begin from: gives out watch keys for an hour, tells what happens, kicks.
+
+    CONTROL_SECRET=… examples/control.py [RELAY [PORT]]      # http://127.0.0.1:8000 and 8080
+
+    POST   /keys?session=SESSION     201 {"key", "path", "seconds"}: watches SESSION at RELAY/path
+    DELETE /viewers?id=ID            204: that viewer is gone, and for a minute stays out
+
+It runs on a host of the relay's --token-server, and is for your own programs, on this host: it
+listens on loopback, one call at a time, and callers name its secret (Authorization: Bearer …).
+For callers elsewhere put a proxy in front that speaks TLS. It keeps nothing: the relay knows
+the keys, and with --token-file they outlast a restart of either.
+"""
+import hmac, http.client, json, os, secrets, sys, threading, time, urllib.error
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+RELAY = (sys.argv[1:2] or ["http://127.0.0.1:8000"])[0].rstrip("/")
+SECRET = os.environ.get("CONTROL_SECRET") or secrets.token_urlsafe(32)
+open_url = build_opener(ProxyHandler({})).open  # Keys go to the relay, whatever $http_proxy says.
+
+
+def ask(method, call, **query):
+    """A call of the relay's API; '+' would be a plus there, so a space is %20."""
+    url = f"{RELAY}/api/{call}?{urlencode(query, quote_via=quote, safe='')}"
+    return open_url(Request(url, method=method), timeout=10).read(1 << 20)
+
+
+def give(session):
+    key = secrets.token_urlsafe(16)
+    terms = {"type": "http", "for": session, "direction": "out", "ends": 3600}
+    ask("POST", "add-token", sessionid=key, **terms)
+    return 201, {"key": key, "path": f"/stream/{key}", "seconds": 3600}
+
+
+def kick(viewer):
+    ask("DELETE", "kick-viewer", id=viewer, block=60)
+    return 204, b""
+
+
+CALLS = {("POST", "/keys", "session"): give, ("DELETE", "/viewers", "id"): kick}
+
+
+def happened(event, data):
+    """What to do about it is yours. Token events name keys, which are secrets: not shown."""
+    if not event.startswith("token"):
+        print(event, json.dumps(data), flush=True)
+
+
+def follow(events, last):
+    """Tells of each event that came whole; last[0] is the newest one's id, to go on behind it."""
+    unit = {}
+    while line := events.readline(1 << 20).decode():
+        name, _, value = line.rstrip("\n").partition(":")
+        if name:
+            unit[name] = value.removeprefix(" ")
+        elif line == "\n":
+            if "data" in unit:
+                last[0] = unit.get("id", last[0])
+                happened(unit.get("event", "message"), json.loads(unit["data"]))
+            unit = {}
+
+
+def follow_for_ever():
+    last = [""]
+    while True:
+        try:
+            fields = {"Last-Event-ID": last[0]} if last[0] else {}
+            # A comment comes every 15 s: who hears nothing for 40 has lost the relay.
+            with open_url(Request(RELAY + "/api/events", headers=fields), timeout=40) as events:
+                follow(events, last)
+            print("events: ended by the relay", file=sys.stderr, flush=True)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            print("events:", error, file=sys.stderr, flush=True)
+        time.sleep(1)
+
+
+def problem(status, detail):
+    return status, {"status": status, "title": http.client.responses[status], "detail": detail}
+
+
+class Control(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 5  # A caller who says nothing holds up the next one no longer than that.
+
+    def outcome(self):
+        try:
+            secret = self.headers.get("Authorization", "").encode()
+            if not hmac.compare_digest(secret, f"Bearer {SECRET}".encode()):
+                return problem(401, "it takes Authorization: Bearer, and the secret")
+            target = urlsplit(self.path)
+            query = target.query.encode("ascii").decode()  # Names are UTF-8, escaped.
+            [(name, value)] = parse_qsl(query, True, True, errors="strict")
+            return CALLS[self.command, target.path, name](value)
+        except (KeyError, ValueError):
+            calls = [f"{method} {path}?{name}=" for method, path, name in CALLS]
+            return problem(400, "there are: " + ", ".join(calls))
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read(1 << 16)  # The relay says why.
+        except (OSError, http.client.HTTPException) as error:
+            return problem(502, f"the relay: {error}")
+
+    def do_POST(self):
+        self.answer(*self.outcome())
+
+    do_DELETE = do_POST
+
+    def answer(self, status, body):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Connection", "close")  # The next caller waits for this one.
+        self.send_header("Cache-Control", "no-store")
+        if status != 204:
+            kind = "problem+json" if status >= 400 else "json"
+            self.send_header("Content-Type", "application/" + kind)
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    server = HTTPServer(("127.0.0.1", int((sys.argv[2:] or ["8080"])[0])), Control)
+    print(f"listening control http://127.0.0.1:{server.server_port}", file=sys.stderr, flush=True)
+    if not os.environ.get("CONTROL_SECRET"):
+        print("CONTROL_SECRET is", SECRET, file=sys.stderr, flush=True)
+    threading.Thread(target=follow_for_ever, daemon=True).start()
+    server.serve_forever()
