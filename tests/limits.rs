@@ -115,7 +115,10 @@ fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
     };
     assert!(behind("behind_bytes=") > 0 && behind("behind_ms=") > 0);
     let cuts = &server.stream("demo").expect("it runs")["cuts"];
-    assert_eq!(*cuts, json!({"stalled": 1, "lost_unit": 0, "token": 0}));
+    assert_eq!(
+        *cuts,
+        json!({"stalled": 1, "lost_unit": 0, "token": 0, "kicked": 0})
+    );
     source.finish();
     exact.assert_rest(b"");
     let (_, end) = stalled.read_to_end();

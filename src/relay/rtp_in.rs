@@ -218,11 +218,13 @@ impl RtpIn {
             return Ok(Came::Nothing);
         };
         let may_be_bare = may_be_bare(tokens, sender.named).ok_or(Count::Stranger)?;
-        let packet = Packet::parse(bytes).ok().filter(|_| !is_bare);
+        let packet = Packet::parse(bytes).ok();
         let begins = || may_be_bare && Bare::begins_with(bytes);
         match (source, packet) {
-            (Some((id, its)), packet) if its.sent(sender, packet.as_ref()) => {
-                Ok(packet.map_or(Came::Bare(id), |packet| Came::Media(id, packet)))
+            // Whatever comes from a source without RTP is its media.
+            (Some((id, its)), _) if is_bare && its.sent(sender, None) => Ok(Came::Bare(id)),
+            (Some((id, its)), Some(packet)) if its.sent(sender, Some(&packet)) => {
+                Ok(Came::Media(id, packet))
             }
             (_, None) if !begins() => Err(Count::Malformed),
             (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
