@@ -12,6 +12,7 @@
 
 mod bits;
 mod flv;
+mod matroska;
 pub mod medium;
 mod mp4;
 mod nal;
@@ -26,6 +27,7 @@ pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
 use flv::Flv;
+use matroska::Matroska;
 use mp4::Mp4;
 use packets::Ear;
 
@@ -39,6 +41,7 @@ pub struct Reader {
 
 enum Container {
     Flv(Box<Flv>),
+    Matroska(Box<Matroska>),
     Mp4(Box<Mp4>),
 }
 
@@ -49,6 +52,9 @@ impl Reader {
         let container = match format {
             Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
             Format::Mp4 => Container::Mp4(Box::new(Mp4::new(unit_bytes_max))),
+            Format::WebM | Format::Matroska => {
+                Container::Matroska(Box::new(Matroska::new(unit_bytes_max)))
+            }
             _ => return None,
         };
         Some(Reader {
@@ -64,6 +70,7 @@ impl Reader {
         self.offset += bytes.len() as u64;
         match &mut self.container {
             Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
         }
     }
@@ -72,7 +79,7 @@ impl Reader {
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
         let _ = sink;
         match &mut self.container {
-            Container::Flv(_) | Container::Mp4(_) => {}
+            Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => {}
         }
     }
 
@@ -80,6 +87,7 @@ impl Reader {
     pub fn held_bytes(&self) -> usize {
         let of_container = match &self.container {
             Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
+            Container::Matroska(reader) => size_of::<Matroska>() + reader.held_bytes(),
             Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
         };
         self.window.held_bytes() + of_container

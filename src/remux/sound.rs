@@ -251,12 +251,33 @@ pub(super) fn opus(setup: &[u8]) -> Option<Shape> {
 }
 
 impl Head {
-    /// When what follows such a frame begins.
-    pub fn after(&self, time: Time) -> Option<Time> {
+    /// How long such a frame lasts, in nanoseconds.
+    pub fn lasts(&self) -> Option<i64> {
         let Shape::Sound { rate, .. } = self.shape else {
             return None;
         };
-        let lasts = Time::of(i64::from(self.samples), rate)?;
-        Time::from_nanoseconds(time.nanoseconds() + lasts.nanoseconds())
+        Time::of(i64::from(self.samples), rate).map(Time::nanoseconds)
     }
+
+    /// When what follows such a frame begins.
+    pub fn after(&self, time: Time) -> Option<Time> {
+        Time::from_nanoseconds(time.nanoseconds() + self.lasts()?)
+    }
+}
+
+/// How long a packet of Opus lasts (RFC 6716 section 3.1), in nanoseconds.
+pub(super) fn opus_lasts(packet: &[u8]) -> Option<i64> {
+    let first = *packet.first()?;
+    let configuration = first >> 3;
+    let microseconds = match configuration {
+        0..=11 => [10_000, 20_000, 40_000, 60_000][usize::from(configuration & 3)],
+        12..=15 => [10_000, 20_000][usize::from(configuration & 1)],
+        _ => [2_500, 5_000, 10_000, 20_000][usize::from(configuration & 3)],
+    };
+    let frames = match first & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => i64::from(packet.get(1)? & 0x3f),
+    };
+    Some(1000 * microseconds * frames)
 }
