@@ -15,6 +15,7 @@ mod flv;
 mod matroska;
 pub mod medium;
 mod mp4;
+mod mpegts;
 mod nal;
 mod packets;
 mod roll;
@@ -29,6 +30,7 @@ use crate::format::window::{Walker, Window};
 use flv::Flv;
 use matroska::Matroska;
 use mp4::Mp4;
+use mpegts::MpegTs;
 use packets::Ear;
 
 /// Reads one stream.
@@ -43,6 +45,7 @@ enum Container {
     Flv(Box<Flv>),
     Matroska(Box<Matroska>),
     Mp4(Box<Mp4>),
+    MpegTs(Box<MpegTs>),
 }
 
 impl Reader {
@@ -55,7 +58,8 @@ impl Reader {
             Format::WebM | Format::Matroska => {
                 Container::Matroska(Box::new(Matroska::new(unit_bytes_max)))
             }
-            _ => return None,
+            Format::MpegTs => Container::MpegTs(Box::new(MpegTs::new(unit_bytes_max))),
+            Format::Ogg | Format::Mp3 | Format::Aac => return None,
         };
         Some(Reader {
             container,
@@ -72,13 +76,14 @@ impl Reader {
             Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::MpegTs(reader) => reader.feed(bytes, offset, sink),
         }
     }
 
     /// The stream is over: says the units that were waited with.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
-        let _ = sink;
         match &mut self.container {
+            Container::MpegTs(reader) => reader.finish(sink),
             Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => {}
         }
     }
@@ -89,13 +94,16 @@ impl Reader {
             Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
             Container::Matroska(reader) => size_of::<Matroska>() + reader.held_bytes(),
             Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
+            Container::MpegTs(reader) => size_of::<MpegTs>() + reader.held_bytes(),
         };
         self.window.held_bytes() + of_container
     }
 
-    /// What a reader of such units holds at the very most: one as it comes, and one as it is said.
+    /// What a reader of such units holds at the very most: one as it
+    /// comes, one as it is said, and one between where something is left out of each; tables,
+    /// headers and setups.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
-        2 * unit_bytes_max + 1024 * 1024
+        3 * unit_bytes_max + 1536 * 1024
     }
 }
 

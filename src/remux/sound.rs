@@ -41,6 +41,12 @@ impl Setup {
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+
+    /// Whether it sets up alike: the rate that E-AC-3 begins with is only told.
+    pub fn is_like(&self, other: &Setup, codec: Codec) -> bool {
+        let told = if codec == Codec::Eac3 { 2 } else { 0 };
+        self.length == other.length && self.bytes[told..] == other.bytes[told..]
+    }
 }
 
 /// So many bytes tell all that [`head`] does.
@@ -280,4 +286,27 @@ pub(super) fn opus_lasts(packet: &[u8]) -> Option<i64> {
         _ => i64::from(packet.get(1)? & 0x3f),
     };
     Some(1000 * microseconds * frames)
+}
+
+/// The setup of Opus with so many channels in the usual order (RFC 7845 section 5.1.1.2).
+pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
+    let (streams, coupled, mapping): (u8, u8, &[u8]) = match channels {
+        1 => (1, 0, &[]),
+        2 => (1, 1, &[]),
+        3 => (2, 1, &[0, 2, 1]),
+        4 => (2, 2, &[0, 1, 2, 3]),
+        5 => (3, 2, &[0, 4, 1, 2, 3]),
+        6 => (4, 2, &[0, 4, 1, 2, 3, 5]),
+        7 => (4, 3, &[0, 4, 1, 2, 3, 5, 6]),
+        8 => (5, 3, &[0, 6, 1, 2, 3, 4, 5, 7]),
+        _ => return None,
+    };
+    // Nothing to be left out in front; 48 kHz; no gain.
+    let mut setup = vec![0, channels, 0, 0, 0, 0, 0xbb, 0x80, 0, 0];
+    setup.push(u8::from(channels > 2));
+    if channels > 2 {
+        setup.extend_from_slice(&[streams, coupled]);
+        setup.extend_from_slice(mapping);
+    }
+    Some(setup)
 }
