@@ -12,6 +12,7 @@
 //! post        what is on its way to a stream's UDP clients, and what each has got
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
 //! hls         where a stream's segments begin and end, and the list of them
+//! remux       the same pictures and sound in another container
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
@@ -86,6 +87,7 @@ pub mod post;
 pub mod proxy_header;
 pub mod random;
 pub mod relay;
+pub mod remux;
 pub mod rtp;
 pub mod server;
 pub mod slots;
