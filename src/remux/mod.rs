@@ -10,9 +10,16 @@
 //! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
 //! [`Fault`], which ends it, and nothing else.
 
+mod interleave;
 pub mod medium;
+mod mp4;
+mod mpegts;
+mod remuxer;
+mod timeline;
 
 pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+
+pub use remuxer::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Remuxer, Target};
 
 use crate::format::Format;
 

@@ -125,7 +125,7 @@ pub(super) fn is_undamaged(section: &[u8]) -> bool {
 }
 
 /// Zero of bytes behind which their own stands (ISO/IEC 13818-1 annex A).
-pub(super) fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
     bytes.iter().fold(u32::MAX, add)
 }
