@@ -10,53 +10,94 @@
 //! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
 //! [`Fault`], which ends it, and nothing else.
 
-mod interleave;
+mod bits;
+mod flv;
 pub mod medium;
-mod mp4;
-mod mpegts;
+mod nal;
+mod packets;
 mod remuxer;
-mod timeline;
+mod roll;
+mod sequence;
+mod sound;
+mod vp9;
+mod write;
 
 pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
-pub use remuxer::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Remuxer, Target};
+pub use remuxer::Remuxer;
+pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;
+use crate::format::window::{Walker, Window};
+use flv::Flv;
+use packets::Ear;
 
 /// Reads one stream.
 pub struct Reader {
     container: Container,
+    window: Window,
+    /// Of the next byte.
+    offset: u64,
 }
 
-enum Container {}
+enum Container {
+    Flv(Box<Flv>),
+}
 
 impl Reader {
     /// Before the first byte of a stream of this format, header included; `None` if it is none that
     /// can be read. A unit longer than `unit_bytes_max` is a fault.
     pub fn new(format: Format, unit_bytes_max: usize) -> Option<Reader> {
-        let _ = (format, unit_bytes_max);
-        None
+        let container = match format {
+            Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
+            _ => return None,
+        };
+        Some(Reader {
+            container,
+            window: Window::default(),
+            offset: 0,
+        })
     }
 
     /// Takes the stream's next bytes and says what they carry. Not to be fed after a fault.
     pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-        let _ = (bytes, sink);
-        match self.container {}
+        let (window, offset) = (&mut self.window, self.offset);
+        self.offset += bytes.len() as u64;
+        match &mut self.container {
+            Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
+        }
     }
 
     /// The stream is over: says the units that were waited with.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
         let _ = sink;
-        match self.container {}
+        match &mut self.container {
+            Container::Flv(_) => {}
+        }
     }
 
     /// Bytes that its allocations take: [`Reader::held_bytes_max`] at the most.
     pub fn held_bytes(&self) -> usize {
-        match self.container {}
+        let of_container = match &self.container {
+            Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
+        };
+        self.window.held_bytes() + of_container
     }
 
-    /// What a reader of such units holds at the very most.
+    /// What a reader of such units holds at the very most: one as it comes, and one as it is said.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         2 * unit_bytes_max + 1024 * 1024
     }
+}
+
+fn walk<W: for<'a> Walker<Ear<'a>>>(
+    reader: &mut W,
+    window: &mut Window,
+    bytes: &[u8],
+    offset: u64,
+    sink: &mut Sink<'_>,
+) -> Result<(), Fault> {
+    let mut ear = Ear::new(sink);
+    let walked = window.walk(reader, bytes, offset, &mut ear);
+    walked.map_err(|_| ear.fault)
 }

@@ -6,45 +6,13 @@
 //!
 //! The same bytes give the same however they are cut: what goes out hangs on the units, one by one.
 //! What is held is at most [`Remuxer::held_bytes_max`]; what goes out is at most
-//! [`OUT_PER_BYTE`] times as much as came in, [`OUT_PER_UNIT`] a unit, and [`OUT_ONCE`].
+//! [`OUT_PER_BYTE`](super::OUT_PER_BYTE) times as much as came in,
+//! [`OUT_PER_UNIT`](super::OUT_PER_UNIT) a unit, and [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::interleave::{Interleave, Kept};
 use super::medium::{Fault, Heard, TRACKS_MAX, Track};
-use super::mp4::{self, Mp4};
-use super::mpegts::{self, MpegTs};
-use super::timeline::Timeline;
+use super::write::{Interleave, Kept, Target, Timeline, Writer};
 use crate::format::Format;
-
-/// The containers that are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// MPEG transport stream
-    MpegTs,
-    /// fragmented MP4
-    Mp4,
-}
-
-impl Target {
-    /// Both.
-    pub const ALL: [Target; 2] = [Target::MpegTs, Target::Mp4];
-
-    /// The format of what goes out.
-    pub fn format(self) -> Format {
-        match self {
-            Target::MpegTs => Format::MpegTs,
-            Target::Mp4 => Format::Mp4,
-        }
-    }
-}
-
-/// Bytes that go out for one that comes in, at most.
-pub const OUT_PER_BYTE: usize = mpegts::OUT_PER_BYTE;
-/// Bytes that go out for each unit beside that, at most.
-pub const OUT_PER_UNIT: usize = mpegts::OUT_PER_UNIT;
-/// Bytes that go out beside all that, once and at each seam, at most.
-pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
-const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
 
 /// A stream in another container.
 pub struct Remuxer {
@@ -63,11 +31,6 @@ struct Making {
     fault: Option<Fault>,
 }
 
-enum Writer {
-    MpegTs(Box<MpegTs>),
-    Mp4(Box<Mp4>),
-}
-
 /// So many lines are told of what is left out.
 const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
 /// And of a codec's name so many letters.
@@ -78,21 +41,10 @@ impl Remuxer {
     /// cannot be read. A unit of more bytes is a fault; as many wait for those of other tracks, and
     /// as many make a fragment.
     pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
-        let writer = match to {
-            Target::MpegTs => Writer::MpegTs(Box::new(MpegTs::new())),
-            Target::Mp4 => Writer::Mp4(Box::new(Mp4::new(unit_bytes_max))),
-        };
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
             unit_bytes_max,
-            making: Making {
-                tracks: Vec::new(),
-                interleave: Interleave::new(unit_bytes_max),
-                timeline: Timeline::default(),
-                writer,
-                left_out: Vec::new(),
-                fault: None,
-            },
+            making: Making::new(to, unit_bytes_max),
         })
     }
 
@@ -153,6 +105,17 @@ impl Remuxer {
 }
 
 impl Making {
+    fn new(to: Target, bytes_max: usize) -> Making {
+        Making {
+            tracks: Vec::new(),
+            interleave: Interleave::new(bytes_max),
+            timeline: Timeline::default(),
+            writer: Writer::new(to, bytes_max),
+            left_out: Vec::new(),
+            fault: None,
+        }
+    }
+
     fn hear(&mut self, heard: Heard<'_>, out: &mut Vec<u8>) {
         if self.fault.is_some() {
             return;
@@ -191,10 +154,7 @@ impl Making {
         }
         self.tracks = tracks.to_vec();
         self.interleave.begin(tracks);
-        match &mut self.writer {
-            Writer::MpegTs(writer) => writer.set_tracks(tracks),
-            Writer::Mp4(writer) => writer.set_tracks(tracks, out),
-        }
+        self.writer.set_tracks(tracks, out)
     }
 
     /// Writes what waits for nothing any more.
@@ -220,16 +180,11 @@ impl Making {
         if !self.timeline.place(&mut unit) {
             return Ok(());
         }
-        match &mut self.writer {
-            Writer::MpegTs(writer) => writer.write(unit, out),
-            Writer::Mp4(writer) => writer.write(unit, out),
-        }
+        self.writer.write(unit, out)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
-        if let Writer::Mp4(writer) = &mut self.writer {
-            self.fault = self.fault.or(writer.finish(out).err());
-        }
+        self.fault = self.fault.or(self.writer.finish(out).err());
     }
 
     fn seam(&mut self) {
@@ -256,32 +211,6 @@ impl Making {
             + self.left_out.capacity() * size_of::<String>()
             + self.interleave.held_bytes()
             + self.writer.held_bytes()
-    }
-}
-
-impl Writer {
-    /// Why it cannot carry a track, if it cannot.
-    fn left_out(&self, track: &Track) -> Option<&'static str> {
-        match self {
-            Writer::MpegTs(_) => mpegts::left_out(track),
-            Writer::Mp4(_) => None,
-        }
-    }
-
-    /// Nothing more comes at this time.
-    fn settle(&mut self, out: &mut Vec<u8>) {
-        match self {
-            Writer::MpegTs(writer) => writer.settle(out),
-            // Its fragments have their own times.
-            Writer::Mp4(_) => {}
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Writer::MpegTs(writer) => size_of::<MpegTs>() + writer.held_bytes(),
-            Writer::Mp4(writer) => size_of::<Mp4>() + writer.held_bytes(),
-        }
     }
 }
 

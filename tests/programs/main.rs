@@ -14,6 +14,7 @@ mod gstreamer;
 mod hls;
 mod icecast;
 mod joining;
+mod remux;
 mod rtp;
 mod splicing;
 mod tools;

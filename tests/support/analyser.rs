@@ -90,14 +90,21 @@ impl Analysis {
         let (before, carries) = (self.pids.entry(pid).or_default().counter, control & 1 != 0);
         let expected = before.map(|before| (before + u8::from(carries)) & 15);
         if expected.is_some_and(|expected| expected != counter) {
-            self.error(number, &format!("PID {pid:#x}: counter {counter}, not {expected:?}"));
+            self.error(
+                number,
+                &format!("PID {pid:#x}: counter {counter}, not {expected:?}"),
+            );
         }
         self.pids.entry(pid).or_default().counter = Some(counter);
         if flags & 0x10 != 0 {
             self.take_clock(number, pid, &packet[6..12]);
         }
         let stuffing = 6 + if flags & 0x10 != 0 { 6 } else { 0 };
-        if field > 2 && packet[stuffing.min(4 + field)..4 + field].iter().any(|b| *b != 0xff) {
+        if field > 2
+            && packet[stuffing.min(4 + field)..4 + field]
+                .iter()
+                .any(|b| *b != 0xff)
+        {
             self.error(number, "has stuffing that is none");
         }
         if !carries {
@@ -131,7 +138,9 @@ impl Analysis {
         if self.clock_pid.is_some_and(|clock| clock != pid) {
             self.error(number, "tells a clock that is not the program's");
         }
-        let field = field.iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        let field = field
+            .iter()
+            .fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         let (base, extension) = ((field >> 15) as i64, (field & 0x1ff) as i64);
         let time = base * 300 + extension;
         let before = self.clock.last().map(|(_, before)| *before);
@@ -140,7 +149,10 @@ impl Analysis {
             let gap = (time - before) as f64 / 27e6;
             self.found.clock_gap = self.found.clock_gap.max(gap);
             if !(0.0..=0.1).contains(&gap) {
-                self.error(number, &format!("tells the clock {gap} s behind the one before"));
+                self.error(
+                    number,
+                    &format!("tells the clock {gap} s behind the one before"),
+                );
             }
         }
         self.clock.push((number, time));
@@ -178,11 +190,18 @@ impl Analysis {
         }
         let stamp = |at: usize| {
             let part = |byte: usize, mask: u8| i64::from(bytes[at + byte] & mask);
-            part(0, 0x0e) << 29 | part(1, 0xff) << 22 | part(2, 0xfe) << 14 | part(3, 0xff) << 7
+            part(0, 0x0e) << 29
+                | part(1, 0xff) << 22
+                | part(2, 0xfe) << 14
+                | part(3, 0xff) << 7
                 | part(4, 0xff) >> 1
         };
         let present = stamp(9);
-        let decode = if bytes[7] & 0x40 != 0 { stamp(14) } else { present };
+        let decode = if bytes[7] & 0x40 != 0 {
+            stamp(14)
+        } else {
+            present
+        };
         let before = self.pids[&pid].newest;
         let clock = self.clock.last().map_or(0, |(_, time)| time / 300);
         let decode = unwrapped(decode, Some(clock), 1 << 33);
@@ -208,7 +227,9 @@ impl Analysis {
     fn arrival(&self, number: usize) -> f64 {
         let behind = self.clock.partition_point(|(packet, _)| *packet <= number);
         let (Some((from, begin)), Some((to, end))) = (
-            behind.checked_sub(1).and_then(|before| self.clock.get(before)),
+            behind
+                .checked_sub(1)
+                .and_then(|before| self.clock.get(before)),
             self.clock.get(behind),
         ) else {
             return self.clock[behind.saturating_sub(1)].1 as f64 / 27e6;
@@ -232,7 +253,10 @@ impl Analysis {
                 let (begin, end) = (self.arrival(unit.packets.0), self.arrival(unit.packets.1));
                 let decode = unit.decode as f64 / 90e3;
                 self.found.margin = self.found.margin.min(decode - end);
-                while waiting.front().is_some_and(|(decoded, _)| *decoded <= begin) {
+                while waiting
+                    .front()
+                    .is_some_and(|(decoded, _)| *decoded <= begin)
+                {
                     waiting.pop_front();
                 }
                 waiting.push_back((decode, unit.bytes.len()));

@@ -1,6 +1,7 @@
 //! What a hostile source can do to what is made of it: nothing.
 
 use super::super::medium::{Codec, Shape, Time, Unit};
+use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
 use crate::random::Random;
 
@@ -40,23 +41,9 @@ fn tracks() -> Vec<Track> {
     ]
 }
 
-fn making(to: Target) -> Making {
-    Making {
-        tracks: Vec::new(),
-        interleave: Interleave::new(UNIT_BYTES_MAX),
-        timeline: Timeline::default(),
-        writer: match to {
-            Target::MpegTs => Writer::MpegTs(Box::new(MpegTs::new())),
-            Target::Mp4 => Writer::Mp4(Box::new(Mp4::new(UNIT_BYTES_MAX))),
-        },
-        left_out: Vec::new(),
-        fault: None,
-    }
-}
-
 /// Feeds units, and checks after each what is held and what went out.
 fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i64, bool, usize)>) {
-    let (mut making, mut out) = (making(to), Vec::new());
+    let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
     making.hear(Heard::Tracks(tracks), &mut out);
     let (mut bytes, mut count, mut written) = (0, 0, 0);
     let payload = vec![0; UNIT_BYTES_MAX];
@@ -129,7 +116,7 @@ fn many_units_at_once_are_no_flood() {
 
 #[test]
 fn tracks_that_change_with_each_unit_end_it() {
-    let (mut making, mut out) = (making(Target::Mp4), Vec::new());
+    let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
     for number in 0..10_000u16 {
         let setup = [AVC, &number.to_be_bytes(), &[0; 2000]].concat();
         making.hear(Heard::Tracks(&[track(1, Codec::H264, &setup)]), &mut out);

@@ -16,8 +16,8 @@ mod boxes;
 mod fragment;
 mod header;
 
+use super::super::medium::{Codec, Fault, Shape, Track};
 use super::interleave::Kept;
-use super::medium::{Codec, Fault, Shape, Track};
 use super::timeline::ticks;
 use fragment::{Run, Sample};
 

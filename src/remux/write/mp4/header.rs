@@ -125,7 +125,7 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
                 put(out, &[u32::from(width) << 16 | u32::from(height)]);
                 // One frame a sample, without a name, in 24 bits of colour.
                 put(out, &[RESOLUTION, RESOLUTION, 0, ONE]);
-                put(out, &[0; 7]);
+                out.extend_from_slice(&[0; 30]);
                 put(out, &[0x0018_ffff]);
             }
             Shape::Sound { rate, channels } => {

@@ -99,7 +99,7 @@ impl Carriage {
 }
 
 /// Why a track whose setup is known has no place in MPEG-TS, if it has none.
-pub(in crate::remux) fn left_out(track: &Track) -> Option<&'static str> {
+pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
         Codec::Av1 => Some("AV1 has no place in MPEG-TS"),
         Codec::Vp9 => Some("VP9 has no place in MPEG-TS"),

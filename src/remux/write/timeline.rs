@@ -17,7 +17,7 @@ pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
 
 /// Where the line stands.
 #[derive(Debug)]
-pub(super) struct Timeline {
+pub struct Timeline {
     /// `None`: the next unit's time decides.
     shift: Option<i64>,
     /// The latest decode time that went out.

@@ -9,11 +9,11 @@
 
 use std::collections::VecDeque;
 
-use super::medium::{Track, Unit};
+use super::super::medium::{Track, Unit};
 
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub struct Kept {
     /// The place of its track in the list.
     pub track: usize,
     pub decode: i64,
@@ -26,7 +26,7 @@ pub(super) struct Kept {
 
 /// Puts units in order.
 #[derive(Debug, Default)]
-pub(super) struct Interleave {
+pub struct Interleave {
     lanes: Vec<Lane>,
     bytes_max: usize,
     bytes: usize,

@@ -17,8 +17,8 @@ const REFERENCE_SOON: i64 = 30 * MILLISECOND;
 const REFERENCE_NOW: i64 = 60 * MILLISECOND;
 /// and, where nothing comes, so often. Told are at most 100 ms from one to the next.
 pub(super) const REFERENCE_GAP: i64 = 80 * MILLISECOND;
-/// Tables are repeated so often (ETSI TR 101 290 wants them twice a second, others ten times).
-const TABLES_EVERY: i64 = 100 * MILLISECOND;
+/// Tables are repeated so often: ten times a second at least (ETSI TR 101 290 wants them twice).
+const TABLES_EVERY: i64 = 90 * MILLISECOND;
 
 /// The multiplex's clock, in nanoseconds.
 #[derive(Debug, Default)]
@@ -29,17 +29,22 @@ pub(super) struct Clock {
     referred: Option<i64>,
     /// When the tables came last.
     tables: Option<i64>,
-    /// How long it was from the last unit to this one.
+    /// When the last unit began that leads, and how long it was, lately, from one to the next.
+    begun: i64,
     gap: i64,
 }
 
 impl Clock {
     /// A unit is at hand that is to begin at this time.
     pub fn move_to(&mut self, target: i64) {
-        if target > self.now {
-            self.gap = target - self.now;
-            self.now = target;
-        }
+        self.now = self.now.max(target);
+    }
+
+    /// A unit of the PID that tells the clock is at hand.
+    pub fn lead(&mut self) {
+        let gap = self.now.saturating_sub(self.begun);
+        self.gap = gap.max(self.gap - self.gap / 8);
+        self.begun = self.now;
     }
 
     /// Where the clock is to be told in between, on the way to a unit that begins later.
@@ -48,10 +53,16 @@ impl Clock {
         (next.saturating_add(REFERENCE_GAP / 8) < target).then_some(next)
     }
 
-    /// Whether the tables are due before the unit at hand, lest they come too late with the next.
-    pub fn wants_tables(&self) -> bool {
+    /// Whether the tables are due before the unit at hand, which takes so long to arrive. They stand
+    /// best where the clock is told: in front of a unit that leads, they come lest they be late
+    /// with the next such; in front of others, if they are late already.
+    pub fn wants_tables(&self, leads: bool, arrives_in: i64) -> bool {
+        let gap = if leads { self.gap } else { 0 };
         self.tables.is_none_or(|told| {
-            self.now.saturating_sub(told) + self.gap.min(TABLES_EVERY) > TABLES_EVERY
+            let next = self
+                .now
+                .saturating_add(self.gap.max(arrives_in).min(TABLES_EVERY));
+            next.saturating_sub(told) > TABLES_EVERY
         })
     }
 

@@ -16,8 +16,8 @@ mod packets;
 mod payload;
 mod tables;
 
+use super::super::medium::{Fault, Track};
 use super::interleave::Kept;
-use super::medium::{Fault, Track};
 use clock::{Clock, MARGIN, MILLISECOND, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
 pub(super) use payload::left_out;
@@ -253,27 +253,33 @@ impl MpegTs {
     fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let is_leader = self.leader == Some(index);
         self.pass_time(timed.decode.saturating_sub(MARGIN), out);
-        let is_picture = self.streams[index]
-            .as_ref()
-            .is_some_and(|stream| stream.is_video);
-        if is_leader && is_picture && timed.is_join || self.clock.wants_tables() {
-            self.write_tables(out);
+        if is_leader {
+            self.clock.lead();
         }
-        if !is_leader && self.clock.needs_reference() {
-            self.write_reference(out);
-        }
-        let Some(stream) = &mut self.streams[index] else {
+        let Some(Some(stream)) = self.streams.get(index) else {
             return;
         };
         let packets = (head.len() + body.len()) / PAYLOAD_BYTES + 1;
         // Whatever comes has arrived when it is decoded.
         let room = timed.decode.saturating_sub(self.clock.now).max(0) / packets as i64;
+        let packet_time = stream.packet_time.min(room);
+        let arrives_in = packet_time.saturating_mul(packets as i64);
+        let is_picture = is_leader && stream.is_video && timed.is_join;
+        if is_picture || self.clock.wants_tables(is_leader, arrives_in) {
+            self.write_tables(out);
+        }
+        if !is_leader && self.clock.needs_reference() {
+            self.write_reference(out);
+        }
+        let Some(Some(stream)) = self.streams.get_mut(index) else {
+            return;
+        };
         let sending = Sending {
             pid: stream.pid,
             counter: &mut stream.counter,
             tells_clock: is_leader,
             is_join: timed.is_join,
-            packet_time: stream.packet_time.min(room),
+            packet_time,
         };
         sending.write(&mut self.clock, head, body, out);
     }
@@ -284,7 +290,7 @@ impl MpegTs {
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
         {
             self.clock.move_to(next);
-            if self.clock.wants_tables() {
+            if self.clock.wants_tables(false, 0) {
                 self.write_tables(out);
             }
             self.write_reference(out);

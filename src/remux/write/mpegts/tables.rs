@@ -79,7 +79,7 @@ impl Tables {
     }
 }
 
-/// A whole section: it fits, since a program has [`TRACKS_MAX`](super::super::TRACKS_MAX) streams
+/// A whole section: it fits, since a program has [`TRACKS_MAX`](crate::remux::TRACKS_MAX) streams
 /// at the most.
 fn section(table: u8, number: u16, version: u8, body: &[u8]) -> Vec<u8> {
     let mut section = vec![table];

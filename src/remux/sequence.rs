@@ -1,0 +1,255 @@
+//! Sequence parameter sets: how large the pictures are, and how many may be decoded ahead of the
+//! one that is shown (H.264: ISO/IEC 14496-10 section 7.3.2.1; H.265: ISO/IEC 23008-2 section
+//! 7.3.2.2).
+
+use super::bits::Bits;
+
+/// What one says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sequence {
+    /// By which pictures name it.
+    pub number: u32,
+    pub width: u16,
+    pub height: u16,
+    /// So many pictures may precede another in decoding and follow it in time: at most 16.
+    pub reorder: u8,
+    /// 0 to 3: none, 4:2:0, 4:2:2, 4:4:4.
+    pub chroma: u8,
+    /// Bits of a sample, less 8.
+    pub luma_depth: u8,
+    pub chroma_depth: u8,
+    /// Of H.265: layers in time, and whether they are nested.
+    pub layers: u8,
+    pub are_nested: bool,
+    /// Of H.264: pictures may be fields; how many bits their frame's number has.
+    pub has_fields: bool,
+    pub frame_number_bits: u8,
+}
+
+/// No picture waits for more.
+pub(super) const REORDER_MAX: usize = 16;
+
+/// Profiles of H.264 that say what their samples are.
+pub(super) const HIGH_PROFILES: [u32; 13] =
+    [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+
+/// Of H.264; the NAL unit's head included.
+pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
+    let mut bits = Bits::escaped(nal.get(1..)?);
+    let (profile, constraints, level) = (bits.number(8)?, bits.number(8)?, bits.number(8)?);
+    let mut sequence = Sequence {
+        number: bits.golomb()?,
+        chroma: 1,
+        ..Sequence::default()
+    };
+    let mut is_separate = false;
+    if HIGH_PROFILES.contains(&profile) {
+        sequence.chroma = u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)?;
+        is_separate = sequence.chroma == 3 && bits.flag()?;
+        sequence.luma_depth = depth(&mut bits)?;
+        sequence.chroma_depth = depth(&mut bits)?;
+        bits.skip(1)?;
+        if bits.flag()? {
+            scaling_lists(&mut bits, if sequence.chroma == 3 { 12 } else { 8 })?;
+        }
+    }
+    sequence.frame_number_bits = u8::try_from(bits.golomb()? + 4)
+        .ok()
+        .filter(|it| *it <= 16)?;
+    let order = bits.golomb()?;
+    match order {
+        0 => _ = bits.golomb()?,
+        1 => {
+            bits.skip(1)?;
+            bits.golomb()?;
+            bits.golomb()?;
+            let cycle = bits.golomb().filter(|cycle| *cycle <= 255)?;
+            (0..cycle).try_for_each(|_| bits.golomb().map(|_| ()))?;
+        }
+        _ => {}
+    }
+    bits.golomb()?;
+    bits.skip(1)?;
+    let (wide, high) = (
+        bits.golomb()?.checked_add(1)?,
+        bits.golomb()?.checked_add(1)?,
+    );
+    sequence.has_fields = !bits.flag()?;
+    let fields = 1 + u32::from(sequence.has_fields);
+    bits.skip(1 + u32::from(sequence.has_fields))?;
+    let high = high.checked_mul(fields)?;
+    let chroma = if is_separate { 0 } else { sequence.chroma };
+    let (of_width, of_height) = crop_units(chroma);
+    let crop = window(&mut bits)?;
+    sequence.width = size(wide.checked_mul(16)?, crop[0], crop[1], of_width)?;
+    sequence.height = size(high.checked_mul(16)?, crop[2], crop[3], of_height * fields)?;
+    let is_intra_only = constraints & 0x10 != 0 && HIGH_PROFILES[..5].contains(&profile);
+    let told = if bits.flag()? {
+        usability(&mut bits)
+    } else {
+        None
+    };
+    let usual = if profile == 66 || order == 2 || is_intra_only {
+        0
+    } else {
+        pictures_held(level, wide.checked_mul(high)?)
+    };
+    sequence.reorder = told.unwrap_or(usual).min(REORDER_MAX as u32) as u8;
+    Some(sequence)
+}
+
+fn depth(bits: &mut Bits<'_>) -> Option<u8> {
+    u8::try_from(bits.golomb()?)
+        .ok()
+        .filter(|depth| *depth <= 8)
+}
+
+fn crop_units(chroma: u8) -> (u32, u32) {
+    match chroma {
+        1 => (2, 2),
+        2 => (2, 1),
+        _ => (1, 1),
+    }
+}
+
+/// The four sides of what is cut off, if any is.
+fn window(bits: &mut Bits<'_>) -> Option<[u32; 4]> {
+    if !bits.flag()? {
+        return Some([0; 4]);
+    }
+    Some([
+        bits.golomb()?,
+        bits.golomb()?,
+        bits.golomb()?,
+        bits.golomb()?,
+    ])
+}
+
+fn size(coded: u32, one: u32, other: u32, unit: u32) -> Option<u16> {
+    let cut = one.checked_add(other)?.checked_mul(unit)?;
+    u16::try_from(coded.checked_sub(cut)?).ok()
+}
+
+fn scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
+    for list in 0..lists {
+        if !bits.flag()? {
+            continue;
+        }
+        let (mut last, mut next) = (8, 8);
+        for _ in 0..if list < 6 { 16 } else { 64 } {
+            if next != 0 {
+                next = (last + bits.signed_golomb()?).rem_euclid(256);
+            }
+            last = if next == 0 { last } else { next };
+        }
+    }
+    Some(())
+}
+
+/// How many pictures may be reordered, if H.264's usability information says so.
+fn usability(bits: &mut Bits<'_>) -> Option<u32> {
+    if bits.flag()? && bits.number(8)? == 255 {
+        bits.skip(32)?;
+    }
+    if bits.flag()? {
+        bits.skip(1)?;
+    }
+    if bits.flag()? {
+        bits.skip(4)?;
+        if bits.flag()? {
+            bits.skip(24)?;
+        }
+    }
+    if bits.flag()? {
+        bits.golomb()?;
+        bits.golomb()?;
+    }
+    if bits.flag()? {
+        bits.skip(65)?;
+    }
+    let mut has_buffer = false;
+    for _ in 0..2 {
+        if bits.flag()? {
+            has_buffer = true;
+            let schedules = bits.golomb().filter(|schedules| *schedules < 32)? + 1;
+            bits.skip(8)?;
+            for _ in 0..schedules {
+                bits.golomb()?;
+                bits.golomb()?;
+                bits.skip(1)?;
+            }
+            bits.skip(20)?;
+        }
+    }
+    bits.skip(u32::from(has_buffer) + 1)?;
+    if !bits.flag()? {
+        return None;
+    }
+    bits.skip(1)?;
+    for _ in 0..4 {
+        bits.golomb()?;
+    }
+    bits.golomb()
+}
+
+/// The most pictures that a decoder of this level holds (table A-1), of so many macroblocks each.
+fn pictures_held(level: u32, macroblocks: u32) -> u32 {
+    let held = match level {
+        0..=10 => 396,
+        11 => 900,
+        12..=20 => 2376,
+        21 => 4752,
+        22..=30 => 8100,
+        31 => 18_000,
+        32 => 20_480,
+        33..=41 => 32_768,
+        42 => 34_816,
+        43..=50 => 110_400,
+        51..=52 => 184_320,
+        _ => 696_320,
+    };
+    held / macroblocks.max(1)
+}
+
+/// Of H.265; the NAL unit's head included.
+pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
+    let mut bits = Bits::escaped(nal.get(2..)?);
+    bits.skip(4)?;
+    let more_layers = bits.number(3)?;
+    let mut sequence = Sequence {
+        layers: more_layers as u8 + 1,
+        are_nested: bits.flag()?,
+        ..Sequence::default()
+    };
+    bits.skip(96)?;
+    let mut below = 0;
+    for layer in 0..8 {
+        if layer < more_layers {
+            below += 88 * bits.bit()? + 8 * bits.bit()?;
+        } else if more_layers > 0 {
+            bits.skip(2)?;
+        }
+    }
+    bits.skip(below)?;
+    sequence.number = bits.golomb()?;
+    sequence.chroma = u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)?;
+    let is_separate = sequence.chroma == 3 && bits.flag()?;
+    let (wide, high) = (bits.golomb()?, bits.golomb()?);
+    let chroma = if is_separate { 0 } else { sequence.chroma };
+    let (of_width, of_height) = crop_units(chroma);
+    let crop = window(&mut bits)?;
+    sequence.width = size(wide, crop[0], crop[1], of_width)?;
+    sequence.height = size(high, crop[2], crop[3], of_height)?;
+    sequence.luma_depth = depth(&mut bits)?;
+    sequence.chroma_depth = depth(&mut bits)?;
+    bits.golomb()?;
+    let first = if bits.flag()? { 0 } else { more_layers };
+    let mut reorder = 0;
+    for _ in first..=more_layers {
+        bits.golomb()?;
+        reorder = bits.golomb()?;
+        bits.golomb()?;
+    }
+    sequence.reorder = reorder.min(REORDER_MAX as u32) as u8;
+    Some(sequence)
+}
