@@ -12,7 +12,10 @@ mod door;
 use door::{Said, UNIT_BYTES_MAX, read};
 
 /// Each file of `tests/media` that can be read, and how many units of its tracks it has.
-const MEDIA: [(&str, Format, &[usize]); 1] = [("h264.flv", Format::Flv, &[60, 105])];
+const MEDIA: [(&str, Format, &[usize]); 2] = [
+    ("h264.flv", Format::Flv, &[60, 105]),
+    ("h264.mp4", Format::Mp4, &[60, 105]),
+];
 
 #[test]
 fn each_container_is_read_to_its_end() {

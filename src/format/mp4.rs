@@ -307,7 +307,7 @@ pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
 }
 
 /// Where the content of each of them stands.
-pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
+pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = content.get(at..)?;

@@ -268,6 +268,8 @@ fn audio(body: &[u8]) -> Content<'_> {
     match first >> 4 {
         2 | 14 => Content::Packet(Codec::MpegAudio, 0, rest),
         10 => match rest {
+            // Some send one that says nothing.
+            [0] => Content::Nothing,
             [0, config @ ..] => Content::Setup(Codec::Aac, config),
             [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
             _ => Content::Nothing,

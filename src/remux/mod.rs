@@ -13,6 +13,7 @@
 mod bits;
 mod flv;
 pub mod medium;
+mod mp4;
 mod nal;
 mod packets;
 mod remuxer;
@@ -30,6 +31,7 @@ pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
 use flv::Flv;
+use mp4::Mp4;
 use packets::Ear;
 
 /// Reads one stream.
@@ -42,6 +44,7 @@ pub struct Reader {
 
 enum Container {
     Flv(Box<Flv>),
+    Mp4(Box<Mp4>),
 }
 
 impl Reader {
@@ -50,6 +53,7 @@ impl Reader {
     pub fn new(format: Format, unit_bytes_max: usize) -> Option<Reader> {
         let container = match format {
             Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
+            Format::Mp4 => Container::Mp4(Box::new(Mp4::new(unit_bytes_max))),
             _ => return None,
         };
         Some(Reader {
@@ -65,6 +69,7 @@ impl Reader {
         self.offset += bytes.len() as u64;
         match &mut self.container {
             Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
         }
     }
 
@@ -72,7 +77,7 @@ impl Reader {
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
         let _ = sink;
         match &mut self.container {
-            Container::Flv(_) => {}
+            Container::Flv(_) | Container::Mp4(_) => {}
         }
     }
 
@@ -80,6 +85,7 @@ impl Reader {
     pub fn held_bytes(&self) -> usize {
         let of_container = match &self.container {
             Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
+            Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
         };
         self.window.held_bytes() + of_container
     }

@@ -11,6 +11,8 @@ use super::medium::{Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 pub(super) struct Roll {
     /// At most [`TRACKS_MAX`].
     tracks: Vec<Track>,
+    /// As they were said last, if the source has begun anew since.
+    said: Vec<Track>,
     /// Of each of them.
     clocks: Vec<Clock>,
     has_changed: bool,
@@ -50,8 +52,11 @@ const BYTES_PER_CHANGE: u64 = 256;
 impl Roll {
     /// The source begins anew, with other tracks.
     pub fn clear(&mut self) {
+        // What has not been said since it changed is another list than the one that was.
+        if !self.has_changed {
+            self.said = std::mem::take(&mut self.tracks);
+        }
         self.tracks.clear();
-        self.clocks.clear();
         self.has_changed = true;
     }
 
@@ -61,10 +66,13 @@ impl Roll {
             return None;
         }
         self.tracks.push(track);
-        self.clocks.push(Clock {
-            shift: self.shift,
-            newest: None,
-        });
+        // Of a track in the place of another that was there before, time goes on.
+        if self.clocks.len() < self.tracks.len() {
+            self.clocks.push(Clock {
+                shift: self.shift,
+                newest: None,
+            });
+        }
         self.has_changed = true;
         Some(self.tracks.len() - 1)
     }
@@ -75,11 +83,6 @@ impl Roll {
         self.has_changed = true;
         self.changes += 1;
         Some(index)
-    }
-
-    /// The tracks so far.
-    pub fn tracks(&self) -> &[Track] {
-        &self.tracks
     }
 
     /// What a track is set up with, if it is known now or has changed.
@@ -105,7 +108,8 @@ impl Roll {
 
     /// Says the tracks, if they are others than those that were said last.
     pub fn say_tracks(&mut self, sink: &mut Sink<'_>) {
-        if std::mem::take(&mut self.has_changed) {
+        let said = std::mem::take(&mut self.said);
+        if std::mem::take(&mut self.has_changed) && said != self.tracks {
             sink(Heard::Tracks(&self.tracks));
         }
     }
@@ -168,8 +172,9 @@ impl Roll {
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let setups = self.tracks.iter().map(|track| track.setup.as_ref());
-        self.tracks.capacity() * size_of::<Track>()
+        let tracks = self.tracks.iter().chain(&self.said);
+        let setups = tracks.map(|track| track.setup.as_ref());
+        (self.tracks.capacity() + self.said.capacity()) * size_of::<Track>()
             + self.clocks.capacity() * size_of::<Clock>()
             + setups.flatten().map(|setup| setup.len()).sum::<usize>()
     }
