@@ -83,7 +83,7 @@ fn times_that_make_no_sense_do_no_harm() {
         let mut times = [0i64; 6];
         let units = (0..2_000).map(|_| {
             let track = (random.draw() % 6) as usize;
-            let step = match (random.draw() % 8) {
+            let step = match random.draw() % 8 {
                 0 => HOUR * ((random.draw() % 100) as i64 - 50),
                 1 => i64::MAX / 8,
                 2 => -i64::MAX / 8,

@@ -34,7 +34,7 @@ const JITTER: i64 = 1_000_000;
 
 /// The writer.
 #[derive(Debug)]
-pub(super) struct Mp4 {
+pub struct Mp4 {
     bytes_max: usize,
     /// As they were told.
     tracks: Vec<Track>,

@@ -48,7 +48,7 @@ const TICK: i64 = 11_112;
 
 /// The writer.
 #[derive(Debug)]
-pub(super) struct MpegTs {
+pub struct MpegTs {
     tables: Tables,
     /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
     streams: Vec<Option<Stream>>,

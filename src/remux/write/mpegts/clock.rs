@@ -59,9 +59,7 @@ impl Clock {
     pub fn wants_tables(&self, leads: bool, arrives_in: i64) -> bool {
         let gap = if leads { self.gap } else { 0 };
         self.tables.is_none_or(|told| {
-            let next = self
-                .now
-                .saturating_add(self.gap.max(arrives_in).min(TABLES_EVERY));
+            let next = self.now.saturating_add(gap.max(arrives_in).min(TABLES_EVERY));
             next.saturating_sub(told) > TABLES_EVERY
         })
     }
