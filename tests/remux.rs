@@ -12,9 +12,12 @@ mod door;
 use door::{Said, UNIT_BYTES_MAX, read};
 
 /// Each file of `tests/media` that can be read, and how many units of its tracks it has.
-const MEDIA: [(&str, Format, &[usize]); 2] = [
+const MEDIA: [(&str, Format, &[usize]); 5] = [
+    ("h264.ts", Format::MpegTs, &[60, 105]),
     ("h264.flv", Format::Flv, &[60, 105]),
     ("h264.mp4", Format::Mp4, &[60, 105]),
+    ("h264.mkv", Format::Matroska, &[60, 105]),
+    ("vp9.webm", Format::WebM, &[60, 121]),
 ];
 
 #[test]

@@ -12,8 +12,10 @@
 
 mod bits;
 mod flv;
+mod matroska;
 pub mod medium;
 mod mp4;
+mod mpegts;
 mod nal;
 mod packets;
 mod remuxer;
@@ -31,7 +33,9 @@ pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
 use flv::Flv;
+use matroska::Matroska;
 use mp4::Mp4;
+use mpegts::MpegTs;
 use packets::Ear;
 
 /// Reads one stream.
@@ -44,7 +48,9 @@ pub struct Reader {
 
 enum Container {
     Flv(Box<Flv>),
+    Matroska(Box<Matroska>),
     Mp4(Box<Mp4>),
+    MpegTs(Box<MpegTs>),
 }
 
 impl Reader {
@@ -54,7 +60,11 @@ impl Reader {
         let container = match format {
             Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
             Format::Mp4 => Container::Mp4(Box::new(Mp4::new(unit_bytes_max))),
-            _ => return None,
+            Format::WebM | Format::Matroska => {
+                Container::Matroska(Box::new(Matroska::new(unit_bytes_max)))
+            }
+            Format::MpegTs => Container::MpegTs(Box::new(MpegTs::new(unit_bytes_max))),
+            Format::Ogg | Format::Mp3 | Format::Aac => return None,
         };
         Some(Reader {
             container,
@@ -69,15 +79,17 @@ impl Reader {
         self.offset += bytes.len() as u64;
         match &mut self.container {
             Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::MpegTs(reader) => reader.feed(bytes, offset, sink),
         }
     }
 
     /// The stream is over: says the units that were waited with.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
-        let _ = sink;
         match &mut self.container {
-            Container::Flv(_) | Container::Mp4(_) => {}
+            Container::MpegTs(reader) => reader.finish(sink),
+            Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => {}
         }
     }
 
@@ -85,14 +97,18 @@ impl Reader {
     pub fn held_bytes(&self) -> usize {
         let of_container = match &self.container {
             Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
+            Container::Matroska(reader) => size_of::<Matroska>() + reader.held_bytes(),
             Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
+            Container::MpegTs(reader) => size_of::<MpegTs>() + reader.held_bytes(),
         };
         self.window.held_bytes() + of_container
     }
 
-    /// What a reader of such units holds at the very most: one as it comes, and one as it is said.
+    /// What a reader of such units holds at the very most: one as it
+    /// comes, one as it is said, and one between where something is left out of each; tables,
+    /// headers and setups.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
-        2 * unit_bytes_max + 1024 * 1024
+        3 * unit_bytes_max + 1536 * 1024
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) enum Kind {
 
 /// In front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
+/// What these may take more than the lengths or start codes that came.
+pub(super) const MORE_BYTES_MAX: usize = 64 * 1024;
 
 impl Pictures {
     /// Without parameter sets; `None` of another codec.
@@ -155,21 +157,26 @@ impl Pictures {
         let mut rest = unit;
         // As long as nothing is left out but in front.
         let (mut front, mut is_plain) = (0, self.length_bytes == LENGTH_BYTES);
+        let mut length = 0;
         while !rest.is_empty() {
             let at = unit.len() - rest.len();
             let nal = self.next(&mut rest)?;
+            length += LENGTH_BYTES + nal.len();
             match self.kind(nal) {
                 None | Some(Kind::Delimiter) if at == front => front = unit.len() - rest.len(),
                 None | Some(Kind::Delimiter) => is_plain = false,
-                Some(Kind::Set) => _ = self.take_set(nal)?,
+                Some(Kind::Set) => self.take_set(nal)?,
                 Some(Kind::Key | Kind::Picture | Kind::Before | Kind::Behind) => {}
             }
         }
         if is_plain {
             return Ok(&unit[front..]);
         }
+        if length > unit.len() + MORE_BYTES_MAX {
+            return Err(Fault("a picture is made of too many NAL units"));
+        }
         room.clear();
-        room.reserve_exact(unit.len());
+        room.reserve_exact(length);
         rest = unit;
         while !rest.is_empty() {
             let nal = self.next(&mut rest)?;

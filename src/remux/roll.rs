@@ -50,14 +50,20 @@ const CHANGES_FREE: u64 = 256;
 const BYTES_PER_CHANGE: u64 = 256;
 
 impl Roll {
-    /// The source begins anew, with other tracks.
-    pub fn clear(&mut self) {
+    /// The source begins anew, perhaps with other tracks. Gives back those that it had.
+    pub fn clear(&mut self) -> Vec<Track> {
         // What has not been said since it changed is another list than the one that was.
         if !self.has_changed {
-            self.said = std::mem::take(&mut self.tracks);
+            self.said = self.tracks.clone();
         }
-        self.tracks.clear();
         self.has_changed = true;
+        std::mem::take(&mut self.tracks)
+    }
+
+    /// Whether a track is not set up.
+    pub fn is_new(&self, index: usize) -> bool {
+        let track = self.tracks.get(index);
+        track.is_some_and(|track| track.setup.is_none())
     }
 
     /// Another track, of which the place is given back; `None` if there are too many.

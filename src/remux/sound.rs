@@ -41,6 +41,12 @@ impl Setup {
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+
+    /// Whether it sets up alike: the rate that E-AC-3 begins with is only told.
+    pub fn is_like(&self, other: &Setup, codec: Codec) -> bool {
+        let told = if codec == Codec::Eac3 { 2 } else { 0 };
+        self.length == other.length && self.bytes[told..] == other.bytes[told..]
+    }
 }
 
 /// So many bytes tell all that [`head`] does.
@@ -251,12 +257,56 @@ pub(super) fn opus(setup: &[u8]) -> Option<Shape> {
 }
 
 impl Head {
-    /// When what follows such a frame begins.
-    pub fn after(&self, time: Time) -> Option<Time> {
+    /// How long such a frame lasts, in nanoseconds.
+    pub fn lasts(&self) -> Option<i64> {
         let Shape::Sound { rate, .. } = self.shape else {
             return None;
         };
-        let lasts = Time::of(i64::from(self.samples), rate)?;
-        Time::from_nanoseconds(time.nanoseconds() + lasts.nanoseconds())
+        Time::of(i64::from(self.samples), rate).map(Time::nanoseconds)
     }
+
+    /// When what follows such a frame begins.
+    pub fn after(&self, time: Time) -> Option<Time> {
+        Time::from_nanoseconds(time.nanoseconds() + self.lasts()?)
+    }
+}
+
+/// How long a packet of Opus lasts (RFC 6716 section 3.1), in nanoseconds.
+pub(super) fn opus_lasts(packet: &[u8]) -> Option<i64> {
+    let first = *packet.first()?;
+    let configuration = first >> 3;
+    let microseconds = match configuration {
+        0..=11 => [10_000, 20_000, 40_000, 60_000][usize::from(configuration & 3)],
+        12..=15 => [10_000, 20_000][usize::from(configuration & 1)],
+        _ => [2_500, 5_000, 10_000, 20_000][usize::from(configuration & 3)],
+    };
+    let frames = match first & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => i64::from(packet.get(1)? & 0x3f),
+    };
+    Some(1000 * microseconds * frames)
+}
+
+/// The setup of Opus with so many channels in the usual order (RFC 7845 section 5.1.1.2).
+pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
+    let (streams, coupled, mapping): (u8, u8, &[u8]) = match channels {
+        1 => (1, 0, &[]),
+        2 => (1, 1, &[]),
+        3 => (2, 1, &[0, 2, 1]),
+        4 => (2, 2, &[0, 1, 2, 3]),
+        5 => (3, 2, &[0, 4, 1, 2, 3]),
+        6 => (4, 2, &[0, 4, 1, 2, 3, 5]),
+        7 => (4, 3, &[0, 4, 1, 2, 3, 5, 6]),
+        8 => (5, 3, &[0, 6, 1, 2, 3, 4, 5, 7]),
+        _ => return None,
+    };
+    // Nothing to be left out in front; 48 kHz; no gain.
+    let mut setup = vec![0, channels, 0, 0, 0, 0, 0xbb, 0x80, 0, 0];
+    setup.push(u8::from(channels > 2));
+    if channels > 2 {
+        setup.extend_from_slice(&[streams, coupled]);
+        setup.extend_from_slice(mapping);
+    }
+    Some(setup)
 }

@@ -6,6 +6,7 @@ mod gate;
 mod hls;
 mod http;
 mod json;
+mod remux;
 mod rtp;
 mod splice;
 
@@ -32,6 +33,12 @@ pub const ALL: &[(&str, Door)] = &[
     ("aac", format::aac),
     ("splice", splice::sources),
     ("hls", hls::segments),
+    ("remux_flv", remux::flv),
+    ("remux_matroska", remux::matroska),
+    ("remux_matroska_head", remux::matroska_head),
+    ("remux_mp4", remux::mp4),
+    ("remux_mp4_head", remux::mp4_head),
+    ("remux_mpegts", remux::mpegts),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];
