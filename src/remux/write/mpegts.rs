@@ -253,9 +253,7 @@ impl MpegTs {
     fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let is_leader = self.leader == Some(index);
         self.pass_time(timed.decode.saturating_sub(MARGIN), out);
-        if is_leader {
-            self.clock.lead();
-        }
+        self.clock.begin_unit(is_leader);
         let Some(Some(stream)) = self.streams.get(index) else {
             return;
         };
@@ -265,10 +263,11 @@ impl MpegTs {
         let packet_time = stream.packet_time.min(room);
         let arrives_in = packet_time.saturating_mul(packets as i64);
         let is_picture = is_leader && stream.is_video && timed.is_join;
-        if is_picture || self.clock.wants_tables(is_leader, arrives_in) {
+        let wants_tables = is_picture || self.clock.wants_tables(is_leader, arrives_in);
+        if wants_tables {
             self.write_tables(out);
         }
-        if !is_leader && self.clock.needs_reference() {
+        if !is_leader && (wants_tables || self.clock.needs_reference()) {
             self.write_reference(out);
         }
         let Some(Some(stream)) = self.streams.get_mut(index) else {

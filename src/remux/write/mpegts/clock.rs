@@ -19,6 +19,8 @@ const REFERENCE_NOW: i64 = 60 * MILLISECOND;
 pub(super) const REFERENCE_GAP: i64 = 80 * MILLISECOND;
 /// Tables are repeated so often: ten times a second at least (ETSI TR 101 290 wants them twice).
 const TABLES_EVERY: i64 = 90 * MILLISECOND;
+/// Later they are late.
+const TABLES_LATE: i64 = 100 * MILLISECOND;
 
 /// The multiplex's clock, in nanoseconds.
 #[derive(Debug, Default)]
@@ -29,9 +31,26 @@ pub(super) struct Clock {
     referred: Option<i64>,
     /// When the tables came last.
     tables: Option<i64>,
-    /// When the last unit began that leads, and how long it was, lately, from one to the next.
-    begun: i64,
+    /// Of what leads, and of all.
+    leading: Pace,
+    all: Pace,
+}
+
+/// How units follow each other.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When the newest began.
+    newest: i64,
+    /// How long it was, lately, from one to the next.
     gap: i64,
+}
+
+impl Pace {
+    fn note(&mut self, now: i64) {
+        let gap = now.saturating_sub(self.newest);
+        self.gap = gap.max(self.gap - self.gap / 8);
+        self.newest = now;
+    }
 }
 
 impl Clock {
@@ -40,11 +59,12 @@ impl Clock {
         self.now = self.now.max(target);
     }
 
-    /// A unit of the PID that tells the clock is at hand.
-    pub fn lead(&mut self) {
-        let gap = self.now.saturating_sub(self.begun);
-        self.gap = gap.max(self.gap - self.gap / 8);
-        self.begun = self.now;
+    /// A unit is at hand, of the PID that tells the clock or of another one.
+    pub fn begin_unit(&mut self, leads: bool) {
+        self.all.note(self.now);
+        if leads {
+            self.leading.note(self.now);
+        }
     }
 
     /// Where the clock is to be told in between, on the way to a unit that begins later.
@@ -53,14 +73,18 @@ impl Clock {
         (next.saturating_add(REFERENCE_GAP / 8) < target).then_some(next)
     }
 
-    /// Whether the tables are due before the unit at hand, which takes so long to arrive. They stand
-    /// best where the clock is told: in front of a unit that leads, they come lest they be late
-    /// with the next such; in front of others, if they are late already.
+    /// Whether the tables are due before the unit at hand, which takes so long to arrive, lest they
+    /// come too late with the next. They stand best where the clock is told anyway: with what
+    /// leads.
     pub fn wants_tables(&self, leads: bool, arrives_in: i64) -> bool {
-        let gap = if leads { self.gap } else { 0 };
+        let (gap, every) = if leads {
+            (self.leading.gap, TABLES_EVERY)
+        } else {
+            (self.all.gap, TABLES_LATE)
+        };
         self.tables.is_none_or(|told| {
-            let next = self.now.saturating_add(gap.max(arrives_in).min(TABLES_EVERY));
-            next.saturating_sub(told) > TABLES_EVERY
+            let next = self.now.saturating_add(gap.max(arrives_in).min(every));
+            next.saturating_sub(told) > every
         })
     }
 
