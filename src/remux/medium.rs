@@ -58,6 +58,63 @@ pub struct Track {
     pub shape: Shape,
 }
 
+impl Track {
+    /// Whether what a writer says of it is known: units may come.
+    pub fn is_known(&self) -> bool {
+        match self.codec {
+            Codec::MpegAudio => matches!(self.shape, Shape::Sound { rate: 1.., .. }),
+            Codec::H264
+            | Codec::H265
+            | Codec::Av1
+            | Codec::Vp9
+            | Codec::Aac
+            | Codec::Ac3
+            | Codec::Eac3
+            | Codec::Opus => self.setup.is_some(),
+        }
+    }
+}
+
+impl Track {
+    /// Whether a writer says the same of both.
+    pub(super) fn is_alike(&self, other: &Track) -> bool {
+        (self.codec, &self.setup, self.shape, self.is_known())
+            == (other.codec, &other.setup, other.shape, other.is_known())
+    }
+
+    /// Whether all units that came of the old tracks are units of the new ones: others were added,
+    /// or have become known.
+    pub(super) fn are_more(old: &[Track], new: &[Track]) -> bool {
+        let still = |(old, new): (&Track, &Track)| !old.is_known() || old.is_alike(new);
+        old.len() <= new.len() && old.iter().zip(new).all(still)
+    }
+}
+
+impl Codec {
+    /// Whether it is of pictures; the others are of sound.
+    pub fn is_video(self) -> bool {
+        match self {
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => true,
+            Codec::Aac | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => false,
+        }
+    }
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::H264 => "H.264",
+            Codec::H265 => "H.265",
+            Codec::Av1 => "AV1",
+            Codec::Vp9 => "VP9",
+            Codec::Aac => "AAC",
+            Codec::MpegAudio => "MPEG audio",
+            Codec::Ac3 => "AC-3",
+            Codec::Eac3 => "E-AC-3",
+            Codec::Opus => "Opus",
+        }
+    }
+}
+
 /// The size of pictures or what sound is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -100,7 +157,7 @@ impl Time {
 
     /// `None` of times out of all reason.
     pub fn from_nanoseconds(nanoseconds: i64) -> Option<Time> {
-        (nanoseconds.abs() <= Time::MAX).then_some(Time(nanoseconds))
+        (nanoseconds.unsigned_abs() <= Time::MAX.unsigned_abs()).then_some(Time(nanoseconds))
     }
 
     /// Nanoseconds.

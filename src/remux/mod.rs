@@ -18,12 +18,17 @@ mod mp4;
 mod mpegts;
 mod nal;
 mod packets;
+mod remuxer;
 mod roll;
 mod sequence;
 mod sound;
 mod vp9;
+mod write;
 
 pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+
+pub use remuxer::Remuxer;
+pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;
 use crate::format::window::{Walker, Window};

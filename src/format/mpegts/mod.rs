@@ -17,6 +17,8 @@ mod tables;
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+pub(crate) use psi::checksum;
+pub use super::header::Repetition;
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
