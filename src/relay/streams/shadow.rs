@@ -1,0 +1,459 @@
+//! Shadows: a stream in another container, for those who want it so.
+//!
+//! A shadow is a stream like any other ([`Live`]), fed with what a [`Remuxer`] makes of another's
+//! bytes: viewers, segments and UDP clients are its own, and nothing of it is done for each. There
+//! is one at most for each container, while somebody wants it:
+//!
+//! ```text
+//!   wanted ─→ it begins where a viewer of the original would ─┬─ nobody wants it any more ─→ gone
+//!                                                              ├─ the original ends ─→ drains ─→ gone
+//!                                                              └─ a fault ─→ the same; no other is
+//!                                                                 made while the source lasts
+//! ```
+//!
+//! Its original stays until it is gone, and never knows it otherwise: a fault ends the shadow
+//! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
+//! that, and one begins only while one is left.
+
+use super::viewer::Watched;
+use super::{Feed, Live, Streams};
+use crate::format::Format;
+use crate::gate::SessionId;
+use crate::http::{Refusal, Reply, Status};
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, Limits, LiveId, RETRY_AFTER_SECONDS};
+use crate::remux::{Fault, Remuxer, Target};
+use crate::stream::{End, Stream, Told};
+
+/// What makes a stream the shadow of another.
+pub(super) struct Shadow {
+    original: LiveId,
+    target: Target,
+    /// `None`: nothing more comes of it.
+    remuxer: Option<Box<Remuxer>>,
+    /// So many bytes may come out beside what goes in.
+    allowance: usize,
+}
+
+/// What an original knows of its shadow in one container.
+pub(super) struct Cast {
+    target: Target,
+    live: Option<LiveId>,
+    /// Why there is none of this source.
+    fault: Option<Box<str>>,
+}
+
+/// Why there is no shadow.
+pub(super) enum NotCast {
+    /// Too little has come to tell.
+    NotYet,
+    /// It cannot be, for this reason.
+    Unfit(String),
+    /// There may be no more.
+    NoRoom,
+}
+
+/// A part of `--buffer` that a unit may have.
+const UNIT_PART: usize = 4;
+/// What comes out for a byte that goes in, at the most and for long: frames of a few bytes become
+/// packets of 188. A source that makes more of it is there to make work.
+const OUT_PER_BYTE: usize = 32;
+/// Fed at once: so much may come out of little.
+const PIECE_BYTES: usize = 16 * 1024;
+/// Kept for what comes out next, of whichever stream.
+const ROOM_BYTES: usize = 256 * 1024;
+
+impl Limits {
+    /// The longest unit that is taken into another container.
+    fn remuxed_unit_bytes_max(&self) -> usize {
+        self.stream.buffer_bytes / UNIT_PART
+    }
+
+    /// How many shadows there may be at once.
+    pub fn shadows_max(&self) -> usize {
+        self.buffers_bytes_max / self.stream.buffer_bytes.max(1)
+    }
+
+    /// What all of them hold at the most, beside what `--buffers` bounds.
+    pub fn shadows_held_bytes_max(&self) -> usize {
+        let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
+        let each = self.stream.held_beside_buffer_max() + size_of::<Live>() + remuxer;
+        self.shadows_max() * each
+    }
+}
+
+impl Shadow {
+    fn new(original: LiveId, target: Target, remuxer: Remuxer, unit_bytes_max: usize) -> Shadow {
+        Shadow {
+            original,
+            target,
+            remuxer: Some(Box::new(remuxer)),
+            // All that it holds may come at once.
+            allowance: Shadow::allowance_max(unit_bytes_max),
+        }
+    }
+
+    fn allowance_max(unit_bytes_max: usize) -> usize {
+        2 * Remuxer::held_bytes_max(unit_bytes_max)
+    }
+
+    /// Whose shadow it is.
+    pub fn original(&self) -> LiveId {
+        self.original
+    }
+
+    /// Its container.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let remuxer = self.remuxer.as_deref();
+        remuxer.map_or(0, |remuxer| size_of::<Remuxer>() + remuxer.held_bytes())
+    }
+
+    /// Takes the original's next bytes and appends what comes of them.
+    fn feed(&mut self, bytes: &[u8], unit_max: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(remuxer) = &mut self.remuxer else {
+            return Ok(());
+        };
+        let before = out.len();
+        remuxer.feed(bytes, out)?;
+        let most = Shadow::allowance_max(unit_max);
+        let may_come = self.allowance + bytes.len() * OUT_PER_BYTE;
+        let left = may_come.checked_sub(out.len() - before);
+        self.allowance = left
+            .ok_or(Fault("its frames are too small for other containers"))?
+            .min(most);
+        Ok(())
+    }
+
+    /// Nothing more is fed: appends what has waited, and lets the remuxer go.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(mut remuxer) = self.remuxer.take() {
+            // What a fault leaves is whole.
+            let _ = remuxer.finish(out);
+        }
+    }
+}
+
+impl Cast {
+    /// Its shadow.
+    pub fn live(&self) -> Option<LiveId> {
+        self.live
+    }
+
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
+    }
+}
+
+impl NotCast {
+    fn refusal(self, target: Target) -> Refusal {
+        let name = target.format().name();
+        match self {
+            NotCast::NotYet => Refusal::busy(
+                Status::ServiceUnavailable,
+                "too little of the stream has come to tell what it is",
+                RETRY_AFTER_SECONDS,
+            ),
+            NotCast::Unfit(why) => Refusal::new(
+                Status::NotAcceptable,
+                format!(
+                    "the stream cannot be had as {name}: {why}; H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 \
+                     or MPEG-TS can, and AV1 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
+                ),
+            ),
+            NotCast::NoRoom => Refusal::busy(
+                Status::ServiceUnavailable,
+                format!(
+                    "the stream is not {name}, and to make it that takes one more --buffer than is left of --buffers; it goes out as it \
+                     is where the path ends with its sessionid"
+                ),
+                RETRY_AFTER_SECONDS,
+            ),
+        }
+    }
+}
+
+impl Streams {
+    /// A client is to watch a session in this container, if that runs.
+    pub fn watch_in(
+        &mut self,
+        id: ConnectionId,
+        (session, target): (&SessionId, Target),
+        (reply, may_wait): (Reply, bool),
+        desk: &mut Desk,
+    ) -> Option<Watched> {
+        let original = *self.running.get(session)?;
+        let live = match reply.head_only {
+            // Nothing is made for who wants nothing of it.
+            true => self.shadow_of(original, target, desk),
+            false => self.cast(original, target, desk).map(Some),
+        };
+        match live {
+            Ok(Some(live)) => self.view(id, live, reply, desk),
+            Ok(None) => self.head_of(original, target.format().media_type(), reply, desk),
+            Err(NotCast::NotYet) if may_wait && !reply.head_only => {
+                let idle_time = desk.settings().limits.source_idle_time;
+                Some(Watched::NotYet(desk.now() + idle_time))
+            }
+            Err(why) => Some(Watched::Refused(why.refusal(target))),
+        }
+    }
+
+    /// What a stream is in this container: itself, or its shadow. `None`: one could be made.
+    fn shadow_of(
+        &self,
+        original: LiveId,
+        target: Target,
+        desk: &Desk,
+    ) -> Result<Option<LiveId>, NotCast> {
+        let live = self.lives.get(original).ok_or(NotCast::NotYet)?;
+        let format = match live.stream.told() {
+            Told::Undecided => return Err(NotCast::NotYet),
+            Told::Unknown => return Err(NotCast::Unfit("its format is not known".into())),
+            Told::Known(format) => format,
+        };
+        if format == target.format() {
+            return Ok(Some(original));
+        }
+        let mut casts = live.casts.iter();
+        match casts.find(|cast| cast.target == target) {
+            Some(Cast {
+                fault: Some(fault), ..
+            }) => return Err(NotCast::Unfit(fault.to_string())),
+            Some(Cast { live, .. }) if live.is_some() => return Ok(*live),
+            Some(_) | None => {}
+        }
+        if !Remuxer::reads(format) {
+            return Err(NotCast::Unfit(format!("it is {}", format.name())));
+        }
+        let limits = &desk.settings().limits;
+        let has_buffer = self.pool.bytes_left >= limits.stream.buffer_bytes as isize;
+        match has_buffer && self.shadows().count() < limits.shadows_max() {
+            true => Ok(None),
+            false => Err(NotCast::NoRoom),
+        }
+    }
+
+    /// A stream in this container, from now on.
+    pub(super) fn cast(
+        &mut self,
+        original: LiveId,
+        target: Target,
+        desk: &mut Desk,
+    ) -> Result<LiveId, NotCast> {
+        if let Some(live) = self.shadow_of(original, target, desk)? {
+            return Ok(live);
+        }
+        let begun = self.begin_shadow(original, target, desk);
+        let live = self.lives.get_mut(original).ok_or(NotCast::NotYet)?;
+        live.casts.retain(|cast| cast.target != target);
+        let (id, fault) = match begun {
+            Ok(id) => (Some(id), None),
+            Err(why) => (None, Some(why.into_boxed_str())),
+        };
+        let why = fault.as_ref().map(|why| why.to_string());
+        live.casts.push(Cast {
+            target,
+            live: id,
+            fault,
+        });
+        let (digest, name) = (live.session.digest(), target.format().name());
+        let Some(id) = id else {
+            let why = why.unwrap_or_default();
+            desk.log(
+                Level::Warn,
+                format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\""),
+            );
+            return Err(NotCast::Unfit(why));
+        };
+        desk.count(Count::Remuxed, 1);
+        desk.log(
+            Level::Info,
+            format_args!("event=remux-begins session={digest} to={name}"),
+        );
+        Ok(id)
+    }
+
+    /// A shadow begins where a viewer of its original would: at once there is something to see.
+    fn begin_shadow(
+        &mut self,
+        original: LiveId,
+        target: Target,
+        desk: &mut Desk,
+    ) -> Result<LiveId, String> {
+        let not_read = || "its container cannot be read".to_owned();
+        let plan = super::live::plan(desk);
+        let (now, limits) = (desk.now(), &desk.settings().limits);
+        let unit_max = limits.remuxed_unit_bytes_max();
+        let live = self.lives.get(original).ok_or_else(not_read)?;
+        let Told::Known(format) = live.stream.told() else {
+            return Err(not_read());
+        };
+        let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
+        let mut shadow = Shadow::new(original, target, remuxer, unit_max);
+        let mut stream = Stream::new(limits.stream, Some(target.format().media_type().into()), now);
+        if let Some(plan) = plan {
+            stream.cut_into_segments(plan);
+        }
+        let (lead, mut at) = live.stream.opening(now);
+        let mut out = std::mem::take(&mut self.remuxed);
+        let mut piece: &[u8] = &lead;
+        let mut fed = Ok(());
+        loop {
+            for piece in piece.chunks(PIECE_BYTES) {
+                fed = fed.and_then(|()| shadow.feed(piece, unit_max, &mut out));
+                stream.append(&out, &mut self.pool, now);
+                out.clear();
+            }
+            piece = live.stream.slice(at, usize::MAX);
+            at += piece.len() as u64;
+            if piece.is_empty() || fed.is_err() {
+                break;
+            }
+        }
+        self.remuxed = out;
+        if let Some(why) = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness()) {
+            stream.release(&mut self.pool);
+            return Err(why);
+        }
+        let new = live.shadow(stream, shadow);
+        Ok(self.lives.insert(new))
+    }
+
+    /// Media of a stream has come: its shadows get it, too.
+    pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.feed_shadow(shadow, bytes, desk);
+        }
+    }
+
+    fn feed_shadow(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let live = self.lives.get_mut(id);
+            let Some(shadow) = live.and_then(|live| live.shadow.as_mut()) else {
+                return;
+            };
+            let mut out = std::mem::take(&mut self.remuxed);
+            let fed = shadow.feed(piece, unit_max, &mut out);
+            self.pass_on(id, &out, desk);
+            out.clear();
+            out.shrink_to(ROOM_BYTES);
+            self.remuxed = out;
+            if let Err(fault) = fed {
+                return self.let_shadow_go(id, fault, desk);
+            }
+        }
+    }
+
+    /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
+    fn let_shadow_go(&mut self, id: LiveId, Fault(why): Fault, desk: &mut Desk) {
+        let live = self.lives.get(id);
+        let Some((shadow, live)) = live.and_then(|live| Some((live.shadow.as_ref()?, live))) else {
+            return;
+        };
+        let (original, target) = (shadow.original, shadow.target);
+        desk.log(
+            Level::Warn,
+            format_args!(
+                "event=remux-fails session={} to={} detail=\"{why}\"",
+                live.session.digest(),
+                target.format().name()
+            ),
+        );
+        if let Some(original) = self.lives.get_mut(original) {
+            let mut casts = original.casts.iter_mut();
+            if let Some(cast) = casts.find(|cast| cast.target == target) {
+                cast.fault = Some(why.into());
+            }
+        }
+        self.end_shadow(id, End::Lost, desk);
+    }
+
+    /// A stream ends, and so do its shadows.
+    pub(super) fn end_shadows(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.end_shadow(shadow, end, desk);
+        }
+    }
+
+    fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        let live = self.lives.get_mut(id);
+        let Some(live) = live.filter(|live| live.stream.end().is_none()) else {
+            return;
+        };
+        let mut rest = Vec::new();
+        if let Some(shadow) = &mut live.shadow {
+            shadow.finish(&mut rest);
+        }
+        self.pass_on(id, &rest, desk);
+        self.close_stream(id, end, desk);
+    }
+
+    /// Another source goes on with a stream: what the one before could not be made may come of it.
+    pub(super) fn forgive(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.casts.retain(|cast| cast.live.is_some());
+            for cast in &mut live.casts {
+                cast.fault = None;
+            }
+        }
+    }
+
+    /// Somebody has left a stream: if it is a shadow, nobody may want it any more. Says whose
+    /// shadow it is.
+    pub(super) fn tend_shadow(&mut self, id: LiveId, desk: &mut Desk) -> Option<LiveId> {
+        let live = self.lives.get(id)?;
+        let original = live.shadow.as_ref()?.original;
+        if !live.is_wanted() {
+            // Nobody hears it.
+            self.end_shadow(id, End::Complete, desk);
+        }
+        Some(original)
+    }
+
+    /// A stream's shadow is gone, if it is one: so may be who stayed for it.
+    pub(super) fn forget_shadow(&mut self, live: &Live, id: LiveId, desk: &mut Desk) {
+        let Some(Shadow {
+            original, target, ..
+        }) = live.shadow
+        else {
+            return;
+        };
+        if let Some(original) = self.lives.get_mut(original) {
+            for cast in &mut original.casts {
+                if cast.live == Some(id) {
+                    cast.live = None;
+                }
+            }
+        }
+        desk.log(
+            Level::Info,
+            format_args!(
+                "event=remux-ends session={} to={}",
+                live.session.digest(),
+                target.format().name()
+            ),
+        );
+        self.forget_if_over(original, desk);
+    }
+
+    /// The shadows of a stream.
+    pub(super) fn shadows_of(&self, id: LiveId) -> [Option<LiveId>; Target::ALL.len()] {
+        let live = self.lives.get(id);
+        let mut casts = live.into_iter().flat_map(|live| &live.casts);
+        [(); Target::ALL.len()].map(|()| casts.next().and_then(Cast::live))
+    }
+
+    /// Of all streams.
+    pub(super) fn shadows(&self) -> impl Iterator<Item = (LiveId, &Live)> {
+        let lives = self.lives.iter();
+        lives.filter(|(_, live)| live.source == Feed::Shadow || live.shadow.is_some())
+    }
+}
