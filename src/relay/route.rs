@@ -10,9 +10,9 @@ use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
-use super::streams::Wanted;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
+use crate::hls::Wanted;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
 /// What a request that passed its checks asks for.

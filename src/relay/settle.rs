@@ -4,9 +4,10 @@
 
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
-use super::streams::{Cut, Feed, Streams, Wanted, Watched};
+use super::streams::{Cut, Feed, Streams, Watched};
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
+use crate::hls::Wanted;
 use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
@@ -242,7 +243,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let gate = self.grants.gate(&self.desk);
-                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
+                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::is_list) {
                     true => gate.wait(method, &self.standing(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };

@@ -132,7 +132,7 @@ impl Readers {
     /// from those whom one go has not emptied, and last on in what clients have sent ahead. Each
     /// has a share of the turn; whoever is left over when it is used up comes first in the next
     /// one.
-    pub fn read(&mut self, relay: &mut Relay, inputs: &mut impl Inputs, share: Share) {
+    pub fn read_in_turn(&mut self, relay: &mut Relay, inputs: &mut impl Inputs, share: Share) {
         let news = self.news.len();
         self.read_from_next(news, |readers| &mut readers.news, relay, inputs, share);
         let more = self.more.len();

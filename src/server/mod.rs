@@ -329,7 +329,8 @@ impl Server {
             cost_max: READ_COST_MAX,
             now,
         };
-        self.readers.read(&mut self.relay, &mut reading, share);
+        self.readers
+            .read_in_turn(&mut self.relay, &mut reading, share);
     }
 
     fn write(&mut self, now: Moment) {

@@ -125,12 +125,15 @@ pub(super) struct Sockets {
 pub(super) struct Socket {
     id: ConnectionId,
     stream: TcpStream,
+    /// What is known of what it has to say.
     pub input: Input,
 }
 
 /// All sockets, and where what one of them brings is put.
 pub(super) struct Reading<'a> {
+    /// Of all clients.
     pub sockets: &'a mut Sockets,
+    /// Overwritten by each read.
     pub buffer: &'a mut [u8],
 }
 

@@ -474,7 +474,7 @@ impl World {
             cost_max: if is_short { 1 } else { READ_COST_MAX },
             now: self.now,
         };
-        self.readers.read(&mut self.relay, &mut ends, share);
+        self.readers.read_in_turn(&mut self.relay, &mut ends, share);
     }
 
     fn write(&mut self) {

@@ -40,6 +40,7 @@ pub(super) use writing::Due;
 
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
+use crate::hls::Wanted;
 use crate::http::{Answer, Head, Reply};
 use crate::relay::Ticket;
 use crate::relay::admission::Caller;
@@ -47,7 +48,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::{Cut, Place, Wanted};
+use crate::relay::streams::{Cut, Place};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;

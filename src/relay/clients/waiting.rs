@@ -14,10 +14,10 @@ use std::collections::{HashMap, HashSet};
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
+use crate::hls::Wanted;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
-use crate::relay::streams::Wanted;
 use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.

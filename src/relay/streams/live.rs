@@ -246,7 +246,7 @@ fn plan(desk: &mut Desk) -> Option<Plan> {
         buffer_bytes: 0,
         tag: desk.draw() as u32,
         started: Duration::from_secs(desk.settings().started_unix_seconds),
-        number: desk.date().0.unix_seconds,
+        began: desk.now(),
     })
 }
 

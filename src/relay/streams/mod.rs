@@ -20,7 +20,6 @@ use super::counts::Count;
 use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
-pub(super) use hls::Wanted;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;
