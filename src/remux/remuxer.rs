@@ -126,7 +126,7 @@ impl Making {
                 if self.interleave.is_seam(&unit) {
                     self.drain(out);
                     self.interleave.seam();
-                    self.interleave.begin(&self.tracks);
+                    self.interleave.begin(self.tracks.len());
                 }
                 self.interleave.push(&unit);
                 self.pass_on(out)
@@ -153,7 +153,7 @@ impl Making {
             }
         }
         self.tracks = tracks.to_vec();
-        self.interleave.begin(tracks);
+        self.interleave.begin(tracks.len());
         self.writer.set_tracks(tracks, out)
     }
 
