@@ -37,8 +37,6 @@ impl Said {
 /// All that a reader says, and why it went no further.
 pub type Reading = (Vec<Said>, Option<Fault>);
 
-pub const UNIT_BYTES_MAX: usize = 1 << 20;
-
 /// What is read of bytes that come in pieces of such sizes.
 pub fn read(
     format: Format,
