@@ -88,6 +88,7 @@ pub mod post;
 pub mod proxy_header;
 pub mod random;
 pub mod relay;
+#[cfg_attr(not(feature = "remux"), path = "remux/absent.rs")]
 pub mod remux;
 pub mod rtp;
 pub mod server;

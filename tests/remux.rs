@@ -9,7 +9,9 @@ mod corpus;
 #[allow(dead_code, reason = "the doors themselves are for fuzzing")]
 mod door;
 
-use door::{Said, UNIT_BYTES_MAX, read};
+use door::{Said, read};
+
+const UNIT_BYTES_MAX: usize = 1 << 20;
 
 /// Each file of `tests/media` that can be read, and how many units of its tracks it has.
 const MEDIA: [(&str, Format, &[usize]); 5] = [

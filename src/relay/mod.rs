@@ -43,6 +43,7 @@ mod stage;
 mod streams;
 mod terms;
 mod timers;
+mod view;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -5,9 +5,9 @@
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
 use super::streams::{Cut, Feed, Streams, Watched};
+use super::view::View;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::hls::Wanted;
 use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
@@ -205,16 +205,16 @@ impl Relay {
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
-        (session, wanted): (SessionId, Option<Wanted>),
+        (session, view): (SessionId, View),
         via: Option<&str>,
         (reply, may_wait): (Reply, bool),
     ) {
         let desk = &mut self.desk;
-        let watched = match &wanted {
-            None => self.streams.watch(id, &session, reply, desk),
-            Some(wanted) => self
-                .streams
-                .play(id, (&session, wanted), (reply, may_wait), desk),
+        let how = (reply, may_wait);
+        let watched = match &view {
+            View::Whole => self.streams.watch(id, &session, reply, desk),
+            View::In(target) => self.streams.watch_in(id, (&session, *target), how, desk),
+            View::Part(wanted) => self.streams.play(id, (&session, wanted), how, desk),
         };
         match watched {
             Some(Watched::Viewing(viewing)) => self.clients.watch(id, viewing),
@@ -233,7 +233,7 @@ impl Relay {
             Some(Watched::NotYet(until)) => {
                 let place = (Room::List, session.clone());
                 self.clients
-                    .wait_for(id, place, (wanted, None), (reply, until));
+                    .wait_for(id, place, (view, None), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
             }
             // It may begin soon, or be fetched, unless that was waited for already.
@@ -243,7 +243,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let gate = self.grants.gate(&self.desk);
-                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::is_list) {
+                let verdict = match may_wait && view.can_wait() {
                     true => gate.wait(method, &self.standing(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
@@ -255,7 +255,7 @@ impl Relay {
                 let via = via.filter(|_| self.fetch.has_origins());
                 let place = (Room::Session, session.clone());
                 self.clients
-                    .wait_for(id, place, (wanted, via), (reply, until));
+                    .wait_for(id, place, (view, via), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
                 self.fetch.want(&session, &mut self.desk);
             }
@@ -272,8 +272,8 @@ impl Relay {
         let may_watch =
             |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
         self.clients.call_others(session, may_watch);
-        for (id, wanted, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), wanted), None, (reply, true));
+        for (id, view, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), view), None, (reply, true));
         }
         self.tend_pull(session);
     }
@@ -283,12 +283,12 @@ impl Relay {
         &self,
         name: &SessionId,
         session: &SessionId,
-        wanted: Option<&Wanted>,
+        view: &View,
     ) -> Result<(), Refusal> {
         let gate = self.grants.gate(&self.desk);
         let standing = self.standing(session);
         gate.may_go_on(name, session, &standing)?;
-        match standing.runs || wanted.is_some() {
+        match standing.runs || *view != View::Whole {
             true => Ok(()),
             false => Err(gate.turned_away(self.fetch.absence(session))),
         }

@@ -56,14 +56,7 @@ const METADATA_BYTES_MAX: usize = 16 * 1024;
 impl Walker<Ear<'_>> for Flv {
     fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
         if !self.has_head {
-            let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
-                return Ok(Step::Hold(HEAD_BYTES));
-            };
-            self.has_head = true;
-            return match head {
-                [b'F', b'L', b'V', _, _, 0, 0, 0, 9, ..] => Ok(Step::Pass(HEAD_BYTES as u64)),
-                _ => Err(ear.let_go("FLV does not begin with its head of 9 bytes")),
-            };
+            return self.head(seen, ear);
         }
         let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
             seen.first_chunk::<TAG_HEAD_BYTES>().copied()
@@ -102,6 +95,17 @@ impl Flv {
         }
     }
 
+    fn head(&mut self, seen: &[u8], ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
+            return Ok(Step::Hold(HEAD_BYTES));
+        };
+        self.has_head = true;
+        match head {
+            [b'F', b'L', b'V', _, _, 0, 0, 0, 9, ..] => Ok(Step::Pass(HEAD_BYTES as u64)),
+            _ => Err(ear.let_go("FLV does not begin with its head of 9 bytes")),
+        }
+    }
+
     fn tag(&mut self, kind: u8, time: i64, body: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
         let (content, is_join) = match kind {
             VIDEO => (
@@ -132,34 +136,51 @@ impl Flv {
         if !part.is(codec) {
             part.begin(&mut self.roll, kind, codec);
         }
+        let times = Time::of(time, TICKS_PER_SECOND).zip(Time::of(
+            time + i64::from(content.ahead()),
+            TICKS_PER_SECOND,
+        ));
+        let (decode, present) =
+            times.ok_or_else(|| ear.let_go("a time of FLV is out of reason"))?;
+        let said = self.say(kind, content, (Times { decode, present }, is_join), ear);
+        ear.check(said)
+    }
+
+    /// What a tag carries of a track that is known.
+    fn say(
+        &mut self,
+        kind: u8,
+        content: Content<'_>,
+        (times, is_join): (Times, bool),
+        ear: &mut Ear<'_>,
+    ) -> Result<(), Fault> {
+        let part = match kind {
+            VIDEO => &mut self.pictures,
+            _ => &mut self.sound,
+        };
         let Part::Track { index, packets, .. } = part else {
             return Ok(());
         };
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
         let roll = &mut self.roll;
-        let done = match content {
+        match content {
             Content::Setup(_, setup) => packets.configure(roll, *index, setup, told),
             Content::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
-                let setup = setup.ok_or(Fault("the head of Opus is not whole"));
-                setup.and_then(|setup| packets.configure(roll, *index, &setup, told))
+                let setup = setup.ok_or(Fault("the head of Opus is not whole"))?;
+                packets.configure(roll, *index, &setup, told)
             }
-            Content::Packet(_, ahead, bytes) => {
-                let times = Time::of(time, TICKS_PER_SECOND)
-                    .zip(Time::of(time + i64::from(ahead), TICKS_PER_SECOND));
-                let (decode, present) =
-                    times.ok_or_else(|| ear.let_go("a time is out of reason"))?;
+            Content::Packet(_, _, bytes) => {
                 let packet = Packet {
-                    times: Times { decode, present },
+                    times,
                     is_join,
                     bytes,
                 };
                 packets.say(roll, *index, packet, &mut self.room, ear.sink)
             }
             Content::Unknown(_) | Content::Nothing => Ok(()),
-        };
-        ear.check(done)
+        }
     }
 
     /// Bytes that its allocations take.
@@ -170,6 +191,16 @@ impl Flv {
             Part::Unknown | Part::LeftOut => 0,
         });
         self.roll.held_bytes() + self.room.capacity() + of_part.sum::<usize>()
+    }
+}
+
+impl Content<'_> {
+    /// How many milliseconds it is shown behind the tag's own time.
+    fn ahead(&self) -> i32 {
+        match self {
+            Content::Packet(_, ahead, _) => *ahead,
+            Content::Setup(..) | Content::OpusHead(_) | Content::Unknown(_) | Content::Nothing => 0,
+        }
     }
 }
 
@@ -210,45 +241,50 @@ impl Part {
 }
 
 fn video(body: &[u8]) -> Content<'_> {
-    match body {
-        // Enhanced RTMP: the packet type stands where the codec did.
-        [first, f0, f1, f2, f3, rest @ ..] if first & 0x80 != 0 => {
-            let name = &body[1..5];
-            let codec = match &[*f0, *f1, *f2, *f3] {
-                b"avc1" => Codec::H264,
-                b"hvc1" => Codec::H265,
-                b"av01" => Codec::Av1,
-                b"vp09" => Codec::Vp9,
-                _ => return Content::Unknown(name),
-            };
-            let has_offset = matches!(codec, Codec::H264 | Codec::H265);
-            match first & 0x0f {
-                // Its frames tell the same, and more.
-                0 if codec == Codec::Vp9 => Content::Nothing,
-                0 => Content::Setup(codec, rest),
-                1 if has_offset => packet(codec, rest),
-                1 | 3 => Content::Packet(codec, 0, rest),
-                2 | 4 => Content::Nothing,
-                _ => Content::Unknown(name),
-            }
+    let [first, packet_type, rest @ ..] = body else {
+        return Content::Nothing;
+    };
+    if first & 0x80 != 0 {
+        return enhanced_video(first & 0x0f, &body[1..]);
+    }
+    let codec = match first & 0x0f {
+        7 => Codec::H264,
+        12 => Codec::H265,
+        2 => return Content::Unknown(b"H.263"),
+        4 | 5 => return Content::Unknown(b"VP6"),
+        _ => return Content::Unknown(b"unknown"),
+    };
+    match packet_type {
+        0 => {
+            let setup = rest.get(3..);
+            setup.map_or(Content::Nothing, |setup| Content::Setup(codec, setup))
         }
-        [first, packet_type, rest @ ..] => {
-            let codec = match first & 0x0f {
-                7 => Codec::H264,
-                12 => Codec::H265,
-                2 => return Content::Unknown(b"H.263"),
-                4 | 5 => return Content::Unknown(b"VP6"),
-                _ => return Content::Unknown(b"unknown"),
-            };
-            match packet_type {
-                0 => rest
-                    .get(3..)
-                    .map_or(Content::Nothing, |it| Content::Setup(codec, it)),
-                1 => packet(codec, rest),
-                _ => Content::Nothing,
-            }
-        }
+        1 => packet(codec, rest),
         _ => Content::Nothing,
+    }
+}
+
+/// Enhanced RTMP: the packet type stands where the codec did.
+fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
+    let Some((name, rest)) = body.split_first_chunk::<4>() else {
+        return Content::Nothing;
+    };
+    let codec = match name {
+        b"avc1" => Codec::H264,
+        b"hvc1" => Codec::H265,
+        b"av01" => Codec::Av1,
+        b"vp09" => Codec::Vp9,
+        _ => return Content::Unknown(name),
+    };
+    let has_offset = matches!(codec, Codec::H264 | Codec::H265);
+    match packet_type {
+        // Its frames tell the same, and more.
+        0 if codec == Codec::Vp9 => Content::Nothing,
+        0 => Content::Setup(codec, rest),
+        1 if has_offset => packet(codec, rest),
+        1 | 3 => Content::Packet(codec, 0, rest),
+        2 | 4 => Content::Nothing,
+        _ => Content::Unknown(name),
     }
 }
 
@@ -274,31 +310,33 @@ fn audio(body: &[u8]) -> Content<'_> {
             [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
             _ => Content::Nothing,
         },
-        9 => {
-            let Some((name, rest)) = rest.split_first_chunk::<4>() else {
-                return Content::Nothing;
-            };
-            let codec = match name {
-                b"mp4a" => Codec::Aac,
-                b".mp3" => Codec::MpegAudio,
-                b"ac-3" => Codec::Ac3,
-                b"ec-3" => Codec::Eac3,
-                b"Opus" => Codec::Opus,
-                _ => return Content::Unknown(name),
-            };
-            match (first & 0x0f, codec) {
-                (0, Codec::Aac) => Content::Setup(codec, rest),
-                (0, Codec::Opus) => Content::OpusHead(rest),
-                (1, _) => Content::Packet(codec, 0, rest),
-                (0 | 2 | 4, _) => Content::Nothing,
-                _ => Content::Unknown(name),
-            }
-        }
+        9 => enhanced_audio(first & 0x0f, rest),
         0 | 3 => Content::Unknown(b"PCM"),
         1 => Content::Unknown(b"ADPCM"),
         4..=6 => Content::Unknown(b"Nellymoser"),
         11 => Content::Unknown(b"Speex"),
         _ => Content::Unknown(b"unknown"),
+    }
+}
+
+fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
+    let Some((name, rest)) = body.split_first_chunk::<4>() else {
+        return Content::Nothing;
+    };
+    let codec = match name {
+        b"mp4a" => Codec::Aac,
+        b".mp3" => Codec::MpegAudio,
+        b"ac-3" => Codec::Ac3,
+        b"ec-3" => Codec::Eac3,
+        b"Opus" => Codec::Opus,
+        _ => return Content::Unknown(name),
+    };
+    match (packet_type, codec) {
+        (0, Codec::Aac) => Content::Setup(codec, rest),
+        (0, Codec::Opus) => Content::OpusHead(rest),
+        (1, _) => Content::Packet(codec, 0, rest),
+        (0 | 2 | 4, _) => Content::Nothing,
+        _ => Content::Unknown(name),
     }
 }
 

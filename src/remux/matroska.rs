@@ -7,6 +7,7 @@ mod order;
 mod setup;
 
 use super::medium::{Codec, Fault, Time};
+use super::nal::take;
 use super::packets::{Ear, Packet, Packets};
 use super::roll::{Roll, Times};
 use super::sound;
@@ -70,6 +71,7 @@ const INFO: u32 = 0x1549_a966;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const USUAL_SCALE: u64 = 1_000_000;
 const TRACKS_BYTES_MAX: usize = 256 * 1024;
+const TIMESTAMP_BYTES_MAX: usize = 32;
 /// What stands around a block's frames in its group, and in front of them.
 const BLOCK_HEAD_BYTES: usize = 1024;
 const LACING: u8 = 0x06;
@@ -84,44 +86,59 @@ impl Walker<Ear<'_>> for Matroska {
         if self.level == Level::Cluster && head.is_outer() {
             self.level = Level::Segment;
         }
-        let bytes_max = match (self.level, head.id) {
+        match (self.level, head.id) {
             (Level::Top | Level::Segment, SEGMENT) => {
                 self.level = Level::Segment;
-                return Ok(Step::Pass(head.bytes() as u64));
+                Ok(Step::Pass(head.bytes() as u64))
             }
             (Level::Segment, CLUSTER) if self.has_tracks => {
                 self.cluster_time = None;
                 self.level = Level::Cluster;
-                return Ok(Step::Pass(head.bytes() as u64));
+                Ok(Step::Pass(head.bytes() as u64))
             }
             (Level::Segment, CLUSTER) => {
-                return Err(ear.let_go("Matroska has no Tracks before its first Cluster"));
+                Err(ear.let_go("Matroska has no Tracks before its first Cluster"))
             }
-            (Level::Segment, INFO | TRACKS) => TRACKS_BYTES_MAX,
-            (Level::Cluster, TIMESTAMP) => 16,
+            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, ear),
+            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, ear),
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
                 // The track's number stands in front, and says whether it is wanted at all.
-                let Some(body) = seen.get(head.bytes()..head.bytes() + 8) else {
-                    let needed = head.bytes() as u64 + head.size.unwrap_or(8).min(8);
-                    let needed = needed as usize;
-                    if seen.len() < needed {
-                        return Ok(Step::Hold(needed));
-                    }
-                    return self.pass(head, ear);
+                let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
+                let Some(front) = seen.get(head.bytes()..needed) else {
+                    return Ok(Step::Hold(needed));
                 };
-                if head.id == SIMPLE_BLOCK && self.carried(body).is_none() {
+                if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
                     return self.pass(head, ear);
                 }
-                self.unit_bytes_max + BLOCK_HEAD_BYTES
+                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, ear)
             }
-            (_, _) => {
-                if head.id == EBML {
-                    self.level = Level::Top;
-                    self.has_tracks = false;
-                }
-                return self.pass(head, ear);
+            (_, EBML) => {
+                self.level = Level::Top;
+                self.has_tracks = false;
+                self.pass(head, ear)
             }
-        };
+            (_, _) => self.pass(head, ear),
+        }
+    }
+}
+
+impl Matroska {
+    pub(super) fn new(unit_bytes_max: usize) -> Matroska {
+        Matroska {
+            unit_bytes_max,
+            scale: USUAL_SCALE,
+            ..Matroska::default()
+        }
+    }
+
+    /// An element that must be seen whole, and may have so many bytes.
+    fn whole(
+        &mut self,
+        head: Head,
+        seen: &[u8],
+        bytes_max: usize,
+        ear: &mut Ear<'_>,
+    ) -> Result<Step, LetGo> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
@@ -134,10 +151,7 @@ impl Walker<Ear<'_>> for Matroska {
             INFO => self.scale = scale(body),
             TRACKS => self.begin(body, ear)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
-            SIMPLE_BLOCK => {
-                let is_key = |flags: u8| flags & KEY_FRAME != 0;
-                self.block(body, is_key, ear)?;
-            }
+            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, ear)?,
             _ => {
                 let is_alone = ebml::elements(body).all(|(id, _)| id != REFERENCE_BLOCK);
                 let mut blocks = ebml::elements(body).filter(|(id, _)| *id == BLOCK);
@@ -147,16 +161,6 @@ impl Walker<Ear<'_>> for Matroska {
             }
         }
         Ok(Step::Pass(whole as u64))
-    }
-}
-
-impl Matroska {
-    pub(super) fn new(unit_bytes_max: usize) -> Matroska {
-        Matroska {
-            unit_bytes_max,
-            scale: USUAL_SCALE,
-            ..Matroska::default()
-        }
     }
 
     fn pass(&self, head: Head, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
@@ -213,6 +217,17 @@ impl Matroska {
         Ok(())
     }
 
+    /// When a block is shown, so many ticks behind its Cluster's time.
+    fn time(&self, relative: i16, ear: &mut Ear<'_>) -> Result<Time, LetGo> {
+        let Some(cluster_time) = self.cluster_time else {
+            return Err(ear.let_go("a Cluster of Matroska does not say its time"));
+        };
+        let ticks = i128::from(cluster_time) + i128::from(relative);
+        let time = i64::try_from(ticks * i128::from(self.scale)).ok();
+        time.and_then(Time::from_nanoseconds)
+            .ok_or_else(|| ear.let_go("a time of Matroska is out of reason"))
+    }
+
     /// A block that is whole.
     fn block(
         &mut self,
@@ -226,18 +241,9 @@ impl Matroska {
         let Some([t0, t1, flags, rest @ ..]) = block.get(number_bytes..) else {
             return Err(ear.let_go("a block of Matroska is not whole"));
         };
-        let Some(cluster_time) = self.cluster_time else {
-            return Err(ear.let_go("a Cluster of Matroska does not say its time"));
-        };
-        let relative = i64::from(i16::from_be_bytes([*t0, *t1]));
-        let ticks = i128::from(cluster_time) + i128::from(relative);
-        let time = i64::try_from(ticks * i128::from(self.scale)).ok();
-        let time = time.and_then(Time::from_nanoseconds);
-        let Some(time) = time else {
-            return Err(ear.let_go("a time of Matroska is out of reason"));
-        };
+        let mut time = self.time(i16::from_be_bytes([*t0, *t1]), ear)?;
         let is_key = is_key(*flags);
-        let (mut time, mut said) = (time, Ok(()));
+        let mut said = Ok(());
         let roll = &mut self.roll;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
@@ -328,56 +334,50 @@ fn scale(info: &[u8]) -> u64 {
 
 /// Hands on each frame of a block; `None` if they are not whole.
 fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8])) -> Option<()> {
-    if lacing == 0 {
-        frame(body);
-        return Some(());
-    }
-    let (more, mut rest) = body.split_first()?;
-    let frames = usize::from(*more) + 1;
-    let mut sizes = [0usize; 256];
-    match lacing {
-        0x04 => {
-            let size = rest.len() / frames;
-            sizes[..frames - 1].fill(size);
-            if rest.len() % frames != 0 {
-                return None;
-            }
+    let mut rest = body;
+    if lacing != 0 {
+        let more = usize::from(*take(&mut rest, 1)?.first()?);
+        let mut sizes = [0usize; 255];
+        let sizes = &mut sizes[..more];
+        match lacing {
+            0x02 => xiph_sizes(sizes, &mut rest)?,
+            0x04 if rest.len() % (more + 1) == 0 => sizes.fill(rest.len() / (more + 1)),
+            0x04 => return None,
+            _ => ebml_sizes(sizes, &mut rest)?,
         }
-        0x02 => {
-            for size in &mut sizes[..frames - 1] {
-                loop {
-                    let (byte, behind) = rest.split_first()?;
-                    rest = behind;
-                    *size += usize::from(*byte);
-                    if *byte < 255 {
-                        break;
-                    }
-                }
-            }
+        for size in sizes {
+            frame(take(&mut rest, *size)?);
         }
-        _ => {
-            let mut last = 0;
-            for (index, size) in sizes[..frames - 1].iter_mut().enumerate() {
-                let bytes = rest.first()?.leading_zeros() as usize + 1;
-                let (field, behind) = rest.split_at_checked(bytes).filter(|_| bytes <= 8)?;
-                rest = behind;
-                let value = i64::try_from(ebml::number(field)?).ok()?;
-                // Behind the first they are differences, around the middle of what fits.
-                let middle = (1i64 << (7 * bytes - 1)) - 1;
-                last = if index == 0 {
-                    value
-                } else {
-                    last + value - middle
-                };
-                *size = usize::try_from(last).ok()?;
-            }
-        }
-    }
-    for size in &sizes[..frames - 1] {
-        let (content, behind) = rest.split_at_checked(*size)?;
-        frame(content);
-        rest = behind;
     }
     frame(rest);
+    Some(())
+}
+
+/// All but the last one's, each a sum of bytes of which the last is below 255.
+fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
+    for size in sizes {
+        loop {
+            let byte = *take(rest, 1)?.first()?;
+            *size += usize::from(byte);
+            if byte < 255 {
+                break;
+            }
+        }
+    }
+    Some(())
+}
+
+/// All but the last one's: the first, and then the differences, around the middle of what fits.
+fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
+    let mut last = None;
+    for size in sizes {
+        let bytes = rest.first()?.leading_zeros() as usize + 1;
+        let field = take(rest, bytes).filter(|_| bytes <= 8)?;
+        let value = i64::try_from(ebml::number(field)?).ok()?;
+        let middle = (1i64 << (7 * bytes - 1)) - 1;
+        let own = last.map_or(value, |last: i64| last + value - middle);
+        last = Some(own);
+        *size = usize::try_from(own).ok()?;
+    }
     Some(())
 }

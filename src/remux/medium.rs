@@ -8,7 +8,7 @@
 ///
 /// | codec | a unit | [`Track::setup`] |
 /// |---|---|---|
-/// | H.264 | NAL units, each behind its length in 4 bytes; no delimiter | `avcC`, whose lengths are of 4 bytes |
+/// | H.264 | NAL units behind lengths of 4 bytes, no delimiter | `avcC` that says 4 bytes |
 /// | H.265 | the same | `hvcC`, the same |
 /// | AV1 | a temporal unit: OBUs with sizes, no temporal delimiter | `av1C` |
 /// | VP9 | a frame or superframe | `vpcC`, version and flags in front |

@@ -8,7 +8,9 @@ use crate::format::LetGo;
 
 /// What a walker says is said to, and why it lets go.
 pub(super) struct Ear<'a> {
+    /// Takes what is said.
     pub sink: &'a mut Sink<'a>,
+    /// The newest reason to let go.
     pub fault: Fault,
 }
 
@@ -58,8 +60,11 @@ pub(super) struct Packets {
 /// A packet, and what its container says of it.
 #[derive(Clone, Copy)]
 pub(super) struct Packet<'a> {
+    /// As the container has them.
     pub times: Times,
+    /// Decoding can begin with it.
     pub is_join: bool,
+    /// All of it.
     pub bytes: &'a [u8],
 }
 

@@ -48,6 +48,11 @@ impl Remuxer {
         })
     }
 
+    /// Whether a stream of this format can be read.
+    pub fn reads(from: Format) -> bool {
+        Reader::new(from, 1).is_some()
+    }
+
     /// Takes the stream's next bytes and appends what comes of them. Behind a fault nothing more
     /// comes; what was appended before it is whole.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -84,6 +89,15 @@ impl Remuxer {
         self.reader = reader;
         self.making.seam();
         true
+    }
+
+    /// Whether tracks are known, and none of them goes out.
+    pub fn carries_nothing(&self) -> bool {
+        let making = &self.making;
+        let mut tracks = making.tracks.iter();
+        let is_left_out =
+            |track: &Track| track.is_known() && making.writer.left_out(track).is_some();
+        !making.left_out.is_empty() && tracks.all(is_left_out)
     }
 
     /// What of the stream does not go out, and why, a line for each track.
@@ -126,7 +140,7 @@ impl Making {
                 if self.interleave.is_seam(&unit) {
                     self.drain(out);
                     self.interleave.seam();
-                    self.interleave.begin(&self.tracks);
+                    self.interleave.begin(self.tracks.len());
                 }
                 self.interleave.push(&unit);
                 self.pass_on(out)
@@ -153,7 +167,7 @@ impl Making {
             }
         }
         self.tracks = tracks.to_vec();
-        self.interleave.begin(tracks);
+        self.interleave.begin(tracks.len());
         self.writer.set_tracks(tracks, out)
     }
 

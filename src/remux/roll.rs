@@ -34,7 +34,9 @@ struct Clock {
 /// What a reader knows of a unit.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
+    /// By which it must have come,
     pub decode: Time,
+    /// and at which it is shown or heard.
     pub present: Time,
 }
 

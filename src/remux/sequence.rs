@@ -9,7 +9,9 @@ use super::bits::Bits;
 pub(super) struct Sequence {
     /// By which pictures name it.
     pub number: u32,
+    /// In pixels that are shown,
     pub width: u16,
+    /// and lines.
     pub height: u16,
     /// So many pictures may precede another in decoding and follow it in time: at most 16.
     pub reorder: u8,
@@ -17,13 +19,14 @@ pub(super) struct Sequence {
     pub chroma: u8,
     /// Bits of a sample, less 8.
     pub luma_depth: u8,
+    /// The same of colours.
     pub chroma_depth: u8,
-    /// Of H.265: layers in time, and whether they are nested.
+    /// Of H.265: layers in time.
     pub layers: u8,
+    /// Any of them can be left out from any picture on.
     pub are_nested: bool,
-    /// Of H.264: pictures may be fields; how many bits their frame's number has.
+    /// Of H.264: pictures may be fields.
     pub has_fields: bool,
-    pub frame_number_bits: u8,
 }
 
 /// No picture waits for more.
@@ -53,9 +56,7 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
             scaling_lists(&mut bits, if sequence.chroma == 3 { 12 } else { 8 })?;
         }
     }
-    sequence.frame_number_bits = u8::try_from(bits.golomb()? + 4)
-        .ok()
-        .filter(|it| *it <= 16)?;
+    bits.golomb()?;
     let order = bits.golomb()?;
     match order {
         0 => _ = bits.golomb()?,

@@ -17,7 +17,9 @@ pub(super) struct Head {
     pub head_bytes: usize,
     /// Of each channel.
     pub samples: u32,
+    /// Rate and channels.
     pub shape: Shape,
+    /// The setup that follows from it.
     pub setup: Setup,
     /// It belongs to the unit before it: of E-AC-3, what is not the first substream.
     pub is_part: bool,
@@ -38,6 +40,7 @@ impl Setup {
         Setup { bytes, length }
     }
 
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -510,6 +510,15 @@ impl<C: Copy> Stream<C> {
         self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
     }
 
+    /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
+    pub fn opening(&self, now: Moment) -> (Vec<u8>, u64) {
+        let (start, needs_header) = self.start(now);
+        let header = needs_header.then(|| self.header().to_vec());
+        let mut lead = header.unwrap_or_default();
+        lead.extend_from_slice(start.prelude.as_slice());
+        (lead, start.offset)
+    }
+
     fn back(&self, now: Moment) -> Back {
         let time_back = now.since_start().checked_sub(self.limits.join_back_time);
         Back {

@@ -7,6 +7,7 @@ mod hls;
 mod http;
 mod json;
 mod remux;
+mod remuxer;
 mod rtp;
 mod splice;
 
@@ -39,6 +40,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("remux_mp4", remux::mp4),
     ("remux_mp4_head", remux::mp4_head),
     ("remux_mpegts", remux::mpegts),
+    ("remuxer", remuxer::sources),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];

@@ -37,8 +37,6 @@ impl Said {
 /// All that a reader says, and why it went no further.
 pub type Reading = (Vec<Said>, Option<Fault>);
 
-pub const UNIT_BYTES_MAX: usize = 1 << 20;
-
 /// What is read of bytes that come in pieces of such sizes.
 pub fn read(
     format: Format,
@@ -131,15 +129,21 @@ fn assert_lengths(mut unit: &[u8]) {
     }
 }
 
+pub const FLV_HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+
 pub fn flv(data: &[u8]) {
-    container(Format::Flv, b"FLV\x01\x05\0\0\0\x09\0\0\0\0", data);
+    container(Format::Flv, FLV_HEAD, data);
 }
 
 /// Behind a `moov` that names H.264 and AAC.
 pub fn mp4(data: &[u8]) {
+    container(Format::Mp4, mp4_header(), data);
+}
+
+pub fn mp4_header() -> &'static [u8] {
     let file = include_bytes!("../media/h264.mp4");
-    let moov = file.windows(4).position(|kind| kind == b"moof");
-    container(Format::Mp4, &file[..moov.map_or(0, |at| at - 4)], data);
+    let moof = file.windows(4).position(|kind| kind == b"moof");
+    &file[..moof.map_or(0, |at| at - 4)]
 }
 
 /// The same, from the first byte on.
@@ -149,9 +153,13 @@ pub fn mp4_head(data: &[u8]) {
 
 /// Behind Tracks that name H.264 and AAC.
 pub fn matroska(data: &[u8]) {
+    container(Format::Matroska, matroska_header(), data);
+}
+
+pub fn matroska_header() -> &'static [u8] {
     let file = include_bytes!("../media/h264.mkv");
     let cluster = file.windows(4).position(|id| id == b"\x1f\x43\xb6\x75");
-    container(Format::Matroska, &file[..cluster.unwrap_or(0)], data);
+    &file[..cluster.unwrap_or(0)]
 }
 
 /// The same, from the Segment on.
@@ -159,17 +167,16 @@ pub fn matroska_head(data: &[u8]) {
     container(Format::Matroska, b"\x18\x53\x80\x67\xff", data);
 }
 
-/// Behind tables that name H.264 and AAC. Sync bytes stand where they belong, and counters follow
-/// each other: chance would not find them.
+/// Behind tables that name H.264 and AAC.
 pub fn mpegts(data: &[u8]) {
-    let tables = tables();
     let mut data = data.to_vec();
-    for (number, packet) in data
-        .get_mut(2..)
-        .unwrap_or_default()
-        .chunks_mut(188)
-        .enumerate()
-    {
+    repair(data.get_mut(2..).unwrap_or_default());
+    container(Format::MpegTs, &tables(), &data);
+}
+
+/// Sync bytes stand where they belong, and counters follow each other: chance would not find them.
+pub fn repair(packets: &mut [u8]) {
+    for (number, packet) in packets.chunks_mut(188).enumerate() {
         packet[0] = 0x47;
         if let [_, first, second, third, ..] = packet {
             *first &= 0x7f;
@@ -181,11 +188,10 @@ pub fn mpegts(data: &[u8]) {
             }
         }
     }
-    container(Format::MpegTs, &tables, &data);
 }
 
 /// The packets of PAT and PMT of a real file.
-fn tables() -> Vec<u8> {
+pub fn tables() -> Vec<u8> {
     let file = include_bytes!("../media/h264.ts");
     let is_table = |packet: &&[u8]| matches!(packet[1..3], [0x40, 0] | [0x50, 0]);
     file.chunks(188)

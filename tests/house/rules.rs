@@ -42,6 +42,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("post", &["rtp", "gate"]),
     ("stream", &["hls", "slots", "format", "gather", "moment"]),
     ("hls", &["format", "http", "moment", "stamp"]),
+    ("remux", &["format"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),
     ("http", &["stamp"]),

@@ -14,10 +14,10 @@ use std::collections::{HashMap, HashSet};
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
-use crate::hls::Wanted;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
+use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
@@ -26,8 +26,8 @@ pub(super) struct Waiting {
     pub session: SessionId,
     /// in which room,
     pub room: Room,
-    /// which part of its stream is wanted, if it is not the stream,
-    pub wanted: Option<Wanted>,
+    /// what is wanted of it,
+    pub view: View,
     /// how it is answered,
     pub reply: Reply,
     /// for how long,
@@ -140,7 +140,7 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         (room, session): (Room, SessionId),
-        (wanted, via): (Option<Wanted>, Option<&str>),
+        (view, via): (View, Option<&str>),
         (reply, until): (Reply, Moment),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
@@ -151,7 +151,7 @@ impl Clients {
             connection.phase = Phase::Waiting(Waiting {
                 session,
                 room,
-                wanted,
+                view,
                 reply,
                 until,
                 fate: Fate::Open,
@@ -173,7 +173,7 @@ impl Clients {
         }
         Some(Event::Waited {
             session: waiting.session,
-            wanted: waiting.wanted,
+            view: waiting.view,
             reply: waiting.reply,
             is_late: waiting.fate == Fate::Open,
             fault: match waiting.fate {
@@ -188,10 +188,10 @@ impl Clients {
     pub fn end_waiting(
         &mut self,
         session: &SessionId,
-    ) -> Vec<(ConnectionId, Option<Wanted>, Reply)> {
+    ) -> Vec<(ConnectionId, View, Reply)> {
         let ids = self.waiting.take(session).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
-            Event::Waited { wanted, reply, .. } => Some((id, wanted, reply)),
+            Event::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
         });
         waiting.collect()

@@ -45,10 +45,10 @@ impl Streams {
     pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
         let now = desk.now();
         let until = now + desk.settings().limits.hold_time;
+        let is_watched = self.is_seen(id);
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
-        let is_watched = live.is_watched();
         let format = match live.stream.told() {
             Told::Known(format) => Some(format),
             Told::Undecided => None,
@@ -108,6 +108,7 @@ impl Streams {
             Level::Info,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
+        self.forgive(id);
     }
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and
@@ -130,8 +131,7 @@ impl Streams {
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_over = |live: &Live| live.is_held() && !live.is_watched();
-        if self.lives.get(id).is_some_and(is_over) {
+        if self.lives.get(id).is_some_and(Live::is_held) && !self.is_seen(id) {
             self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }
     }

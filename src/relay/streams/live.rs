@@ -11,6 +11,7 @@ use super::Streams;
 use super::bare::BareInput;
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
+use super::shadow::{Cast, Shadow};
 use super::turns::Line;
 use super::{Cut, Feed};
 use crate::format::Format;
@@ -63,6 +64,10 @@ pub struct Live {
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     pub(super) armed: Armed,
+    /// It in other containers.
+    pub(super) casts: Vec<Cast>,
+    /// What makes it, if it is another stream in another container.
+    pub(super) shadow: Option<Shadow>,
 }
 
 /// How many viewers were cut, by why.
@@ -74,6 +79,12 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    fn add(&mut self, other: Cuts) {
+        self.stalled += other.stalled;
+        self.lost_unit += other.lost_unit;
+        self.token += other.token;
+    }
+
     /// One more viewer was cut for this reason.
     pub fn count(&mut self, cut: Cut) {
         match cut {
@@ -107,6 +118,8 @@ pub struct Row<'a> {
     udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
+    /// The containers that it is made into.
+    remuxed: Vec<&'static str>,
     rtp: Option<&'static str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
@@ -129,6 +142,47 @@ struct RowSource {
 }
 
 impl Live {
+    /// One with this source, of which nothing else is known yet.
+    fn new(
+        session: SessionId,
+        (source, source_address): (Feed, SocketAddr),
+        stream: Stream<ConnectionId>,
+    ) -> Live {
+        Live {
+            session,
+            serial: 0,
+            source,
+            source_address,
+            started_unix_seconds: 0,
+            stream,
+            pull: None,
+            via: None,
+            splicer: None,
+            source_type: None,
+            input: None,
+            bare: None,
+            rtp_out: RtpOut::default(),
+            attended_until: None,
+            cuts: Cuts::default(),
+            line: None,
+            lined_up: 0,
+            is_paused: false,
+            armed: Armed::default(),
+            casts: Vec::new(),
+            shadow: None,
+        }
+    }
+
+    /// Its shadow.
+    pub(super) fn shadow(&self, stream: Stream<ConnectionId>, shadow: Shadow) -> Live {
+        let from = (Feed::Shadow, self.source_address);
+        Live {
+            via: self.via.clone(),
+            shadow: Some(shadow),
+            ..Live::new(self.session.clone(), from, stream)
+        }
+    }
+
     /// Bytes that its allocations take, its name's included.
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
@@ -142,11 +196,18 @@ impl Live {
             + self.rtp_out.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
+            + self.casts.iter().map(Cast::held_bytes).sum::<usize>()
+            + self.shadow.as_ref().map_or(0, Shadow::held_bytes)
     }
 
     /// Whether anybody watches it, be it by playlists and segments.
     pub(super) fn is_watched(&self) -> bool {
         self.stream.viewer_count() > 0 || self.attended_until.is_some()
+    }
+
+    /// Whether anybody gets anything of it, by whichever way.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_watched() || self.rtp_out.post.client_count() > 0
     }
 
     /// Whether it waits for a source.
@@ -182,6 +243,11 @@ impl Live {
         })
     }
 
+    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
+        let clients = self.rtp_out.post.figures();
+        clients.map(|(address, figures)| RowClient { address, figures })
+    }
+
     fn row_source(&self) -> RowSource {
         let input = self.input.as_ref();
         RowSource {
@@ -198,7 +264,15 @@ impl Live {
     }
 
     /// What list-streams says of it.
-    pub fn row(&self, now: Moment) -> Row<'_> {
+    pub fn row<'a>(&'a self, shadows: impl Iterator<Item = &'a Live>, now: Moment) -> Row<'a> {
+        let mut row = self.own_row(now);
+        for shadow in shadows {
+            row.add(shadow);
+        }
+        row
+    }
+
+    fn own_row(&self, now: Moment) -> Row<'_> {
         let Figures {
             bytes_received,
             bytes_sent,
@@ -221,17 +295,29 @@ impl Live {
             bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
             udp_clients: self.rtp_out.post.client_count(),
-            udp: self
-                .rtp_out
-                .post
-                .figures()
-                .map(|(address, figures)| RowClient { address, figures })
-                .collect(),
+            udp: self.row_clients().collect(),
             skips,
             cuts: self.cuts,
+            remuxed: Vec::new(),
             rtp: self.rtp_fault(),
             held_bytes: self.held_bytes(),
         }
+    }
+}
+
+impl Row<'_> {
+    /// What goes out of a shadow goes out of its stream.
+    fn add(&mut self, shadow: &Live) {
+        let figures = shadow.stream.figures();
+        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
+        self.viewers += shadow.stream.viewer_count();
+        self.udp_clients += shadow.rtp_out.post.client_count();
+        self.udp.extend(shadow.row_clients());
+        self.skips += figures.skips;
+        self.cuts.add(shadow.cuts);
+        let target = shadow.shadow.as_ref().map(Shadow::target);
+        self.remuxed.extend(target.map(|target| target.format().name()));
+        self.held_bytes += shadow.held_bytes();
     }
 }
 
@@ -240,7 +326,7 @@ pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
 /// How a stream that begins now is cut into segments, if streams are.
-fn plan(desk: &mut Desk) -> Option<Plan> {
+pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
     desk.settings().serves_hls.then(|| Plan {
         segment: desk.settings().limits.hls_segment_time,
         buffer_bytes: 0,
@@ -283,26 +369,12 @@ impl Streams {
         if let Some(plan) = plan(desk) {
             stream.cut_into_segments(plan);
         }
+        let from = (source, source_address);
         let live = self.lives.insert(Live {
-            session: session.clone(),
             serial,
-            source,
-            source_address,
             started_unix_seconds: desk.date().0.unix_seconds,
-            stream,
-            pull: None,
-            via: None,
             splicer: self.new_splicer(desk),
-            source_type: None,
-            input: None,
-            bare: None,
-            rtp_out: RtpOut::default(),
-            attended_until: None,
-            cuts: Cuts::default(),
-            line: None,
-            lined_up: 0,
-            is_paused: false,
-            armed: Armed::default(),
+            ..Live::new(session.clone(), from, stream)
         });
         self.order.insert(serial, live);
         self.running.insert(session, live);
@@ -349,7 +421,7 @@ impl Streams {
     }
 
     /// What has become of it goes on to all who want it.
-    fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+    pub(super) fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let now = desk.now();
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
@@ -384,8 +456,11 @@ impl Streams {
         self.flow(id);
         if is_told {
             self.tell_of_transport(id, desk);
+            // Who wants it in another container has waited for that.
+            self.say(Said::Grown(id));
         }
         self.feed_rtp_out(id, bytes, desk);
+        self.feed_shadows(id, bytes, desk);
     }
 
     /// Whether that is where its media comes from.
@@ -401,7 +476,6 @@ impl Streams {
         reason: &'static str,
         desk: &mut Desk,
     ) {
-        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -413,14 +487,12 @@ impl Streams {
             splicer.finish(&mut rest);
             self.pass_on(id, &rest, desk);
         }
+        let has_viewers = self.is_seen(id);
+        self.end_shadows(id, end, desk);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        let source = std::mem::replace(&mut live.source, Feed::Gone);
-        live.rtp_out.finish(live.stream.newest(), now);
-        live.stream.finish(end);
-        let pull = live.pull;
-        let has_viewers = live.is_watched();
+        let (source, pull) = (live.source, live.pull);
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -438,7 +510,6 @@ impl Streams {
             ),
         );
         self.say(Said::SourceLeft { source, id });
-        self.say(Said::Grown(id));
         if let Some(pull) = pull {
             self.say(Said::PullOver {
                 pull,
@@ -446,6 +517,19 @@ impl Streams {
                 has_viewers,
             });
         }
+        self.close_stream(id, end, desk);
+    }
+
+    /// Nothing more comes of a stream: what there is goes out still.
+    pub(super) fn close_stream(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        let now = desk.now();
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        live.source = Feed::Gone;
+        live.rtp_out.finish(live.stream.newest(), now);
+        live.stream.finish(end);
+        self.say(Said::Grown(id));
         self.flow(id);
         self.pump(id, desk);
         self.forget_if_over(id, desk);
@@ -460,7 +544,8 @@ impl Streams {
             return;
         }
         live.rtp_out.clear();
-        if live.is_watched() {
+        let has_shadows = live.casts.iter().any(|cast| cast.live().is_some());
+        if live.is_watched() || has_shadows {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
@@ -471,19 +556,24 @@ impl Streams {
             desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
-            self.order.remove(&live.serial);
             desk.disarm(&mut live.armed, Owner::Live(id));
+            if live.shadow.is_some() {
+                return self.forget_shadow(&live, id, desk);
+            }
+            self.order.remove(&live.serial);
             self.draining.leave(&live.session, live.serial);
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
     pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
+        let id = self.original_of(id);
         let is_ahead = self.is_ahead(id, desk);
+        let wanted_bytes = self.wanted_bytes(id);
         if let Some(live) = self.lives.get_mut(id)
             && live.is_paused
             && !is_ahead
-            && live.stream.wanted_bytes(&self.pool) > 0
+            && wanted_bytes > 0
         {
             live.is_paused = false;
             if let Feed::Http(connection) = live.source {
@@ -495,10 +585,10 @@ impl Streams {
     /// How many bytes of a source are wanted.
     pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
         let is_ahead = self.is_ahead(id, desk);
+        let wanted_bytes = self.wanted_bytes(id);
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
-        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
         live.is_paused = wanted_bytes == 0 || is_ahead;
         if live.is_paused {
             0
@@ -558,7 +648,7 @@ impl Streams {
     /// The server shuts down: streams end whose source is no connection that could be ended.
     pub fn shut_down(&mut self, desk: &mut Desk) {
         let lives = self.lives.iter();
-        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_)));
+        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_) | Feed::Shadow));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end(id, End::Complete, SHUT_DOWN, desk);
         }

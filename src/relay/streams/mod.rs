@@ -10,6 +10,7 @@ mod hold;
 mod live;
 mod rtp;
 mod rtp_out;
+mod shadow;
 mod turns;
 mod viewer;
 
@@ -22,6 +23,7 @@ use draining::Draining;
 use frame::Frame;
 pub use live::Live;
 use live::Row;
+use shadow::Cast;
 pub(super) use live::SHUT_DOWN;
 pub use rtp_out::Datagrams;
 pub(super) use viewer::{Place, Viewing, Watched};
@@ -51,6 +53,8 @@ pub(super) struct Streams {
     frame: Frame,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     spliced: Vec<u8>,
+    /// What comes of them in another container.
+    remuxed: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
@@ -67,6 +71,8 @@ pub(super) enum Feed {
     Rtp(SocketAddr),
     /// Nowhere for now: another source may come until then.
     Held { until: Moment },
+    /// Another stream, of which it is a shadow.
+    Shadow,
     /// Nowhere any more.
     Gone,
 }
@@ -129,6 +135,7 @@ impl Streams {
             turns: Turns::new(),
             frame: Frame::default(),
             spliced: Vec::new(),
+            remuxed: Vec::new(),
             posting: VecDeque::new(),
             posted: None,
             said: VecDeque::new(),
@@ -148,14 +155,14 @@ impl Streams {
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
+            + self.remuxed.capacity()
             + self.said.capacity() * size_of::<Said>()
     }
 
     /// Whether somebody watches the session's stream.
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
-        let live = running.and_then(|id| self.lives.get(*id));
-        live.is_some_and(Live::is_watched)
+        running.is_some_and(|id| self.is_seen(*id))
     }
 
     /// This pull fetches this stream, and `via` stands before what goes out of it.
@@ -172,7 +179,7 @@ impl Streams {
         let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
         match live.source {
             Feed::Http(connection) => Some(connection),
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Gone => None,
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
         }
     }
 
@@ -255,7 +262,11 @@ impl Streams {
     pub fn rows(&self, after: u64, now: Moment) -> impl Iterator<Item = (u64, Row<'_>)> {
         let lives = self.order.range(after + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        lives.map(move |(serial, live)| (serial, live.row(now)))
+        lives.map(move |(serial, live)| {
+            let shadows = live.casts.iter().filter_map(Cast::live);
+            let shadows = shadows.filter_map(|id| self.lives.get(id));
+            (serial, live.row(shadows, now))
+        })
     }
 
     /// Whether a stream's source is not read for now.
@@ -278,7 +289,7 @@ impl Streams {
         let gone = match live.source {
             Feed::Held { until } => Some(until),
             Feed::Rtp(_) => live.heard().map(|heard| heard + idle_time),
-            Feed::Http(_) | Feed::Gone => None,
+            Feed::Http(_) | Feed::Shadow | Feed::Gone => None,
         };
         let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
@@ -316,7 +327,11 @@ impl Streams {
                 self.end(id, End::Lost, "its source did not come back", desk);
                 return false;
             }
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Gone => {}
+            Feed::Rtp(_)
+            | Feed::Held { .. }
+            | Feed::Http(_)
+            | Feed::Shadow
+            | Feed::Gone => {}
         }
         if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
@@ -364,8 +379,9 @@ impl Streams {
 
     /// How many watch the session's stream.
     pub fn viewers(&self, session: &SessionId) -> usize {
-        let live = self.running.get(session).and_then(|id| self.lives.get(*id));
-        live.map_or(0, |live| live.stream.viewer_count())
+        let ids = self.running.get(session).map(|id| self.with_shadows(*id));
+        let lives = ids.into_iter().flatten().filter_map(|id| self.lives.get(id));
+        lives.map(|live| live.stream.viewer_count()).sum()
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.

@@ -199,7 +199,7 @@ impl Streams {
         let source = live.source;
         let address = match source {
             Feed::Rtp(address) => Some(address),
-            Feed::Http(_) | Feed::Held { .. } | Feed::Gone => None,
+            Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
         };
         let random = || desk.draw();
         live.rtp_out.post.set_clients(clients, address, random);
@@ -267,7 +267,8 @@ impl Streams {
     /// Whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: LiveId, desk: &Desk) -> bool {
         let held_bytes_max = desk.settings().limits.stream.buffer_bytes as u64 / 2;
-        self.lives.get(id).is_some_and(|live| {
+        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        lives.into_iter().any(|live| {
             let transport = live.rtp_out.transport.as_ref();
             transport.is_some_and(|transport| {
                 live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max

@@ -16,8 +16,8 @@
 //! that, and one begins only while one is left.
 
 use super::viewer::Watched;
-use super::{Feed, Live, Streams};
-use crate::format::Format;
+use super::live::plan;
+use super::{Live, Streams};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
 use crate::relay::counts::Count;
@@ -61,6 +61,8 @@ const UNIT_PART: usize = 4;
 const OUT_PER_BYTE: usize = 32;
 /// Fed at once: so much may come out of little.
 const PIECE_BYTES: usize = 16 * 1024;
+/// Tracks that are named to who cannot have them.
+const LINES_MAX: usize = 4;
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
 
@@ -128,6 +130,14 @@ impl Shadow {
             .ok_or(Fault("its frames are too small for other containers"))?
             .min(most);
         Ok(())
+    }
+
+    /// Why nothing will come of it, as far as is known.
+    fn emptiness(&self) -> Option<String> {
+        let remuxer = self.remuxer.as_deref()?;
+        let lines = remuxer.left_out().iter().take(LINES_MAX);
+        let lines: Vec<&str> = lines.map(String::as_str).collect();
+        remuxer.carries_nothing().then(|| lines.join(", "))
     }
 
     /// Nothing more is fed: appends what has waited, and lets the remuxer go.
@@ -288,7 +298,7 @@ impl Streams {
         desk: &mut Desk,
     ) -> Result<LiveId, String> {
         let not_read = || "its container cannot be read".to_owned();
-        let plan = super::live::plan(desk);
+        let plan = plan(desk);
         let (now, limits) = (desk.now(), &desk.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
         let live = self.lives.get(original).ok_or_else(not_read)?;
@@ -451,9 +461,33 @@ impl Streams {
         [(); Target::ALL.len()].map(|()| casts.next().and_then(Cast::live))
     }
 
+    /// A stream, and its shadows.
+    pub(super) fn with_shadows(&self, id: LiveId) -> impl Iterator<Item = LiveId> + use<> {
+        std::iter::once(id).chain(self.shadows_of(id).into_iter().flatten())
+    }
+
+    /// Whose shadow a stream is, or itself.
+    pub(super) fn original_of(&self, id: LiveId) -> LiveId {
+        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+        shadow.map_or(id, Shadow::original)
+    }
+
+    /// Whether anybody watches a stream, in whichever container.
+    pub(super) fn is_seen(&self, id: LiveId) -> bool {
+        let mut lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        lives.any(Live::is_watched)
+    }
+
+    /// How much of a stream's source is to be read at once, for all who watch it.
+    pub(super) fn wanted_bytes(&self, id: LiveId) -> usize {
+        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        let wanted = lives.map(|live| live.stream.wanted_bytes(&self.pool));
+        wanted.min().unwrap_or(0)
+    }
+
     /// Of all streams.
     pub(super) fn shadows(&self) -> impl Iterator<Item = (LiveId, &Live)> {
         let lives = self.lives.iter();
-        lives.filter(|(_, live)| live.source == Feed::Shadow || live.shadow.is_some())
+        lives.filter(|(_, live)| live.shadow.is_some())
     }
 }

@@ -6,11 +6,14 @@ use crate::format::ebml;
 
 /// A track.
 pub(super) struct Setup<'a> {
+    /// As blocks name it.
     pub number: u64,
+    /// As the registry has it.
     pub codec_id: &'a [u8],
     /// `None` of what is not carried.
     pub codec: Option<Codec>,
     private: &'a [u8],
+    /// As far as it is told here.
     pub shape: Shape,
     /// Nanoseconds that a frame lasts,
     pub frame: Option<i64>,
@@ -23,36 +26,12 @@ pub(super) struct Setup<'a> {
 const FRONT_BYTES_MAX: usize = 256;
 
 impl Setup<'_> {
+    /// Of what stands in a TrackEntry.
     pub fn read(entry: &[u8]) -> Setup<'_> {
         let codec_id = field(entry, 0x86).unwrap_or_default();
         let codec_id = codec_id.split(|byte| *byte == 0).next().unwrap_or_default();
-        let kind = unsigned(entry, 0x83);
-        let codec = match codec_id {
-            b"V_MPEG4/ISO/AVC" => Some(Codec::H264),
-            b"V_MPEGH/ISO/HEVC" => Some(Codec::H265),
-            b"V_AV1" => Some(Codec::Av1),
-            b"V_VP9" => Some(Codec::Vp9),
-            b"A_AAC" => Some(Codec::Aac),
-            b"A_MPEG/L1" | b"A_MPEG/L2" | b"A_MPEG/L3" => Some(Codec::MpegAudio),
-            b"A_AC3" => Some(Codec::Ac3),
-            b"A_EAC3" => Some(Codec::Eac3),
-            b"A_OPUS" => Some(Codec::Opus),
-            _ => None,
-        };
-        let shape = if kind == Some(1) {
-            let video = field(entry, 0xe0).unwrap_or_default();
-            let side = |id| u16::try_from(unsigned(video, id).unwrap_or(0)).unwrap_or(0);
-            Shape::Pictures {
-                width: side(0xb0),
-                height: side(0xba),
-            }
-        } else {
-            let audio = field(entry, 0xe1).unwrap_or_default();
-            Shape::Sound {
-                rate: float(field(audio, 0xb5).unwrap_or_default()) as u32,
-                channels: unsigned(audio, 0x9f).unwrap_or(1) as u8,
-            }
-        };
+        let codec = codec(codec_id);
+        let shape = shape(entry);
         let front = front(entry);
         let signed = |id| unsigned(entry, id).and_then(|value| i64::try_from(value).ok());
         let frame = signed(0x23_e383).filter(|frame| *frame > 0);
@@ -111,6 +90,38 @@ fn field(element: &[u8], wanted: u32) -> Option<&[u8]> {
 
 fn unsigned(element: &[u8], wanted: u32) -> Option<u64> {
     field(element, wanted).map(ebml::unsigned)
+}
+
+fn codec(codec_id: &[u8]) -> Option<Codec> {
+    match codec_id {
+        b"V_MPEG4/ISO/AVC" => Some(Codec::H264),
+        b"V_MPEGH/ISO/HEVC" => Some(Codec::H265),
+        b"V_AV1" => Some(Codec::Av1),
+        b"V_VP9" => Some(Codec::Vp9),
+        b"A_AAC" => Some(Codec::Aac),
+        b"A_MPEG/L1" | b"A_MPEG/L2" | b"A_MPEG/L3" => Some(Codec::MpegAudio),
+        b"A_AC3" => Some(Codec::Ac3),
+        b"A_EAC3" => Some(Codec::Eac3),
+        b"A_OPUS" => Some(Codec::Opus),
+        _ => None,
+    }
+}
+
+fn shape(entry: &[u8]) -> Shape {
+    if unsigned(entry, 0x83) == Some(1) {
+        let video = field(entry, 0xe0).unwrap_or_default();
+        let side = |id| u16::try_from(unsigned(video, id).unwrap_or(0)).unwrap_or(0);
+        Shape::Pictures {
+            width: side(0xb0),
+            height: side(0xba),
+        }
+    } else {
+        let audio = field(entry, 0xe1).unwrap_or_default();
+        Shape::Sound {
+            rate: float(field(audio, 0xb5).unwrap_or_default()) as u32,
+            channels: unsigned(audio, 0x9f).unwrap_or(1) as u8,
+        }
+    }
 }
 
 fn float(field: &[u8]) -> f64 {

@@ -5,7 +5,9 @@ use crate::format::mp4::{boxes, child, number, number_behind_times};
 
 /// A track.
 pub(super) struct Setup<'a> {
+    /// As fragments name it.
     pub number: u32,
+    /// Of its clock: at least 1.
     pub ticks_per_second: u32,
     /// By how many of them its samples are moved.
     pub shift: i64,
@@ -13,7 +15,9 @@ pub(super) struct Setup<'a> {
     pub kind: [u8; 4],
     /// `None` of what is not carried.
     pub codec: Option<Codec>,
+    /// With what its decoder is set up, if it is there.
     pub record: Option<&'a [u8]>,
+    /// As its description has it.
     pub shape: Shape,
 }
 

@@ -6,6 +6,7 @@ use crate::format::mpegts::psi;
 
 /// A stream that a map names.
 pub(super) struct Named<'a> {
+    /// Of its packets.
     pub pid: u16,
     /// `None` of what is not carried.
     pub codec: Option<Codec>,

@@ -35,6 +35,7 @@ impl Clock {
 pub(super) struct Mark {
     /// `None` if it says nothing.
     pub times: Option<Times>,
+    /// Decoding can begin with it, as the packet says.
     pub is_random_access: bool,
 }
 
@@ -43,6 +44,7 @@ pub(super) struct Mark {
 pub(super) struct Marks(Vec<(usize, Mark)>);
 
 impl Marks {
+    /// A PES packet begins there: places ascend. Of too many the oldest is forgotten.
     pub fn put(&mut self, at: usize, mark: Mark) {
         if self.0.len() >= MARKS_MAX {
             self.0.remove(0);
@@ -70,10 +72,12 @@ impl Marks {
         }
     }
 
+    /// None holds any more.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
+    /// Bytes that its one allocation takes.
     pub fn held_bytes(&self) -> usize {
         self.0.capacity() * size_of::<(usize, Mark)>()
     }
@@ -164,6 +168,7 @@ impl Head {
         })))
     }
 
+    /// Bytes that its one allocation takes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }

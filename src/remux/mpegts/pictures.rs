@@ -64,6 +64,7 @@ impl PictureStream {
         self.unit = State::Searching;
     }
 
+    /// The stream's next bytes, with the mark of the PES packet that begins with them.
     pub fn take(
         &mut self,
         mark: Option<Mark>,
@@ -200,10 +201,12 @@ impl PictureStream {
         })
     }
 
+    /// Of what is held until a unit is whole.
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
+    /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
     }

@@ -34,6 +34,7 @@ enum Look {
 }
 
 impl SoundStream {
+    /// Before the first byte.
     pub fn new(codec: Codec) -> SoundStream {
         SoundStream {
             codec,
@@ -53,6 +54,7 @@ impl SoundStream {
         self.next = None;
     }
 
+    /// The stream's next bytes, with the mark of the PES packet that begins with them.
     pub fn take(
         &mut self,
         mark: Option<Mark>,
@@ -170,10 +172,12 @@ impl SoundStream {
         Ok(())
     }
 
+    /// Of what is held until a unit is whole.
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
+    /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes()
     }

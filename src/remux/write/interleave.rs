@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::medium::{Track, Unit};
+use super::super::medium::Unit;
 
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ struct Lane {
     newest: Option<i64>,
     /// By how much it lay behind the newest of all, as far as that is worth remembering.
     behind: i64,
-    /// Nothing comes of it yet.
-    is_unknown: bool,
+    /// It has been waited for in vain, and nothing has come since.
+    is_missing: bool,
 }
 
 const MILLISECOND: i64 = 1_000_000;
 /// So much longer than a track was behind, the others wait for it.
 const GRACE: i64 = 200 * MILLISECOND;
 /// For one of which nothing has come.
-const FIRST_PATIENCE: i64 = 2_000 * MILLISECOND;
+const FIRST_PATIENCE: i64 = 1_000 * MILLISECOND;
 /// A track that is further behind has another clock: for that nothing waits.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
 /// How slowly it is forgotten: over so many units.
@@ -68,12 +68,9 @@ impl Interleave {
         }
     }
 
-    /// Other tracks come. Where there are not only more of them, nothing may wait.
-    pub fn begin(&mut self, tracks: &[Track]) {
-        self.lanes.resize_with(tracks.len(), Lane::default);
-        for (lane, track) in self.lanes.iter_mut().zip(tracks) {
-            lane.is_unknown = !track.is_known();
-        }
+    /// So many tracks come. Where there are not only more of them, nothing may wait.
+    pub fn begin(&mut self, tracks: usize) {
+        self.lanes.resize_with(tracks, Lane::default);
     }
 
     /// Another source comes, with a clock of its own. Nothing may wait.
@@ -101,6 +98,7 @@ impl Interleave {
             lane.behind = lane.behind.max(behind);
         }
         lane.newest = Some(decode);
+        lane.is_missing = false;
         lane.waiting.push_back(Kept {
             track: unit.track,
             decode,
@@ -117,7 +115,8 @@ impl Interleave {
         let first = self.first()?;
         let decode = self.lanes[first].waiting.front()?.decode;
         let is_full = self.bytes > self.bytes_max || self.units > UNITS_MAX;
-        let may_go = is_full || self.lanes.iter().all(|lane| lane.lets(decode, self.newest));
+        let mut lanes = self.lanes.iter_mut();
+        let may_go = is_full || lanes.all(|lane| lane.lets(decode, self.newest));
         if may_go { self.take(first) } else { None }
     }
 
@@ -151,14 +150,18 @@ impl Interleave {
 }
 
 impl Lane {
-    /// Whether a unit of this time need not wait for the track.
-    fn lets(&self, decode: i64, newest: i64) -> bool {
+    /// Whether a unit of this time need not wait for the track. Who has waited in vain waits no
+    /// more: what goes out is no later for it from then on.
+    fn lets(&mut self, decode: i64, newest: i64) -> bool {
+        let has_come = self.newest.is_some_and(|own| own >= decode);
+        if has_come || self.is_missing || !self.waiting.is_empty() {
+            return true;
+        }
         let patience = match self.newest {
-            _ if self.is_unknown => 0,
             None => FIRST_PATIENCE,
-            Some(own) if own >= decode => 0,
             Some(_) => self.behind + GRACE,
         };
-        !self.waiting.is_empty() || patience == 0 || decode.saturating_add(patience) <= newest
+        self.is_missing = decode.saturating_add(patience) <= newest;
+        self.is_missing
     }
 }

@@ -26,6 +26,15 @@ impl Target {
     /// Both.
     pub const ALL: [Target; 2] = [Target::MpegTs, Target::Mp4];
 
+    /// By the name of a file below a stream's address.
+    pub fn named(file: &[u8]) -> Option<Target> {
+        match file {
+            b"live.ts" => Some(Target::MpegTs),
+            b"live.mp4" => Some(Target::Mp4),
+            _ => None,
+        }
+    }
+
     /// The format of what goes out.
     pub fn format(self) -> Format {
         match self {

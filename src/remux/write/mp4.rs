@@ -41,8 +41,8 @@ pub struct Mp4 {
     lanes: Vec<Lane>,
     /// Whose join points begin fragments.
     leader: Option<usize>,
-    /// The header is to be written before the next fragment.
-    is_new: bool,
+    /// What the header says that was written last.
+    header: Vec<Track>,
     sequence_number: u32,
     /// When the first unit of this fragment is to be decoded, in nanoseconds.
     since: Option<i64>,
@@ -75,7 +75,7 @@ impl Mp4 {
             tracks: Vec::new(),
             lanes: Vec::new(),
             leader: None,
-            is_new: true,
+            header: Vec::new(),
             sequence_number: 0,
             since: None,
             bytes: 0,
@@ -92,7 +92,7 @@ impl Mp4 {
             return Ok(());
         }
         // What is told of tracks before the first header stands in it.
-        if !(self.is_new && Track::are_more(&self.tracks, tracks)) {
+        if !(self.header.is_empty() && Track::are_more(&self.tracks, tracks)) {
             self.write_fragment(None, out)?;
         }
         let mut before = std::mem::take(&mut self.lanes).into_iter();
@@ -101,7 +101,6 @@ impl Mp4 {
         self.tracks = tracks.to_vec();
         let mut lanes = self.lanes.iter();
         self.leader = lanes.position(|lane| lane.is_carried && lane.is_video);
-        self.is_new = true;
         Ok(())
     }
 
@@ -141,14 +140,14 @@ impl Mp4 {
     pub fn held_bytes(&self) -> usize {
         let lanes = self.lanes.iter();
         let entries: usize = lanes.map(|lane| lane.samples.capacity()).sum();
-        let tracks = self.tracks.iter();
+        let tracks = self.tracks.iter().chain(&self.header);
         let setups: usize = tracks
             .map(|track| track.setup.as_ref().map_or(0, |setup| setup.len()))
             .sum();
         self.bytes
             + entries * size_of::<Sample>()
             + self.lanes.capacity() * size_of::<Lane>()
-            + self.tracks.capacity() * size_of::<Track>()
+            + (self.tracks.capacity() + self.header.capacity()) * size_of::<Track>()
             + setups
     }
 
@@ -162,7 +161,7 @@ impl Mp4 {
         if self.since.take().is_none() {
             return Ok(());
         }
-        if std::mem::take(&mut self.is_new) {
+        if !self.header_holds() {
             self.write_header(out)?;
         }
         self.sequence_number = self.sequence_number.wrapping_add(1);
@@ -188,6 +187,17 @@ impl Mp4 {
         Ok(())
     }
 
+    /// Whether the tracks are those that the header names.
+    fn header_holds(&self) -> bool {
+        let now = self.tracks.iter().filter(|track| track.is_known());
+        let told = self.header.iter().filter(|track| track.is_known());
+        let alike = |(index, track): (usize, &Track)| {
+            let told = self.header.get(index);
+            !track.is_known() || told.is_some_and(|told| told.is_alike(track))
+        };
+        now.count() == told.count() && self.tracks.iter().enumerate().all(alike)
+    }
+
     fn write_header(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         let begin = out.len();
         let tracks = self.tracks.iter().enumerate();
@@ -196,6 +206,7 @@ impl Mp4 {
             .map(|(index, track)| (index as u32 + 1, track));
         header::write(carried, out);
         let spent = self.allowance.checked_sub(out.len() - begin);
+        self.header = self.tracks.clone();
         self.allowance = spent.ok_or(Fault("its tracks change too often, or have long setups"))?;
         Ok(())
     }

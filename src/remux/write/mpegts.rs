@@ -52,6 +52,8 @@ pub struct MpegTs {
     tables: Tables,
     /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
     streams: Vec<Option<Stream>>,
+    /// Of those that were there before.
+    past: Vec<Past>,
     /// Whose PID tells the clock.
     leader: Option<usize>,
     clock: Clock,
@@ -66,14 +68,27 @@ pub struct MpegTs {
 struct Stream {
     carriage: Carriage,
     pid: u16,
-    counter: Counter,
     packet_time: i64,
     is_video: bool,
-    /// When the newest unit was to be decoded.
-    newest: i64,
+    past: Past,
     /// Sound that is gathered, and since when.
     gathered: Vec<u8>,
     since: i64,
+}
+
+/// What goes on for a PID, whatever it carries.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    counter: Counter,
+    /// When the newest unit was to be decoded.
+    newest: i64,
+}
+
+impl Past {
+    const NONE: Past = Past {
+        counter: Counter::FIRST,
+        newest: i64::MIN,
+    };
 }
 
 /// What a PES packet is of.
@@ -88,6 +103,7 @@ impl MpegTs {
         MpegTs {
             tables: Tables::new(),
             streams: Vec::new(),
+            past: Vec::new(),
             leader: None,
             clock: Clock::default(),
             allowance: ALLOWANCE_MAX,
@@ -97,18 +113,23 @@ impl MpegTs {
 
     /// What is carried from now on. Nothing may be gathered.
     pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), Fault> {
-        let mut before = std::mem::take(&mut self.streams);
+        for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
+            if let Some(stream) = stream {
+                self.past.resize(self.past.len().max(index + 1), Past::NONE);
+                self.past[index] = stream.past;
+            }
+        }
         for (index, track) in tracks.iter().enumerate() {
             let carriage = match track.is_known() {
                 true => Carriage::of(track)?,
                 false => None,
             };
-            let old = before.get_mut(index).and_then(Option::take);
-            self.streams.push(carriage.map(|carriage| {
-                // Tracks are few.
-                let pid = FIRST_PID + index as u16;
-                Stream::go_on(old, carriage, pid, track.codec.is_video())
-            }));
+            let past = self.past.get(index).copied().unwrap_or(Past::NONE);
+            // Tracks are few.
+            let pid = FIRST_PID + index as u16;
+            let is_video = track.codec.is_video();
+            self.streams
+                .push(carriage.map(|carriage| Stream::new(carriage, pid, is_video, past)));
         }
         let mut known = self.streams.iter().enumerate();
         let video = known
@@ -155,6 +176,7 @@ impl MpegTs {
         let streams = self.streams.iter().flatten();
         let streams: usize = streams.map(Stream::held_bytes).sum();
         self.streams.capacity() * size_of::<Option<Stream>>()
+            + self.past.capacity() * size_of::<Past>()
             + streams
             + self.head.capacity()
             + self.tables.held_bytes()
@@ -258,8 +280,9 @@ impl MpegTs {
             return;
         };
         let packets = (head.len() + body.len()) / PAYLOAD_BYTES + 1;
-        // Whatever comes has arrived when it is decoded.
-        let room = timed.decode.saturating_sub(self.clock.now).max(0) / packets as i64;
+        // Whatever comes has arrived when it is decoded, and a little before.
+        let latest = timed.decode.saturating_sub(MARGIN / 8);
+        let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
         let packet_time = stream.packet_time.min(room);
         let arrives_in = packet_time.saturating_mul(packets as i64);
         let is_picture = is_leader && stream.is_video && timed.is_join;
@@ -275,7 +298,7 @@ impl MpegTs {
         };
         let sending = Sending {
             pid: stream.pid,
-            counter: &mut stream.counter,
+            counter: &mut stream.past.counter,
             tells_clock: is_leader,
             is_join: timed.is_join,
             packet_time,
@@ -289,7 +312,7 @@ impl MpegTs {
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
         {
             self.clock.move_to(next);
-            if self.clock.wants_tables(false, 0) {
+            if self.clock.needs_tables() {
                 self.write_tables(out);
             }
             self.write_reference(out);
@@ -312,26 +335,20 @@ impl MpegTs {
             && self.allowance >= PACKET_BYTES
         {
             self.allowance -= PACKET_BYTES;
-            packets::write_reference(leader.pid, leader.counter, &mut self.clock, out);
+            packets::write_reference(leader.pid, leader.past.counter, &mut self.clock, out);
         }
     }
 }
 
 impl Stream {
-    /// A stream that goes on counting where the one before in its place has ended.
-    fn go_on(old: Option<Stream>, carriage: Carriage, pid: u16, is_video: bool) -> Stream {
-        let (counter, newest, gathered) = match old {
-            Some(old) => (old.counter, old.newest, old.gathered),
-            None => (Counter::default(), i64::MIN, Vec::new()),
-        };
+    fn new(carriage: Carriage, pid: u16, is_video: bool, past: Past) -> Stream {
         Stream {
             packet_time: packet_time(carriage.bits),
             carriage,
             pid,
-            counter,
             is_video,
-            newest,
-            gathered,
+            past,
+            gathered: Vec::new(),
             since: 0,
         }
     }
@@ -346,9 +363,9 @@ impl Stream {
 
     /// Decode times ascend by a tick at least.
     fn put_behind(&mut self, unit: &mut Kept) {
-        unit.decode = unit.decode.max(self.newest.saturating_add(TICK));
+        unit.decode = unit.decode.max(self.past.newest.saturating_add(TICK));
         unit.present = unit.present.max(unit.decode);
-        self.newest = unit.decode;
+        self.past.newest = unit.decode;
     }
 
     fn held_bytes(&self) -> usize {

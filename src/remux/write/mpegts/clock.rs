@@ -17,6 +17,8 @@ const REFERENCE_SOON: i64 = 30 * MILLISECOND;
 const REFERENCE_NOW: i64 = 60 * MILLISECOND;
 /// and, where nothing comes, so often. Told are at most 100 ms from one to the next.
 pub(super) const REFERENCE_GAP: i64 = 80 * MILLISECOND;
+/// What is due so shortly before a unit comes with it.
+const GAP_GRACE: i64 = 8 * MILLISECOND;
 /// Tables are repeated so often: ten times a second at least (ETSI TR 101 290 wants them twice).
 const TABLES_EVERY: i64 = 90 * MILLISECOND;
 /// Later they are late.
@@ -67,10 +69,21 @@ impl Clock {
         }
     }
 
-    /// Where the clock is to be told in between, on the way to a unit that begins later.
+    /// Where the clock, or the tables, are to be told in between, on the way to a unit that begins
+    /// later.
     pub fn way_to(&self, target: i64) -> Option<i64> {
-        let next = self.referred?.saturating_add(REFERENCE_GAP).max(self.now);
-        (next.saturating_add(REFERENCE_GAP / 8) < target).then_some(next)
+        let reference = self.referred?.saturating_add(REFERENCE_GAP);
+        let tables = self
+            .tables
+            .map_or(i64::MAX, |told| told.saturating_add(TABLES_EVERY));
+        let next = reference.min(tables).max(self.now);
+        (next.saturating_add(GAP_GRACE) < target).then_some(next)
+    }
+
+    /// Whether the tables are due now, where nothing else comes.
+    pub fn needs_tables(&self) -> bool {
+        let age = |told| self.now.saturating_sub(told);
+        self.tables.is_none_or(|told| age(told) >= TABLES_EVERY)
     }
 
     /// Whether the tables are due before the unit at hand, which takes so long to arrive, lest they

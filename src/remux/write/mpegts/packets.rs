@@ -19,6 +19,9 @@ pub(super) const PES_HEAD_BYTES_MAX: usize = 19;
 pub(super) struct Counter(u8);
 
 impl Counter {
+    /// Before the first packet.
+    pub const FIRST: Counter = Counter(0);
+
     /// Four bits.
     pub fn next(&mut self) -> u8 {
         let next = self.0;
