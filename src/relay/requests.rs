@@ -214,9 +214,7 @@ impl Relay {
                         let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
                         listing.piece(rows, block)
                     }
-                    Rows::Streams => {
-                        listing.piece(self.streams.rows(after, self.desk.now()), block)
-                    }
+                    Rows::Streams => listing.piece(self.streams.rows(after, &self.desk), block),
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
             }

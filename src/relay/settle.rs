@@ -42,6 +42,15 @@ impl Relay {
                         .call_waiting(Room::List, &session, Fate::Called);
                 }
             }
+            streams::Said::Shown(id) => {
+                self.refresh_clients(id);
+                self.streams.tell_of_transport(id, &mut self.desk);
+                // Who wants it in another container has waited for that.
+                if let Some(session) = self.streams.session(id) {
+                    let room = Room::List;
+                    self.clients.call_waiting(room, &session, Fate::Called);
+                }
+            }
             streams::Said::SourceLeft { source, id } => {
                 // It may have come back since.
                 if let Feed::Rtp(address) = source

@@ -17,6 +17,7 @@ mod icecast;
 mod joining;
 mod remux;
 mod rtp;
+mod shadows;
 mod splicing;
 mod tools;
 mod vlc;

@@ -185,10 +185,7 @@ impl Clients {
 
     /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
     /// answered.
-    pub fn end_waiting(
-        &mut self,
-        session: &SessionId,
-    ) -> Vec<(ConnectionId, View, Reply)> {
+    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
         let ids = self.waiting.take(session).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
             Event::Waited { view, reply, .. } => Some((id, view, reply)),

@@ -145,6 +145,14 @@ impl Streams {
 
     /// What is left of a stream for its UDP clients is not sent any more.
     pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
+        // Its original is the last to be forgotten.
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.end_own_rest(shadow, desk);
+        }
+        self.end_own_rest(id, desk);
+    }
+
+    fn end_own_rest(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id) {
             live.rtp_out.clear();
         }

@@ -27,6 +27,7 @@ use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
+use crate::remux::Remuxer;
 use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
 use crate::stream::{End, Figures, Notice, Stream, Told};
 
@@ -120,7 +121,7 @@ pub struct Row<'a> {
     cuts: Cuts,
     /// The containers that it is made into.
     remuxed: Vec<&'static str>,
-    rtp: Option<&'static str>,
+    rtp: Option<&'a str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
 }
@@ -221,10 +222,14 @@ impl Live {
     }
 
     /// Why it cannot go out by RTP, if it cannot.
-    pub(super) fn rtp_fault(&self) -> Option<&'static str> {
+    pub(super) fn rtp_fault(&self, desk: &Desk) -> Option<&str> {
         match self.stream.told() {
             _ if self.input.is_some() => None,
             Told::Undecided | Told::Known(Format::MpegTs) => None,
+            Told::Known(format) if desk.settings().remuxes && Remuxer::reads(format) => {
+                let target = |cast: &&Cast| cast.target().format() == Format::MpegTs;
+                self.casts.iter().find(target)?.fault()
+            }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
     }
@@ -264,15 +269,19 @@ impl Live {
     }
 
     /// What list-streams says of it.
-    pub fn row<'a>(&'a self, shadows: impl Iterator<Item = &'a Live>, now: Moment) -> Row<'a> {
-        let mut row = self.own_row(now);
+    pub(super) fn row<'a>(
+        &'a self,
+        shadows: impl Iterator<Item = &'a Live>,
+        desk: &'a Desk,
+    ) -> Row<'a> {
+        let mut row = self.own_row(desk);
         for shadow in shadows {
             row.add(shadow);
         }
         row
     }
 
-    fn own_row(&self, now: Moment) -> Row<'_> {
+    fn own_row<'a>(&'a self, desk: &Desk) -> Row<'a> {
         let Figures {
             bytes_received,
             bytes_sent,
@@ -290,7 +299,7 @@ impl Live {
             joins: self.stream.joins(),
             no_joins: self.stream.no_joins_reason(),
             content_type: self.stream.media_type(),
-            bitrate: self.stream.bit_rate(now),
+            bitrate: self.stream.bit_rate(desk.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
@@ -299,7 +308,7 @@ impl Live {
             skips,
             cuts: self.cuts,
             remuxed: Vec::new(),
-            rtp: self.rtp_fault(),
+            rtp: self.rtp_fault(desk),
             held_bytes: self.held_bytes(),
         }
     }
@@ -316,7 +325,8 @@ impl Row<'_> {
         self.skips += figures.skips;
         self.cuts.add(shadow.cuts);
         let target = shadow.shadow.as_ref().map(Shadow::target);
-        self.remuxed.extend(target.map(|target| target.format().name()));
+        self.remuxed
+            .extend(target.map(|target| target.format().name()));
         self.held_bytes += shadow.held_bytes();
     }
 }
@@ -455,9 +465,7 @@ impl Streams {
         }
         self.flow(id);
         if is_told {
-            self.tell_of_transport(id, desk);
-            // Who wants it in another container has waited for that.
-            self.say(Said::Grown(id));
+            self.say(Said::Shown(id));
         }
         self.feed_rtp_out(id, bytes, desk);
         self.feed_shadows(id, bytes, desk);

@@ -23,9 +23,9 @@ use draining::Draining;
 use frame::Frame;
 pub use live::Live;
 use live::Row;
-use shadow::Cast;
 pub(super) use live::SHUT_DOWN;
 pub use rtp_out::Datagrams;
+use shadow::Cast;
 pub(super) use viewer::{Place, Viewing, Watched};
 
 use super::metrics::Sums;
@@ -110,6 +110,8 @@ pub(super) enum Said {
     CutOff(ConnectionId),
     /// This stream's playlist is longer, or the stream is over.
     Grown(LiveId),
+    /// This stream has shown what it is.
+    Shown(LiveId),
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.
@@ -194,6 +196,7 @@ impl Streams {
         let mut sums = Sums {
             running: self.running.len(),
             draining: self.draining.len(),
+            shadows: self.shadows().count(),
             figures: Figures {
                 bytes_received: desk.counts().of(Count::BytesReceived),
                 bytes_sent: desk.counts().of(Count::BytesSent),
@@ -259,13 +262,13 @@ impl Streams {
     }
 
     /// The rows of list-streams from behind this serial on, each with its own.
-    pub fn rows(&self, after: u64, now: Moment) -> impl Iterator<Item = (u64, Row<'_>)> {
+    pub fn rows<'a>(&'a self, after: u64, desk: &'a Desk) -> impl Iterator<Item = (u64, Row<'a>)> {
         let lives = self.order.range(after + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
         lives.map(move |(serial, live)| {
             let shadows = live.casts.iter().filter_map(Cast::live);
             let shadows = shadows.filter_map(|id| self.lives.get(id));
-            (serial, live.row(shadows, now))
+            (serial, live.row(shadows, desk))
         })
     }
 
@@ -327,11 +330,7 @@ impl Streams {
                 self.end(id, End::Lost, "its source did not come back", desk);
                 return false;
             }
-            Feed::Rtp(_)
-            | Feed::Held { .. }
-            | Feed::Http(_)
-            | Feed::Shadow
-            | Feed::Gone => {}
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Shadow | Feed::Gone => {}
         }
         if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
@@ -380,7 +379,10 @@ impl Streams {
     /// How many watch the session's stream.
     pub fn viewers(&self, session: &SessionId) -> usize {
         let ids = self.running.get(session).map(|id| self.with_shadows(*id));
-        let lives = ids.into_iter().flatten().filter_map(|id| self.lives.get(id));
+        let lives = ids
+            .into_iter()
+            .flatten()
+            .filter_map(|id| self.lives.get(id));
         lives.map(|live| live.stream.viewer_count()).sum()
     }
 

@@ -191,8 +191,18 @@ impl Transport {
 }
 
 impl Streams {
-    /// A stream goes out to these addresses from now on, but not to its own source.
+    /// A stream goes out to these addresses from now on, but not to its own source: by itself, or by
+    /// its shadow.
     pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
+        let sent = self.sendable(id, !clients.is_empty(), desk);
+        if sent != id {
+            self.set_own_clients(id, Rc::new([]), desk);
+        }
+        self.set_own_clients(sent, clients, desk);
+        self.tend_shadow(sent, desk);
+    }
+
+    fn set_own_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -328,11 +338,12 @@ impl Streams {
     }
 
     /// Tells of a stream that cannot go out by RTP, once.
-    pub(super) fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
+    pub fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if live.rtp_out.post.client_count() > 0 && live.rtp_fault().is_some() {
+        let is_known = !matches!(live.stream.told(), Told::Known(Format::MpegTs));
+        if live.rtp_out.post.client_count() > 0 && live.input.is_none() && is_known {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,

@@ -15,13 +15,15 @@
 //! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
 //! that, and one begins only while one is left.
 
-use super::viewer::Watched;
 use super::live::plan;
+use super::viewer::Watched;
 use super::{Live, Streams};
+use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
+use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
 use crate::relay::{ConnectionId, Level, Limits, LiveId, RETRY_AFTER_SECONDS};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, Stream, Told};
@@ -80,7 +82,9 @@ impl Limits {
     /// What all of them hold at the most, beside what `--buffers` bounds.
     pub fn shadows_held_bytes_max(&self) -> usize {
         let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
-        let each = self.stream.held_beside_buffer_max() + size_of::<Live>() + remuxer;
+        let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
+        let rtp = RTP_BYTES + udp_clients;
+        let each = self.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
         self.shadows_max() * each
     }
 }
@@ -155,6 +159,16 @@ impl Cast {
         self.live
     }
 
+    /// Its container.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Why there is none.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
     /// Bytes that it takes.
     pub fn held_bytes(&self) -> usize {
         size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
@@ -189,6 +203,28 @@ impl NotCast {
     }
 }
 
+/// The container in which a stream of this format can be cut into segments, if that is another.
+/// What comes as FLV is what MPEG-TS has carried for as long; Matroska may be anything.
+fn segmented_as(format: Format) -> Option<Target> {
+    let wanted = match format {
+        Format::Flv => Format::MpegTs,
+        Format::Matroska | Format::WebM => Format::Mp4,
+        Format::MpegTs | Format::Mp4 | Format::Mp3 | Format::Aac | Format::Ogg => return None,
+    };
+    target_of(wanted)
+}
+
+/// What a stream of this format is sent as to UDP clients.
+fn transport_of(format: Format) -> Option<Target> {
+    target_of(Format::MpegTs).filter(|_| Remuxer::reads(format))
+}
+
+fn target_of(format: Format) -> Option<Target> {
+    Target::ALL
+        .into_iter()
+        .find(|target| target.format() == format)
+}
+
 impl Streams {
     /// A client is to watch a session in this container, if that runs.
     pub fn watch_in(
@@ -212,6 +248,51 @@ impl Streams {
                 Some(Watched::NotYet(desk.now() + idle_time))
             }
             Err(why) => Some(Watched::Refused(why.refusal(target))),
+        }
+    }
+
+    /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head alone
+    /// is no reason to make one.
+    pub(super) fn playable(
+        &mut self,
+        id: LiveId,
+        head_only: bool,
+        desk: &mut Desk,
+    ) -> Result<LiveId, Refusal> {
+        let told = self.lives.get(id).map(|live| live.stream.told());
+        let of_format = match told {
+            Some(Told::Known(format)) => segmented_as(format),
+            Some(Told::Undecided | Told::Unknown) | None => None,
+        };
+        let Some(target) = of_format.filter(|_| desk.settings().remuxes) else {
+            return Ok(id);
+        };
+        let cast = match head_only {
+            true => self.shadow_of(id, target, desk),
+            false => self.cast(id, target, desk).map(Some),
+        };
+        let live = cast.and_then(|live| live.ok_or(NotCast::NotYet));
+        live.map_err(|why| why.refusal(target))
+    }
+
+    /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
+    pub(super) fn sendable(&mut self, id: LiveId, is_wanted: bool, desk: &mut Desk) -> LiveId {
+        let Some(live) = self.lives.get(id) else {
+            return id;
+        };
+        let has_ended = live.stream.end().is_some();
+        let target = match live.stream.told() {
+            Told::Known(format) if format != Format::MpegTs => transport_of(format),
+            Told::Known(_) | Told::Undecided | Told::Unknown => None,
+        };
+        let Some(target) = target.filter(|_| desk.settings().remuxes) else {
+            return id;
+        };
+        let mut casts = live.casts.iter().filter(|cast| cast.target == target);
+        match casts.find_map(Cast::live) {
+            Some(shadow) => shadow,
+            None if is_wanted && !has_ended => self.cast(id, target, desk).unwrap_or(id),
+            None => id,
         }
     }
 
@@ -307,7 +388,11 @@ impl Streams {
         };
         let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
         let mut shadow = Shadow::new(original, target, remuxer, unit_max);
-        let mut stream = Stream::new(limits.stream, Some(target.format().media_type().into()), now);
+        let mut stream = Stream::new(
+            limits.stream,
+            Some(target.format().media_type().into()),
+            now,
+        );
         if let Some(plan) = plan {
             stream.cut_into_segments(plan);
         }
@@ -328,7 +413,9 @@ impl Streams {
             }
         }
         self.remuxed = out;
-        if let Some(why) = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness()) {
+        if let Some(why) =
+            fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness())
+        {
             stream.release(&mut self.pool);
             return Err(why);
         }
@@ -425,6 +512,7 @@ impl Streams {
             // Nobody hears it.
             self.end_shadow(id, End::Complete, desk);
         }
+        self.forget_if_over(id, desk);
         Some(original)
     }
 

@@ -349,7 +349,13 @@ impl Live {
 fn framing(reply: Reply, desk: &Desk) -> (bool, Reply) {
     let is_chunked = reply.version == Version::Http11 && !desk.settings().is_close_delimited;
     let keep_alive = reply.keep_alive && is_chunked;
-    (is_chunked, Reply { keep_alive, ..reply })
+    (
+        is_chunked,
+        Reply {
+            keep_alive,
+            ..reply
+        },
+    )
 }
 
 /// The head of a viewer's response.
