@@ -219,6 +219,17 @@ impl Post {
         self.corrections = corrections;
     }
 
+    /// Nothing more comes: the corrections that wait for packets to go out behind go out now.
+    pub fn finish(&mut self) {
+        let mut corrections = std::mem::take(&mut self.corrections);
+        for (matrix, fec) in &mut corrections {
+            fec.finish(|packet| {
+                self.put(Kind::Corrections(*matrix, Side::Columns), packet);
+            });
+        }
+        self.corrections = corrections;
+    }
+
     /// A datagram goes behind those of its kind, unless too much waits: then all who are to get it
     /// have one dropped. Several of one size share a letter that is not being sent yet.
     fn put(&mut self, kind: Kind, datagram: &[u8]) -> bool {

@@ -13,7 +13,7 @@ use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
 use tollgate::gather::Gather;
-use tollgate::hls::{Cutter, Plan, Unlisted};
+use tollgate::hls::{Ahead, Content, Cutter, Found, Plan, Unlisted, Wanted};
 use tollgate::moment::Moment;
 use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply, ViewerId};
 
@@ -69,13 +69,16 @@ impl Rig {
     }
 
     /// A segment or a map.
-    fn fetch(&self, name: &str) -> Option<Vec<u8>> {
-        if let Some(map) = self.cutter.map(name) {
-            return Some(map.bytes.to_vec());
+    fn fetch(&mut self, name: &str) -> Option<Vec<u8>> {
+        match self.cutter.find(&Wanted::Named(name.into()), false)? {
+            Found::Object(object) => Some(match object.content {
+                Content::Bytes(bytes) => bytes.to_vec(),
+                Content::Range { lead, from, to } => {
+                    [&lead[..], &self.source[from as usize..to as usize]].concat()
+                }
+            }),
+            Found::NotYet(_) | Found::Refused(_) => None,
         }
-        let segment = self.cutter.segment(name)?;
-        let own = &self.source[segment.from as usize..segment.to as usize];
-        Some([&segment.lead[..], own].concat())
     }
 
     /// Runs an encoder for so long, and looks at the list every second.
@@ -86,8 +89,8 @@ impl Rig {
             self.feed(&bytes, 1.0);
             left -= 1.0;
             if let Ok(list) = self.list() {
-                let (now, rig) = (self.seconds, &*self);
-                checker.look(&list, now, |name| rig.fetch(name));
+                let now = self.seconds;
+                checker.look(&list, now, |name| self.fetch(name));
             }
         }
     }
@@ -113,6 +116,7 @@ fn an_hour_of_each_container_is_what_a_player_may_count_on() {
         );
         let list = rig.playlist();
         assert_eq!((list.target, list.is_independent), (2, true), "{kind:?}");
+        assert_eq!(checker.parts > 7_000, kind == Kind::Mp4, "{kind:?}");
     }
 }
 
@@ -208,6 +212,76 @@ fn a_group_longer_than_the_target_ends_at_a_picture() {
 }
 
 /// With the first two points the target is settled, whatever the option says.
+#[test]
+fn parts_are_whole_fragments_as_long_as_the_first_ones_allow() {
+    // How long a fragment is, and a part then.
+    for (unit, target) in [
+        (0.04, Some(0.5252)),
+        (0.2, Some(0.606)),
+        (0.5, Some(0.505)),
+        (1.0, Some(1.01)),
+        (2.0, None),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Mp4);
+        encoder.fragment_seconds = unit;
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        assert_eq!(rig.playlist().part_target, target, "fragments of {unit} s");
+        assert_eq!(checker.parts > 0, target.is_some());
+    }
+}
+
+#[test]
+fn there_are_no_parts_any_more_when_a_fragment_does_not_go_into_one() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    assert!(rig.playlist().part_target.is_some());
+    encoder.fragment_seconds = 1.0;
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let list = rig.playlist();
+    assert!(list.part_target.is_none() && list.hint.is_none());
+    assert_eq!(checker.discontinuities, 0);
+}
+
+/// The next part is waited for, and so is the list that has it.
+#[test]
+fn what_comes_next_is_waited_for_and_nothing_else() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.feed(&encoder.run(9.2), 9.2);
+    let list = rig.playlist();
+    let newest = list.segments[list.segments.len() - 1].number;
+    let parts = list.parts[&(newest + 1)].len() as u64;
+    assert_eq!(parts, 2);
+    let hint = list.hint.unwrap();
+    let mut find = |wanted: Wanted| match rig.cutter.find(&wanted, true) {
+        None => "nothing",
+        Some(Found::Object(_)) => "an object",
+        Some(Found::NotYet(_)) => "not yet",
+        Some(Found::Refused(_)) => "refused",
+    };
+    let named = |name: &str| Wanted::Named(name.into());
+    assert_eq!(find(named(&hint)), "not yet");
+    assert_eq!(find(named(&hint.replace(".2.", ".1."))), "an object");
+    assert_eq!(find(named(&hint.replace(".2.", ".3."))), "nothing");
+    let cases = [
+        (newest, None, "an object"),
+        (newest, Some(3), "an object"),
+        (newest, Some(30), "an object"),
+        (newest + 1, None, "not yet"),
+        (newest + 1, Some(1), "an object"),
+        (newest + 1, Some(2), "not yet"),
+        (newest + 1, Some(99), "refused"),
+        (newest + 2, Some(0), "not yet"),
+        (newest + 3, Some(0), "refused"),
+    ];
+    for (number, part, found) in cases {
+        let ahead = Some(Ahead { number, part });
+        assert_eq!(find(Wanted::List(ahead)), found, "{ahead:?}");
+    }
+}
+
 #[test]
 fn the_target_goes_by_the_first_group_of_pictures() {
     for (group, target) in [

@@ -67,7 +67,9 @@ fn every_container_goes_out_in_segments() {
         let list = await_segments(&server, 5);
         let mut checker = Checker::default();
         let text = server.request("GET", LIST).text();
-        checker.look(&text, 0.0, |name| Some(fetch(&server, name).body));
+        checker.look(&text, 0.0, |name| {
+            (!is_hint(&server, name)).then(|| fetch(&server, name).body)
+        });
         for entry in &list.segments {
             let response = fetch(&server, &entry.name);
             assert_eq!((response.status(), response.end), (200, End::Complete));
@@ -357,10 +359,9 @@ fn a_held_stream_goes_on_behind_a_seam() {
             .request("GET", &format!("{target}/index.m3u8"))
             .text();
         checker.look(&text, 0.0, |name| {
-            Some(
-                support::client::request(server.address(), "GET", &format!("{target}/{name}"), &[])
-                    .body,
-            )
+            let target = format!("{target}/{name}");
+            let is_there = server.request("HEAD", &target).status() == 200;
+            is_there.then(|| server.request("GET", &target).body)
         });
     }
 }
@@ -376,4 +377,91 @@ fn a_group_longer_than_a_segment_is_told_of_once() {
     let told = server.await_line(&["event=group-longer-than-segment"]);
     let lines = server.stderr();
     assert_eq!(lines.iter().filter(|line| **line == told).count(), 1);
+}
+
+#[test]
+fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
+    let server = Server::gated(&[]);
+    let mut encoder = Encoder::new(Kind::Mp4);
+    let (mut source, _) = source_of(&server, &mut encoder, 9.1);
+    let listed = until("it has parts", || {
+        let list = list(&server);
+        list.hint.is_some().then_some(list)
+    });
+    let newest = listed.segments.last().expect("a segment").number;
+    let hint = listed.hint.expect("a hint");
+    let index = listed.parts.get(&(newest + 1)).map_or(0, Vec::len);
+    let mut waiting = [(); 3].map(|()| Client::connect(server.address()));
+    for client in &mut waiting {
+        client.send_head("GET", &format!("/stream/demo/{hint}"), &[]);
+    }
+    let mut ahead = Client::connect(server.address());
+    let part = format!("?_HLS_msn={}&_HLS_part={index}", newest + 1);
+    ahead.send_head("GET", &format!("{LIST}{part}"), &[]);
+    await_metric(&server, "tollgate_blocked_playlists", 4);
+    // Who only looks does not wait, nor does who asks for what comes after it.
+    let target = format!("/stream/demo/{hint}");
+    assert_eq!(server.request("HEAD", &target).status(), 404);
+    let later = hint.replace(&format!(".{index}."), &format!(".{}.", index + 1));
+    assert_eq!(fetch(&server, &later).status(), 404);
+    source.send(&encoder.run(1.0));
+    for client in &mut waiting {
+        let part = client.response("GET");
+        assert_eq!((part.status(), part.end), (200, End::Complete));
+        assert_eq!(part.head.field("Content-Type"), Some("video/mp4"));
+        let caching = part.head.field("Cache-Control");
+        assert_eq!(caching, Some("public, max-age=60, immutable"));
+        assert!(part.body == fetch(&server, &hint).body);
+    }
+    let response = ahead.response("GET");
+    assert_eq!(
+        response.head.field("Cache-Control"),
+        Some("public, max-age=12")
+    );
+    let longer = Playlist::read(&response.text());
+    assert_eq!(longer.parts[&(newest + 1)][index].name, hint);
+    let mut checker = Checker::default();
+    checker.look(&server.request("GET", LIST).text(), 0.0, |name| {
+        (!is_hint(&server, name)).then(|| fetch(&server, name).body)
+    });
+    // The last of all is one, too; and nobody waits for what does not come.
+    let hint = Playlist::read(&server.request("GET", LIST).text()).hint;
+    let target = format!("/stream/demo/{}", hint.expect("a hint"));
+    for client in &mut waiting {
+        client.send_head("GET", &target, &[]);
+    }
+    await_metric(&server, "tollgate_blocked_playlists", 3);
+    source.finish();
+    for client in &mut waiting {
+        let last = client.response("GET");
+        assert_eq!((last.status(), last.end), (200, End::Complete));
+        assert!(media_ends_with(&server, &last.body));
+    }
+    server.request("DELETE", "/api/abort-stream?sessionid=demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&Encoder::new(Kind::Mp4).run(9.1));
+    let hint = until("another has parts", || list(&server).hint);
+    let target = format!("/stream/demo/{hint}");
+    for client in &mut waiting {
+        client.send_head("GET", &target, &[]);
+    }
+    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.request("DELETE", "/api/abort-stream?sessionid=demo");
+    for client in &mut waiting {
+        client.response("GET").assert_problem(404, &["not running"]);
+    }
+}
+
+/// Whether the last segment ends with this.
+fn media_ends_with(server: &Server, bytes: &[u8]) -> bool {
+    let last = list(server).segments.pop().expect("a segment");
+    fetch(server, &last.name).body.ends_with(bytes)
+}
+
+/// Whether it is not there yet.
+fn is_hint(server: &Server, name: &str) -> bool {
+    server
+        .request("HEAD", &format!("/stream/demo/{name}"))
+        .status()
+        == 404
 }

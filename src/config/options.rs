@@ -203,8 +203,9 @@ const ROWS: &[Row] = &[
         fallback: Fallback::Shown("off"),
         help: "allow UDP clients in this subnet only",
         more: "Checked after names are resolved: add-token answers 403 for any other client, so \
-               that the relay cannot be turned on a stranger. A multicast group has to be in one, \
-               unless `--join` names it: without this option no other group can be a client.",
+               that the relay cannot be turned on a stranger. A multicast group has to be in one: \
+               without this option nothing goes to any. A token may name a group that `--join` \
+               names all the same, at `--rtp`'s port, for what comes in.",
     },
     Row {
         name: "proxy-protocol",

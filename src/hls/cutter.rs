@@ -9,12 +9,17 @@
 //! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
+mod held;
+
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::parts::{Part, Parts};
+use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
+use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
 use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
 
@@ -64,6 +69,8 @@ impl Plan {
 
 /// What has left the list is still asked for as long as that was: so many are kept.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
+/// So many of the newest have their parts: they are asked for for less long.
+const PARTS_KEPT: usize = 12;
 /// Headers of MP4 that are kept for segments.
 const MAPS_MAX: usize = 3;
 /// A longer one is none: those of real encoders have a few KiB, keys included.
@@ -96,6 +103,7 @@ pub struct Cutter {
     /// From a picture to the next, of those that came last.
     gap: i64,
     filling: Option<Filling>,
+    parts: Parts,
     /// In seconds.
     target: Option<u32>,
     map: Option<Rc<Map>>,
@@ -124,13 +132,6 @@ enum Heading {
     Unfit(&'static str),
 }
 
-/// Where something begins, and when that is.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    offset: u64,
-    time: MediaTime,
-}
-
 /// The segment that is not whole yet.
 struct Filling {
     start: Point,
@@ -157,6 +158,7 @@ impl Cutter {
             newest: None,
             gap: PICTURE_TICKS,
             filling: None,
+            parts: Parts::new(),
             target: None,
             map: None,
             is_broken: false,
@@ -255,11 +257,15 @@ impl Cutter {
             // A join point in it is better than a picture.
             let end = filling.join.unwrap_or(last);
             if !is_too_long || end.offset <= filling.start.offset {
-                return;
+                break;
             }
             let is_join = filling.join.is_some();
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
+        }
+        if self.kind() == Some(Kind::Mp4) && self.parts.pass(point, gap) {
+            self.list = None;
+            self.has_grown = true;
         }
     }
 
@@ -282,6 +288,7 @@ impl Cutter {
             return;
         }
         filling.join = Some(point);
+        self.parts.join(offset);
         if self.target.is_none() {
             self.settle_target(ticks);
         }
@@ -294,6 +301,9 @@ impl Cutter {
     /// long as this one. Players take it for rounded (RFC 8216 section 4.3.3.1).
     fn settle_target(&mut self, group: i64) {
         let group = group.clamp(1, GROUP_TICKS_MAX);
+        if self.target.is_none() {
+            self.parts.settle(self.segment_ticks());
+        }
         let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
         let seconds = (groups * group + TICKS / 2) / TICKS;
         self.target.get_or_insert(seconds.max(1) as u32);
@@ -336,6 +346,7 @@ impl Cutter {
             }
         };
         self.heading = Heading::Fit;
+        self.parts.begin(start, is_independent);
         self.filling = Some(Filling {
             start,
             began: self.began(now),
@@ -392,6 +403,7 @@ impl Cutter {
             return;
         }
         self.settle_target(ticks);
+        let parts = self.parts.end(to, end);
         let ticks_max = self.target.map_or(ticks, ticks_within);
         self.discontinuities += u64::from(filling.is_discontinuous);
         self.segments.push_back(Segment {
@@ -405,7 +417,11 @@ impl Cutter {
             is_discontinuous: filling.is_discontinuous,
             discontinuities: self.discontinuities,
             is_independent: filling.is_independent,
+            parts,
         });
+        if let Some(old) = self.segments.iter_mut().rev().nth(PARTS_KEPT) {
+            old.parts = Rc::default();
+        }
         self.number += 1;
         self.list = None;
         self.has_grown = true;
@@ -438,11 +454,58 @@ impl Cutter {
             tag: self.plan.tag,
             extension: self.kind().map_or("", Kind::extension),
             target: self.target.unwrap_or(1),
+            parts: self.parts.ticks_max().filter(|_| !self.is_over()),
+            filling: self.filling_segment(),
             is_over: self.end == Some(true),
         });
         let list: Rc<[u8]> = written.into_bytes().into();
         self.list = number.map(|number| (number, list.clone()));
         Ok(list)
+    }
+
+    /// What is whole of the one that fills.
+    fn filling_segment(&self) -> Segment {
+        let filling = self.filling.as_ref();
+        let is_discontinuous = filling.is_some_and(|filling| filling.is_discontinuous);
+        let start = filling.map_or(0, |filling| filling.start.offset);
+        Segment {
+            number: self.number,
+            from: start,
+            to: start,
+            lead: Rc::default(),
+            map: self.map.clone(),
+            ticks: 0,
+            began: filling.map_or(Duration::ZERO, |filling| filling.began),
+            is_discontinuous,
+            discontinuities: self.discontinuities + u64::from(is_discontinuous),
+            is_independent: true,
+            parts: filling.map_or(Rc::default(), |_| self.parts.whole().into()),
+        }
+    }
+
+    /// A part of this number in its segment. Of the next that will be there nobody knows the end
+    /// yet.
+    pub(super) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
+        let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
+        let range = |part: &Part| (part.from, part.to);
+        if number == self.number && !self.is_over() && self.parts.ticks_max().is_some() {
+            let whole = self.parts.whole();
+            return match index.cmp(&whole.len()) {
+                Ordering::Less => Some(whole.get(index).map(range)),
+                Ordering::Equal => Some(None),
+                Ordering::Greater => None,
+            };
+        }
+        let first = self.segments.front()?.number;
+        let segment = usize::try_from(number.checked_sub(first)?).ok()?;
+        let part = self.segments.get(segment)?.parts.get(index)?;
+        Some(Some(range(part)))
+    }
+
+    /// How many parts the segment has that fills, if it has any.
+    pub(super) fn parts_whole(&self) -> Option<usize> {
+        self.parts.ticks_max()?;
+        Some(self.parts.whole().len())
     }
 
     /// The number of the newest segment, if there is a list in which it stands.
@@ -513,7 +576,8 @@ impl Cutter {
         let maps = self
             .segments
             .iter()
-            .filter_map(|segment| segment.map.as_ref());
+            .filter_map(|segment| segment.map.as_ref())
+            .chain(self.map.as_ref());
         maps.rev().find(|map| map.number == number)
     }
 
@@ -542,62 +606,6 @@ impl Cutter {
         let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
         Duration::from_secs(self.target.unwrap_or(group_max).into())
     }
-
-    // ---- What it holds --------------------------------------------------------------------------
-
-    /// Bytes that its allocations take: [`Cutter::HELD_BYTES_MAX`] at the most.
-    pub fn held_bytes(&self) -> usize {
-        let leads = self.segments.iter().map(|segment| &segment.lead);
-        let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
-        let mut maps = self.map.as_ref().map_or(0, map_bytes);
-        let mut last = self.map.as_ref();
-        for map in self
-            .segments
-            .iter()
-            .rev()
-            .filter_map(|segment| segment.map.as_ref())
-        {
-            if last.is_none_or(|last| !Rc::ptr_eq(last, map)) {
-                maps += map_bytes(map);
-            }
-            last = Some(map);
-        }
-        self.segments.capacity() * size_of::<Segment>()
-            + leads
-                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
-                .sum::<usize>()
-            + self
-                .list
-                .as_ref()
-                .map_or(0, |(_, list)| list.len() + RC_BYTES)
-            + maps
-    }
-
-    /// Room for segments doubles as it is needed.
-    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
-        + list::BYTES_MAX
-        + RC_BYTES;
-
-    /// What must hold between any two calls.
-    pub fn check(&self) {
-        assert!(self.held_bytes() <= Cutter::HELD_BYTES_MAX);
-        assert!(self.segments.len() <= KEPT_MAX);
-        let next = self.segments.iter().skip(1);
-        for (segment, next) in self.segments.iter().zip(next) {
-            assert!(segment.from < segment.to && segment.to <= next.from);
-            assert_eq!(segment.number + 1, next.number);
-        }
-    }
-}
-
-/// The two counts of what is shared.
-const RC_BYTES: usize = 2 * size_of::<usize>();
-const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
-
-fn map_bytes(map: &Rc<Map>) -> usize {
-    map.bytes.len() + size_of::<Map>() + 2 * RC_BYTES
 }
 
 const NO_CONTAINER_OF_HLS: &str =

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::cutter::Cutter;
 use super::list::MEDIA_TYPE;
-use super::wanted::{Wanted, wrong};
+use super::parts::PARTS_MAX;
+use super::wanted::{Ahead, Wanted, wrong};
 use super::{LISTED_MIN, Unlisted};
 use crate::http::{Refusal, Status};
 
@@ -61,6 +62,8 @@ impl Content {
 
 /// So far behind the newest segment another may be asked for.
 const AHEAD_MAX: u64 = 2;
+/// So far behind its newest part another of a segment may be asked for.
+const PARTS_AHEAD_MAX: u64 = PARTS_MAX as u64;
 /// How long a segment is good in a cache: not much longer than a token that was revoked should let
 /// anybody watch.
 const WINDOW_SECONDS: u64 = 60;
@@ -74,11 +77,11 @@ impl Cutter {
     /// What there is of what is wanted; `None`: nothing has this name, or not any more.
     pub fn find(&mut self, wanted: &Wanted, may_wait: bool) -> Option<Found> {
         match wanted {
-            Wanted::List { number } => Some(
-                self.find_list(*number, may_wait)
+            Wanted::List(ahead) => Some(
+                self.find_list(*ahead, may_wait)
                     .unwrap_or_else(|otherwise| otherwise),
             ),
-            Wanted::Named(name) => self.named(name).map(Found::Object),
+            Wanted::Named(name) => self.find_named(name, may_wait),
         }
     }
 
@@ -87,7 +90,7 @@ impl Cutter {
         self.target() * ATTENDANCE
     }
 
-    fn find_list(&mut self, number: Option<u64>, may_wait: bool) -> Result<Found, Found> {
+    fn find_list(&mut self, ahead: Option<Ahead>, may_wait: bool) -> Result<Found, Found> {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
             (true, _) => Found::Refused(not_running()),
             (false, true) => Found::NotYet(cutter.target() * WAITS),
@@ -98,13 +101,16 @@ impl Cutter {
             Err(Unlisted::TooFew) => return Err(wait(self)),
             Err(unlisted) => return Err(Found::Refused(self.refusal(unlisted))),
         };
-        match number {
-            Some(number) if number > newest.saturating_add(AHEAD_MAX) => {
-                let detail = "_HLS_msn lies more than two segments ahead";
+        if let Some(ahead) = ahead {
+            let parts = self.parts_whole().unwrap_or(0) as u64;
+            let part = ahead.part.unwrap_or(0);
+            if ahead.number > newest.saturating_add(AHEAD_MAX) || part > parts + PARTS_AHEAD_MAX {
+                let detail = "_HLS_msn and _HLS_part lie too far ahead, by two segments or more";
                 return Err(Found::Refused(wrong(detail)));
             }
-            Some(number) if number > newest && !self.is_over() => return Err(wait(self)),
-            Some(_) | None => {}
+            if !self.has(ahead, newest) && !self.is_over() {
+                return Err(wait(self));
+            }
         }
         let list = self.list();
         let list = list.map_err(|unlisted| Found::Refused(self.refusal(unlisted)))?;
@@ -112,15 +118,44 @@ impl Cutter {
             media_type: MEDIA_TYPE,
             // What was asked for by its number stays as it is: newer segments are asked for by
             // theirs.
-            seconds: number.map_or(1, |_| self.attendance().as_secs()),
+            seconds: ahead.map_or(1, |_| self.attendance().as_secs()),
             is_immutable: false,
             content: Content::Bytes(list),
         }))
     }
 
-    /// A segment or a map.
-    fn named(&self, name: &str) -> Option<Object> {
+    /// Whether the list has this. A part of a segment that is whole is there, or never was; so it
+    /// is where there are no parts.
+    fn has(&self, ahead: Ahead, newest: u64) -> bool {
+        let is_there = |part: u64| self.parts_whole().is_some_and(|whole| part < whole as u64);
+        let of_next = ahead.part.filter(|_| ahead.number == newest + 1);
+        ahead.number <= newest || of_next.is_some_and(is_there)
+    }
+
+    /// A segment, a part, or a map. The part that comes next may be waited for.
+    fn find_named(&self, name: &str, may_wait: bool) -> Option<Found> {
+        match self.part(name) {
+            None => self.named(name, None).map(Found::Object),
+            Some(None) if may_wait => Some(Found::NotYet(self.target() * WAITS)),
+            Some(None) => None,
+            Some(part) => self.named(name, part).map(Found::Object),
+        }
+    }
+
+    fn named(&self, name: &str, part: Option<(u64, u64)>) -> Option<Object> {
         let media_type = self.kind()?.media_type();
+        if let Some((from, to)) = part {
+            return Some(Object {
+                media_type,
+                seconds: WINDOW_SECONDS,
+                is_immutable: true,
+                content: Content::Range {
+                    lead: Rc::default(),
+                    from,
+                    to,
+                },
+            });
+        }
         let content = match self.map(name) {
             Some(map) => Content::Bytes(map.bytes.clone()),
             None => {

@@ -3,6 +3,7 @@
 use std::collections::vec_deque;
 use std::fmt::Write;
 
+use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
 use crate::format::MediaTime;
 use crate::stamp::Stamp;
@@ -20,20 +21,26 @@ pub(super) struct Content<'a> {
     pub extension: &'static str,
     /// How long a segment is at the most, in seconds.
     pub target: u32,
+    /// How long a part is at the most, in ticks, if there are any.
+    pub parts: Option<i64>,
+    /// The one that fills: only its parts are listed.
+    pub filling: Segment,
     /// No more come.
     pub is_over: bool,
 }
 
 /// With every tag before each of the segments that it may have, and the longest numbers.
-pub(super) const BYTES_MAX: usize = 256 + super::LISTED_MAX * 256;
+pub(super) const BYTES_MAX: usize =
+    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128;
+
+/// So many of the newest segments are listed with their parts: players begin there (section
+/// 6.2.2).
+const PARTS_LISTED: usize = 3;
+/// A player stays so many parts behind the end at least (section 4.4.3.8).
+const PARTS_BACK: f64 = 3.0;
 
 /// Writes it.
 pub(super) fn write(content: &Content<'_>) -> String {
-    let name = |number, extension| Name {
-        tag: content.tag,
-        number,
-        extension,
-    };
     let segments = || content.segments.clone();
     let first = segments().next();
     // EXT-X-MAP needs version 6 (section 7).
@@ -46,6 +53,7 @@ pub(super) fn write(content: &Content<'_>) -> String {
         "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{}\n",
         content.target
     );
+    push_control(&mut list, content);
     if let Some(first) = first {
         // The mark of the first segment stands in the list still.
         let discontinuities = first.discontinuities - u64::from(first.is_discontinuous);
@@ -59,17 +67,28 @@ pub(super) fn write(content: &Content<'_>) -> String {
         list.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
     }
     let mut map = None;
-    for segment in segments() {
-        if segment.is_discontinuous {
-            list.push_str("#EXT-X-DISCONTINUITY\n");
+    let without_parts = segments().len().saturating_sub(PARTS_LISTED);
+    for (index, segment) in segments().enumerate() {
+        let has_parts = content.parts.is_some() && index >= without_parts;
+        push_head(&mut list, segment, &mut map, content);
+        if has_parts {
+            push_parts(&mut list, segment, content);
         }
-        let needed = segment.map.as_ref().map(|map| map.number);
-        if let Some(number) = needed.filter(|_| map != needed) {
-            let map_name = name(number, MAP_EXTENSION);
-            let _ = writeln!(list, "#EXT-X-MAP:URI=\"{map_name}\"");
-            map = needed;
+        let _ = write!(
+            list,
+            "#EXTINF:{:.5},\n{}\n",
+            seconds(segment.ticks.into()),
+            name(content, segment.number, content.extension)
+        );
+    }
+    if content.parts.is_some() {
+        let filling = &content.filling;
+        if !filling.parts.is_empty() {
+            push_head(&mut list, filling, &mut map, content);
+            push_parts(&mut list, filling, content);
         }
-        push_segment(&mut list, segment, &name(segment.number, content.extension));
+        let next = part_name(content, filling.number, filling.parts.len());
+        let _ = writeln!(list, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{next}\"");
     }
     if content.is_over {
         list.push_str("#EXT-X-ENDLIST\n");
@@ -77,16 +96,80 @@ pub(super) fn write(content: &Content<'_>) -> String {
     list
 }
 
-fn push_segment(list: &mut String, segment: &Segment, name: &Name) {
+fn name(content: &Content<'_>, number: u64, extension: &'static str) -> Name {
+    Name {
+        tag: content.tag,
+        number,
+        extension,
+    }
+}
+
+fn part_name(content: &Content<'_>, number: u64, index: usize) -> String {
+    let bare = name(content, number, "");
+    format!("{bare}{index}.{}", content.extension)
+}
+
+fn seconds(ticks: i64) -> f64 {
+    ticks as f64 / f64::from(MediaTime::TICKS_PER_SECOND)
+}
+
+/// What the server does for who asks: it may be asked for what is not there yet.
+fn push_control(list: &mut String, content: &Content<'_>) {
+    if content.is_over {
+        return;
+    }
+    list.push_str("#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES");
+    if let Some(ticks) = content.parts {
+        let longest = seconds(ticks);
+        let _ = write!(
+            list,
+            ",PART-HOLD-BACK={:.5}\n#EXT-X-PART-INF:PART-TARGET={longest:.5}",
+            PARTS_BACK * longest
+        );
+    }
+    list.push('\n');
+}
+
+/// What stands before a segment, or before its first part.
+fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, content: &Content<'_>) {
+    if segment.is_discontinuous {
+        list.push_str("#EXT-X-DISCONTINUITY\n");
+    }
+    let needed = segment.map.as_ref().map(|map| map.number);
+    if let Some(number) = needed.filter(|_| *map != needed) {
+        let map_name = name(content, number, MAP_EXTENSION);
+        let _ = writeln!(list, "#EXT-X-MAP:URI=\"{map_name}\"");
+        *map = needed;
+    }
     let began = Stamp {
         unix_seconds: segment.began.as_secs(),
     };
     let began = began.to_string();
     let began = began.trim_end_matches('Z');
-    let seconds = f64::from(segment.ticks) / f64::from(MediaTime::TICKS_PER_SECOND);
-    let _ = write!(
-        list,
-        "#EXT-X-PROGRAM-DATE-TIME:{began}.{:03}Z\n#EXTINF:{seconds:.5},\n{name}\n",
-        segment.began.subsec_millis(),
-    );
+    let milliseconds = segment.began.subsec_millis();
+    let _ = writeln!(list, "#EXT-X-PROGRAM-DATE-TIME:{began}.{milliseconds:03}Z");
+}
+
+fn push_parts(list: &mut String, segment: &Segment, content: &Content<'_>) {
+    for (
+        index,
+        Part {
+            ticks,
+            is_independent,
+            ..
+        },
+    ) in segment.parts.iter().enumerate()
+    {
+        let name = part_name(content, segment.number, index);
+        let independent = if *is_independent {
+            ",INDEPENDENT=YES"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            list,
+            "#EXT-X-PART:DURATION={:.5},URI=\"{name}\"{independent}",
+            seconds((*ticks).into())
+        );
+    }
 }

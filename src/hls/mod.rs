@@ -17,13 +17,15 @@ mod cutter;
 mod found;
 mod lead;
 mod list;
+mod parts;
+mod point;
 mod segment;
 mod wanted;
 
 pub use cutter::{Cutter, Plan};
 pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
-pub use wanted::Wanted;
+pub use wanted::{Ahead, Wanted};
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third
 /// from the end.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::parts::{PARTS_MAX, Part};
 use crate::format::{Format, MediaTime};
 
 /// The containers that can be HLS (RFC 8216 section 3).
@@ -74,6 +75,8 @@ pub struct Segment {
     pub(super) discontinuities: u64,
     /// Decoding can begin with it.
     pub(super) is_independent: bool,
+    /// Its parts, if it has any that are kept.
+    pub(super) parts: Rc<[Part]>,
 }
 
 impl Segment {
@@ -120,6 +123,15 @@ impl Name {
         // One object has one name: no other zeros, signs or capitals.
         (its_extension == extension && own.to_string() == format!("{name}.")).then_some(number)
     }
+
+    /// The numbers of a segment and of its part in a name like `5eed1234-1763790000.3.m4s`.
+    pub fn part_in(name: &str, tag: u32, extension: &str) -> Option<(u64, usize)> {
+        let (segment, rest) = name.split_once('.')?;
+        let (index, its_extension) = rest.split_once('.')?;
+        let number = Name::number_in(&format!("{segment}.{its_extension}"), tag, extension)?;
+        let index: usize = index.parse().ok().filter(|index| *index < PARTS_MAX)?;
+        (index.to_string() == rest.split_once('.')?.0).then_some((number, index))
+    }
 }
 
 impl std::fmt::Display for Name {
@@ -155,11 +167,25 @@ mod tests {
             "00005eee-17.ts",
             "00005eed-17.mp4",
             "00005eed-17.ts.ts",
+            "00005eed-17.0.ts",
             "00005eed-17",
             "00005eed-99999999999999999999.ts",
             "",
         ] {
             assert_eq!(Name::number_in(other, 0x5eed, "ts"), None, "{other}");
+        }
+        let part = |name: &str| Name::part_in(name, 0x5eed, "m4s");
+        assert_eq!(part("00005eed-17.3.m4s"), Some((17, 3)));
+        for other in [
+            "00005eed-17.m4s",
+            "00005eed-17.03.m4s",
+            "00005eed-17.+3.m4s",
+            "00005eed-17.32.m4s",
+            "00005eed-17.3.ts",
+            "00005eed-17.3.3.m4s",
+            "00005eed-17..m4s",
+        ] {
+            assert_eq!(part(other), None, "{other}");
         }
     }
 }

@@ -5,19 +5,29 @@ use crate::http::{Parameter, Refusal, Status, Target};
 /// What is wanted of a stream's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The playlist, when it has the segment of this number, if one is named.
-    List { number: Option<u64> },
-    /// What has this name: a segment, or a map.
+    /// The playlist, when it has this, if anything is named.
+    List(Option<Ahead>),
+    /// What has this name: a segment, a part of one, or a map.
     Named(Box<str>),
+}
+
+/// What a playlist is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The segment of this number,
+    pub number: u64,
+    /// or a part of it, counted from 0.
+    pub part: Option<u64>,
 }
 
 const LIST: &str = "index.m3u8";
 /// Names are shorter.
 const NAME_BYTES_MAX: usize = 64;
-/// Directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5). Those of what a list here
-/// does not offer are none of a player's that has read it, and ask for nothing.
-const BLOCK: &str = "_HLS_msn";
-const OTHER_DIRECTIVES: [&str; 2] = ["_HLS_part", "_HLS_skip"];
+/// Directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5): the segment, or the part of
+/// it, that the list is to have; and how much of it may be left out, which is offered to nobody.
+const NUMBER: &str = "_HLS_msn";
+const PART: &str = "_HLS_part";
+const SKIP: &str = "_HLS_skip";
 
 impl Wanted {
     /// What a path ends with; `None` if it can be none of them.
@@ -35,34 +45,42 @@ impl Wanted {
     }
 
     fn list(target: &Target) -> Result<Wanted, Refusal> {
-        let mut number = None;
-        let mut has_others = false;
+        let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {
-            if OTHER_DIRECTIVES.contains(&name) {
-                has_others = true;
-                continue;
-            }
             let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-            let value = value.parse().ok().filter(|_| digits);
-            if name != BLOCK || number.is_some() || value.is_none() {
-                return Err(wrong(
-                    "a playlist's one parameter is _HLS_msn, a number of digits",
-                ));
+            let value = value.parse::<u64>().ok().filter(|_| digits);
+            let place = match name {
+                NUMBER => &mut number,
+                PART => &mut part,
+                SKIP => {
+                    skips = true;
+                    continue;
+                }
+                _ => return Err(wrong(PARAMETERS)),
+            };
+            if value.is_none() || place.is_some() {
+                return Err(wrong(PARAMETERS));
             }
-            number = value;
+            *place = value;
         }
-        match (number, has_others) {
-            (None, true) => Err(wrong("_HLS_part and _HLS_skip go with _HLS_msn only")),
-            (number, _) => Ok(Wanted::List { number }),
+        match number {
+            None if part.is_some() || skips => {
+                Err(wrong("_HLS_part and _HLS_skip go with _HLS_msn only"))
+            }
+            None => Ok(Wanted::List(None)),
+            Some(number) => Ok(Wanted::List(Some(Ahead { number, part }))),
         }
     }
 
     /// Whether it is the playlist. It is the same for every session; what it names is not, and of
     /// one that does not run yet nothing has a name.
     pub fn is_list(&self) -> bool {
-        matches!(self, Wanted::List { .. })
+        matches!(self, Wanted::List(_))
     }
 }
+
+const PARAMETERS: &str =
+    "a playlist's parameters are _HLS_msn and _HLS_part, numbers of digits, each once";
 
 pub(super) fn wrong(detail: &str) -> Refusal {
     Refusal::new(Status::BadRequest, detail)

@@ -37,10 +37,12 @@ pub(super) enum Way {
     Icecast,
     /// A source's datagrams: RTP,
     Rtp,
-    /// MPEG-TS alone,
+    /// or MPEG-TS alone;
     Bare,
-    /// or either of these, to a group.
+    /// RTP to a group,
     Group,
+    /// or MPEG-TS alone.
+    BareGroup,
     /// An origin's answer.
     Pull,
     /// A viewer.
@@ -213,7 +215,7 @@ impl Gate<'_> {
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp | Way::Bare | Way::Group => self.check_source(claim),
+            Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
             Way::Viewer | Way::Hls => check_named(claim),
@@ -404,18 +406,18 @@ impl Gate<'_> {
                     Shut::Direction => for_watching_only(),
                 });
             }
-            (Way::Rtp | Way::Bare | Way::Group, Some(tokens)) => {
+            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, Some(tokens)) => {
                 let named = claim.to.or(claim.from);
                 let mut sessions = named
                     .into_iter()
                     .flat_map(|from| tokens.sessions_from(from));
-                let is_bare = claim.way == Way::Bare;
-                let takes = |its| claim.way == Way::Group || (its == Carriage::Bare) == is_bare;
+                let is_bare = matches!(claim.way, Way::Bare | Way::BareGroup);
+                let takes = |carriage| (carriage == Carriage::Bare) == is_bare;
                 sessions.any(|(its, carriage)| its == name && takes(carriage))
             }
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
-            (Way::Rtp | Way::Bare | Way::Group, None)
+            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
             | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
@@ -588,9 +590,11 @@ impl Gate<'_> {
         self.check_open()
     }
 
-    /// Whether a UDP client may be there.
-    pub fn may_receive(&self, address: &SocketAddr) -> bool {
-        self.settings.may_receive(address.ip().to_canonical())
+    /// Whether a token may name this address: as somebody whom datagrams go to, or as a group whose
+    /// datagrams come in.
+    pub fn may_be_named(&self, address: &SocketAddr) -> bool {
+        let address = address.ip().to_canonical();
+        self.settings.may_receive(address) || self.settings.is_joined(address)
     }
 }
 

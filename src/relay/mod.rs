@@ -155,12 +155,12 @@ impl Relay {
 
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.rtp_in.set_bound(bound);
+        self.rtp_in.set_bound(bound, self.desk.settings());
     }
 
     /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
     /// socket's port only: what went to one of these would come back as a source's.
-    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+    pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
         self.rtp_in.set_own_addresses(is_own);
     }
 
@@ -280,6 +280,8 @@ impl Relay {
                     if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
                         self.act(id, event);
                     }
+                    // What was due is over; what it is now in may have a deadline, too.
+                    self.clients.rearm(id, &mut self.desk);
                 }
                 Owner::Live(id) => {
                     if self.streams.due(id, &mut self.desk) {
@@ -354,7 +356,10 @@ impl Relay {
     ) -> usize {
         self.desk.set_now(now);
         self.clients.begin_go(bytes.len());
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let from = match from.ip().to_canonical() {
+            IpAddr::V4(address) => SocketAddr::new(address.into(), from.port()),
+            IpAddr::V6(_) => from,
+        };
         self.take_datagram(from, port, bytes);
         self.settle();
         self.clients.cost_of_go()
@@ -454,11 +459,12 @@ impl Relay {
 
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
-        let of_clients = self.clients.check(&Known {
+        let known = Known {
             has_stream: &|live| self.streams.has(live),
             runs: &|session| self.streams.runs(session),
             has_collecting: &|ticket| self.lists.has_collecting(ticket),
-        });
+        };
+        let of_clients = self.clients.check(&known, &self.desk);
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));
         let is_pulls = |session: &_, live, pull| self.streams.is_pulls(session, live, pull);

@@ -416,10 +416,14 @@ impl Relay {
 
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
     pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        let settings = &self.desk.settings();
+        let reaches = |address: SocketAddr, carriage| {
+            let may_receive = settings.may_receive(address.ip().to_canonical());
+            may_receive && self.rtp_in.destination_fault(address, carriage).is_none()
+        };
         if self.rtp_in.is_bound()
             && let Some(session) = self.streams.session(id)
-            && let Some(clients) = self.grants.destinations(&session, &fault)
+            && let Some(clients) = self.grants.destinations(&session, reaches)
         {
             self.streams.set_clients(id, clients, &mut self.desk);
         }
@@ -462,7 +466,7 @@ impl Relay {
                 let standing = |session: &SessionId| self.standing(session);
                 let grants = &self.grants;
                 match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
-                    Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
+                    Ok(session) => self.hear_newcomer(&newcomer, session, (from, port), bytes),
                     Err(dropped) => self.desk.count(dropped, 1),
                 }
             }
@@ -475,13 +479,16 @@ impl Relay {
         &mut self,
         newcomer: &Newcomer<'_>,
         session: SessionId,
-        port: UdpPort,
+        (from, port): (SocketAddr, UdpPort),
         bytes: &[u8],
     ) {
         let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.desk) else {
             return;
         };
-        let Sender { named, from } = newcomer.sender;
+        let Sender {
+            named,
+            from: address,
+        } = newcomer.sender;
         let source = Feed::Rtp(named);
         if let Some(old) = newcomer.silent {
             let reason = "its source has started anew";
@@ -494,11 +501,11 @@ impl Relay {
         let is_transport = |packet: &Packet<'_>| packet.payload_type == PAYLOAD_TYPE_MPEG_TS;
         let media_type = Format::MpegTs.media_type().to_owned();
         let given = packet.is_none_or(is_transport).then_some(media_type);
-        let id = self.begin(session.clone(), given, source, from);
+        let id = self.begin(session.clone(), given, source, address);
         match packet {
-            Some(packet) => self.streams.begin_rtp(id, from, packet, &mut self.desk),
+            Some(packet) => self.streams.begin_rtp(id, address, packet, &mut self.desk),
             None => {
-                self.streams.begin_bare(id, from, &mut self.desk);
+                self.streams.begin_bare(id, address, &mut self.desk);
                 self.refresh_clients(id);
             }
         }

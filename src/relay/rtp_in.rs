@@ -6,23 +6,23 @@
 //! source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
 //!
 //! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
-//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`]), and
-//! each address that is a source an entry here.
+//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`],
+//! [`Beginnings`]), and each address that is a source an entry here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::LiveId;
 use super::admission::{Claim, Way};
 use super::counts::Count;
 use super::desk::Desk;
 use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
+use super::{LiveId, Settings};
 use crate::gate::{Carriage, Join, Tokens, Tuple};
 use crate::held::hash_map_bytes;
 use crate::moment::Moment;
-use crate::rtp::{self, Bare, Candidates, Control, Packet};
+use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Packet};
 
 /// Which socket a datagram came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,16 @@ pub(super) struct RtpIn {
     /// Where the RTP socket is bound, if there is one.
     bound: Option<SocketAddr>,
     /// Whether an address is this machine's, as the shell finds out.
-    is_own: Option<fn(IpAddr) -> bool>,
+    is_own: Option<fn(SocketAddr) -> bool>,
+    /// Groups that are listened to, and that nothing may be sent to.
+    listened: Vec<IpAddr>,
     /// The streams whose source is what a token names: an address, or a group.
     sources: HashMap<SocketAddr, LiveId>,
     /// First packets that wait for their second.
     candidates: Candidates<Sender>,
-    /// For when the oldest of these is given up.
+    /// What sources have begun by lately.
+    beginnings: Beginnings<SocketAddr>,
+    /// For when the oldest of these two is given up.
     armed: Armed,
 }
 
@@ -77,15 +81,20 @@ const SILENT_AFTER: Duration = Duration::from_secs(1);
 impl RtpIn {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        self.candidates.held_bytes() + hash_map_bytes(&self.sources)
+        self.candidates.held_bytes() + self.beginnings.held_bytes() + hash_map_bytes(&self.sources)
     }
 }
 
 impl Sender {
+    fn is_to_group(&self) -> bool {
+        self.named != self.from
+    }
+
     /// By which way it comes in, with RTP or without.
     pub fn claim(&self, is_bare: bool) -> Claim<'static> {
         let way = match is_bare {
-            _ if self.named != self.from => Way::Group,
+            true if self.is_to_group() => Way::BareGroup,
+            false if self.is_to_group() => Way::Group,
             true => Way::Bare,
             false => Way::Rtp,
         };
@@ -129,12 +138,16 @@ pub(super) enum Came<'a> {
 
 impl RtpIn {
     /// The RTP socket is bound here.
-    pub fn set_bound(&mut self, bound: SocketAddr) {
+    pub fn set_bound(&mut self, bound: SocketAddr, settings: &Settings) {
         self.bound = Some(bound);
+        let groups = settings.joins.iter().map(|join| join.group);
+        self.listened = groups
+            .filter(|group| !settings.may_receive(*group))
+            .collect();
     }
 
     /// Who knows whether an address is this machine's.
-    pub fn set_own_addresses(&mut self, is_own: fn(IpAddr) -> bool) {
+    pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
         self.is_own = Some(is_own);
     }
 
@@ -163,18 +176,26 @@ impl RtpIn {
         })
     }
 
-    /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's.
+    /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's. The
+    /// zone of an IPv6 address, which no token can name, only says whether it is one of here.
     fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
+        let address = SocketAddr::new(from.ip(), from.port());
         let UdpPort::Group(number) = port else {
-            let is_host = !from.ip().is_multicast();
-            return is_host.then_some(Sender { named: from, from });
+            let sender = Sender {
+                named: address,
+                from: address,
+            };
+            return (!address.ip().is_multicast()).then_some(sender);
         };
         let (join, bound) = (joins.get(number)?, self.bound?);
         let is_other = join.source.is_some_and(|source| source != from.ip());
         // What this server sends to the group itself comes back.
-        let is_own = from.port() == bound.port() && self.is_here(bound.ip(), from.ip());
-        let named = SocketAddr::new(join.group, bound.port());
-        (!is_other && !is_own).then_some(Sender { named, from })
+        let is_own = from.port() == bound.port() && self.is_here(bound.ip(), from);
+        let sender = Sender {
+            named: SocketAddr::new(join.group, bound.port()),
+            from: address,
+        };
+        (!is_other && !is_own).then_some(sender)
     }
 
     /// The same of a sender; or as what it is dropped.
@@ -206,7 +227,7 @@ impl RtpIn {
             (_, None) if !begins() => Err(Count::Malformed),
             (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
             // Its next packets would be those of another source.
-            _ if self.candidates.has_just_begun(sender, now) => Err(Count::Refused),
+            _ if !self.beginnings.may_begin(sender.named, now) => Err(Count::Refused),
             (_, packet) => Ok(Came::Newcomer(Newcomer {
                 sender,
                 silent: running,
@@ -239,11 +260,11 @@ impl RtpIn {
         let (sender, now) = (newcomer.sender, desk.now());
         let first = match &newcomer.packet {
             Some(packet) => self.candidates.hear(sender, packet, bytes, now),
-            None => {
-                self.candidates.begin(sender, now);
-                Some(Box::default())
-            }
+            None => Some(Box::default()),
         };
+        if first.is_some() {
+            self.beginnings.begin(sender.named, now);
+        }
         self.rearm_candidates(desk);
         first
     }
@@ -262,16 +283,18 @@ impl RtpIn {
     }
 
     fn rearm_candidates(&mut self, desk: &mut Desk) {
-        if let Some(deadline) = self.candidates.deadline() {
+        let deadlines = [self.candidates.deadline(), self.beginnings.deadline()];
+        if let Some(deadline) = deadlines.into_iter().flatten().min() {
             desk.arm(&mut self.armed, Owner::Candidates, deadline);
         }
     }
 
-    /// The oldest first packet may have waited for long enough.
+    /// The oldest first packet may have waited for long enough, or a source may begin again.
     pub fn candidates_due(&mut self, desk: &mut Desk) {
         let now = desk.now();
         self.armed.fired();
         self.candidates.expire(now);
+        self.beginnings.expire(now);
         self.rearm_candidates(desk);
     }
 
@@ -304,20 +327,25 @@ impl RtpIn {
         };
         let mut ports = carriage.ports(address.port()).into_iter().flatten();
         let is_own_port = ports.any(|port| port == bound.port());
-        if is_own_port && self.is_here(bound.ip(), address.ip()) {
-            Some("that is this server's own RTP address")
-        } else if !is_reachable(bound, address.ip()) {
+        let is_listened = || self.listened.contains(&address.ip().to_canonical());
+        if !is_reachable(bound, address.ip()) {
             Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
+        } else if is_own_port && self.is_here(bound.ip(), address) {
+            Some("that is this server's own RTP address")
+        } else if address.port() != bound.port() && is_listened() {
+            Some(
+                "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp",
+            )
         } else {
             None
         }
     }
 
     /// Whether what is sent to an address arrives at a socket of this machine that is bound there.
-    fn is_here(&self, bound: IpAddr, address: IpAddr) -> bool {
-        let (bound, address) = (bound.to_canonical(), address.to_canonical());
+    fn is_here(&self, bound: IpAddr, address: SocketAddr) -> bool {
+        let (bound, ip) = (bound.to_canonical(), address.ip().to_canonical());
         let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
-        address == bound || (bound.is_unspecified() && (address.is_loopback() || is_own()))
+        ip == bound || (bound.is_unspecified() && (ip.is_loopback() || is_own()))
     }
 }
 
@@ -361,7 +389,8 @@ mod tests {
         ] {
             let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
             stage.relay.set_rtp(bound.parse().expect("an address"));
-            let is_own = |address: IpAddr| address == IpAddr::from([10, 9, 0, 7]);
+            let is_own =
+                |address: SocketAddr| address.ip().to_canonical() == IpAddr::from([10, 9, 0, 7]);
             stage.relay.set_own_addresses(is_own);
             let call = stage.client(&format!(
                 "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients={client} HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -369,5 +398,132 @@ mod tests {
             stage.assert_status(call, if is_refused { 400 } else { 201 });
             assert_eq!(stage.text(call).contains(own), is_refused, "{client}");
         }
+    }
+
+    const GROUP: &str = "239.1.2.3:5004";
+
+    fn stage(options: &[&str]) -> Stage {
+        let mut stage = Stage::new(&[&["--token-server=10.0.0.0/8"], options].concat());
+        stage
+            .relay
+            .set_rtp("0.0.0.0:5004".parse().expect("an address"));
+        stage
+    }
+
+    fn add(stage: &mut Stage, session: &str, kind: &str, client: &str, status: u16) {
+        let call = stage.client(&format!(
+            "POST /api/add-token?type={kind}&sessionid={session}&udp-clients={client} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        stage.assert_status(call, status);
+    }
+
+    fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
+        let from = from.parse().expect("an address");
+        let group = UdpPort::Group(0);
+        stage.relay.datagram(from, group, datagram, stage.now);
+        stage.settle();
+    }
+
+    /// Two packets in sequence, which make a source.
+    fn arrive_rtp(stage: &mut Stage, from: &str) {
+        for number in 0..2 {
+            let packet = [
+                &[0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4][..],
+                &[0x47; 188],
+            ];
+            arrive(stage, from, &packet.concat());
+        }
+    }
+
+    /// The sessions that run, and where their sources are.
+    fn running(stage: &Stage) -> Vec<(String, String)> {
+        let rows = stage.relay.streams.rows(0, stage.now);
+        let rows = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
+        let source = |row: &serde_json::Value| row["source"]["address"].as_str().map(str::to_owned);
+        let rows =
+            rows.filter_map(|row| Some((row["sessionid"].as_str()?.to_owned(), source(&row)?)));
+        rows.collect()
+    }
+
+    /// A session that a group is named for in RTP is no way in for what comes without.
+    #[test]
+    fn whoever_sends_no_rtp_takes_no_rtp_sessions_place_in_a_group_of_both() {
+        let mut stage = stage(&["--join=239.1.2.3"]);
+        add(&mut stage, "rtp", "rtp-udp", GROUP, 201);
+        add(&mut stage, "bare", "udp", GROUP, 201);
+        arrive_rtp(&mut stage, "10.0.0.1:6000");
+        let rtp = [("rtp".to_owned(), "10.0.0.1:6000".to_owned())];
+        assert_eq!(running(&stage), rtp);
+        // Its source is silent, and its place is for who sends RTP.
+        stage.wait_seconds(3);
+        arrive(&mut stage, "10.0.0.66:6000", &[0x47; 188]);
+        assert_eq!(running(&stage), rtp);
+        arrive_rtp(&mut stage, "10.0.0.2:6000");
+        assert_eq!(running(&stage)[0].1, "10.0.0.2:6000");
+    }
+
+    /// What comes from this server itself is told by the zone of its address, too.
+    #[test]
+    fn a_link_local_group_does_not_hear_this_server() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/8", "--join=ff02::1234"]);
+        stage
+            .relay
+            .set_rtp("[::]:5004".parse().expect("an address"));
+        stage.relay.set_own_addresses(|address| match address {
+            SocketAddr::V4(_) => false,
+            SocketAddr::V6(it) => it.scope_id() == 3,
+        });
+        add(&mut stage, "tv", "udp", "[ff02::1234]:5004", 201);
+        arrive(&mut stage, "[fe80::7%3]:5004", &[0x47; 188]);
+        assert_eq!(running(&stage), []);
+        // A neighbour has the same address on another link. A token names none with a zone.
+        arrive(&mut stage, "[fe80::7%4]:5004", &[0x47; 188]);
+        let its = ("tv".to_owned(), "[fe80::7]:5004".to_owned());
+        assert_eq!(running(&stage), [its]);
+    }
+
+    /// To listen to a group is not to send to it.
+    #[test]
+    fn a_group_that_is_joined_is_no_destination() {
+        let put = "PUT /stream/tv HTTP/1.1\r\nHost: h\r\nContent-Length: 999\r\n\r\n";
+        for (options, at_other_ports, sent) in [
+            (&["--join=239.1.2.3"][..], 400, 0),
+            (&["--join=239.1.2.3", "--rtp-to=239.1.2.3"], 201, 2),
+        ] {
+            let mut stage = stage(options);
+            add(&mut stage, "tv", "http,udp", GROUP, 201);
+            add(&mut stage, "tv", "udp", "239.1.2.3:6000", at_other_ports);
+            let source = stage.client(put);
+            stage
+                .relay
+                .received(source, &[0x47; 188].repeat(3), stage.now);
+            stage.settle();
+            stage.wait_seconds(1);
+            let now = stage.now;
+            let next = || {
+                stage
+                    .relay
+                    .next_datagrams(now, 0)
+                    .map(|datagrams| datagrams.to)
+            };
+            assert_eq!(std::iter::from_fn(next).count(), sent);
+        }
+    }
+
+    /// In a group whoever sends from many ports is many senders, and no more sources than one.
+    #[test]
+    fn sources_in_a_group_begin_a_second_apart_whoever_sends() {
+        let mut stage = stage(&["--join=239.1.2.3"]);
+        add(&mut stage, "tv", "rtp-udp", GROUP, 201);
+        for port in 6000..6010 {
+            let from = format!("10.0.0.1:{port}");
+            arrive_rtp(&mut stage, &from);
+            arrive(&mut stage, &from, &[0x81, 203, 0, 1, 1, 2, 3, 4]);
+        }
+        let text = stage.client("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(stage.text(text).contains("tollgate_streams_total 1\n"));
+        stage.wait_seconds(1);
+        arrive_rtp(&mut stage, "10.0.0.1:6011");
+        assert_eq!(running(&stage)[0].1, "10.0.0.1:6011");
     }
 }

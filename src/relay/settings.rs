@@ -59,14 +59,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether a UDP client may be there; a group only where it is named, so that nobody's network
-    /// is flooded because it was not thought of.
+    /// Whether datagrams may go there; to a group only where it is named, so that nobody's network
+    /// is flooded because it was not thought of. That one is listened to names it for nothing more.
     pub(super) fn may_receive(&self, address: IpAddr) -> bool {
         let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
-        match address.is_multicast() {
-            true => is_in || self.joins.iter().any(|join| join.group == address),
-            false => is_in || self.rtp_to.is_empty(),
-        }
+        is_in || (self.rtp_to.is_empty() && !address.is_multicast())
+    }
+
+    /// Whether it is a group whose datagrams come in.
+    pub(super) fn is_joined(&self, address: IpAddr) -> bool {
+        self.joins.iter().any(|join| join.group == address)
     }
 }
 

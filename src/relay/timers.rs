@@ -88,6 +88,11 @@ impl Armed {
         self.0 = None;
     }
 
+    /// Whether the owner is called by then at the latest.
+    pub fn is_armed_by(&self, deadline: Moment) -> bool {
+        self.0.is_some_and(|armed| armed <= deadline)
+    }
+
     /// Whether there is an entry.
     pub fn is_armed(&self) -> bool {
         self.0.is_some()

@@ -5,9 +5,7 @@
 //! one place, the oldest makes room for the newest, and a place is given up when no second packet
 //! has followed for [`PROBATION_TIME`]. Held at the most: [`DATAGRAM_BYTES_MAX`] of datagrams and
 //! [`PLACES_MAX`] places, 0.75 MiB. A packet that finds no room among the datagrams keeps its place
-//! all the same; its source then begins with the second. A sender that has become a source keeps
-//! its place for [`BEGIN_SPACING`], and is none again before that: a stream that begins costs more
-//! than a packet does.
+//! all the same; its source then begins with the second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -30,8 +28,7 @@ pub struct Candidates<Sender> {
 
 #[derive(Debug)]
 struct Candidate {
-    /// None: its source has begun.
-    probation: Option<Probation>,
+    probation: Probation,
     /// Empty if there was no room for it.
     datagram: Box<[u8]>,
     arrived: Moment,
@@ -40,8 +37,6 @@ struct Candidate {
 
 /// Two packets that are further apart are not in sequence.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
-/// From one sender a source begins at most so often.
-const BEGIN_SPACING: Duration = Duration::from_secs(1);
 /// Senders that wait at the most.
 const PLACES_MAX: usize = 768;
 /// What their datagrams take at the most.
@@ -70,10 +65,10 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
     ) -> Option<Box<[u8]>> {
         self.expire(now);
         if let Some(before) = self.take(from)
-            && let Some(probation) = before.probation
-            && probation.is_followed_by(packet.ssrc, packet.sequence_number)
+            && before
+                .probation
+                .is_followed_by(packet.ssrc, packet.sequence_number)
         {
-            self.put(from, None, &[], now);
             return Some(before.datagram);
         }
         let has_room = self.datagram_bytes + datagram.len() <= DATAGRAM_BYTES_MAX;
@@ -82,18 +77,11 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
             sequence_number: packet.sequence_number,
         };
         let kept = if has_room { datagram } else { &[] };
-        self.put(from, Some(probation), kept, now);
+        self.put(from, probation, kept, now);
         None
     }
 
-    /// Whether it became a source within [`BEGIN_SPACING`].
-    pub fn has_just_begun(&self, from: Sender, now: Moment) -> bool {
-        self.places.get(&from).is_some_and(|place| {
-            place.probation.is_none() && now.since(place.arrived) < BEGIN_SPACING
-        })
-    }
-
-    fn put(&mut self, from: Sender, probation: Option<Probation>, datagram: &[u8], now: Moment) {
+    fn put(&mut self, from: Sender, probation: Probation, datagram: &[u8], now: Moment) {
         if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
@@ -108,13 +96,6 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
             serial,
         };
         self.places.insert(from, candidate);
-    }
-
-    /// A source has begun with its first packet.
-    pub fn begin(&mut self, from: Sender, now: Moment) {
-        self.expire(now);
-        self.take(from);
-        self.put(from, None, &[], now);
     }
 
     /// What came from some counts no more. Looks at all.
@@ -202,17 +183,9 @@ mod tests {
         assert_eq!(hear(&mut candidates, 2, 9, 100, at(2_020)), None);
         candidates.forget(|sender| *sender == from(2));
         assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
-        assert!(!candidates.has_just_begun(from(2), at(2_030)));
         assert!(hear(&mut candidates, 2, 11, 100, at(2_040)).is_some());
-        assert!(candidates.has_just_begun(from(2), at(3_039)));
-        assert!(!candidates.has_just_begun(from(2), at(3_040)));
-        assert_eq!(hear(&mut candidates, 2, 12, 100, at(3_040)), None);
-        assert!(hear(&mut candidates, 2, 13, 100, at(3_050)).is_some());
         candidates.expire(at(6_000));
         assert_eq!(candidates.held_bytes(), 0);
-        candidates.begin(from(3), at(6_000));
-        assert!(candidates.has_just_begun(from(3), at(6_999)));
-        assert!(!candidates.has_just_begun(from(3), at(7_000)));
     }
 
     /// However many there are, and however large their packets: bounded, and a newcomer gets in.

@@ -132,6 +132,13 @@ impl Fec {
         }
     }
 
+    /// The stream is over: the corrections that wait for packets to go out behind are handed on.
+    pub fn finish(&mut self, mut hand_on: impl FnMut(&[u8])) {
+        for packet in self.waiting.drain(..) {
+            hand_on(&packet);
+        }
+    }
+
     fn finish_matrix(&mut self, header: &[u8; HEADER_BYTES]) {
         self.place = 0;
         self.waiting.clear();
@@ -360,6 +367,29 @@ mod tests {
         for (numbers, first) in [(columns, 0xfffe_u16), (rows, 0xffff)] {
             let expected = (0..numbers.len()).map(|index| first.wrapping_add(index as u16));
             assert!(numbers.iter().copied().eq(expected));
+        }
+    }
+
+    /// The last matrix, too, has all of its corrections.
+    #[test]
+    fn what_waits_at_the_end_goes_out() {
+        for columns in [5, 20] {
+            let mut fec = Fec::new(columns, 5, 1);
+            let media = media(7, usize::from(columns) * 5, true);
+            let before = protect(&mut fec, &media);
+            let mut corrections = before.clone();
+            fec.finish(|packet| corrections.push((Side::Columns, packet.to_vec())));
+            assert_eq!(corrections.len(), usize::from(columns) + 5);
+            assert_eq!(corrections.len(), before.len() + usize::from(columns) - 1);
+            let whole: Packets = media
+                .iter()
+                .map(|packet| (u16::from_be_bytes([packet[2], packet[3]]), packet.clone()))
+                .collect();
+            let mut received = whole.clone();
+            received.retain(|number, _| *number >= 7 + u16::from(columns));
+            mend(&mut received, &corrections, 0xfeed);
+            assert!(received == whole);
+            fec.finish(|_| panic!("it went out"));
         }
     }
 

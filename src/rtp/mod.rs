@@ -6,6 +6,7 @@
 //! take.
 
 mod bare;
+mod beginnings;
 mod candidates;
 mod fec;
 mod pacing;
@@ -15,6 +16,7 @@ mod reorder;
 mod sequence;
 
 pub use bare::Bare;
+pub use beginnings::Beginnings;
 pub use candidates::Candidates;
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;

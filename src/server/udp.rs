@@ -47,9 +47,22 @@ const SEGMENTED_BYTES_MAX: usize = 65_000;
 const SOCKET_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
 
 /// Whether an address is this machine's, now: a socket can be bound to it. So it can to a group's,
-/// which is nobody's.
-pub fn is_own_address(address: IpAddr) -> bool {
-    !address.is_multicast() && net::UdpSocket::bind((address, 0)).is_ok()
+/// which is nobody's, and where it fails for another reason than that the address is none of here,
+/// nobody knows: then it counts as one. A link-local address says nothing without its zone, and
+/// nothing can be sent to it.
+pub fn is_own_address(mut address: SocketAddr) -> bool {
+    let is_nobodys = match address {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(it) => it.ip().is_unicast_link_local() && it.scope_id() == 0,
+    };
+    if is_nobodys || address.ip().is_multicast() {
+        return false;
+    }
+    address.set_port(0);
+    match net::UdpSocket::bind(address) {
+        Ok(_) => true,
+        Err(error) => error.raw_os_error() != Some(libc::EADDRNOTAVAIL),
+    }
 }
 
 impl Udp {
@@ -60,16 +73,14 @@ impl Udp {
         // The kernel grants what it may; less is no error.
         let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;
-        // Groups have sockets of their own. One that cannot reach IPv4 has no use for the first.
-        let of_ipv4 = sys::take_joined_only(rtp.as_fd(), false);
-        match bound.is_ipv6() {
-            false => of_ipv4?,
-            true => sys::take_joined_only(rtp.as_fd(), true)?,
-        }
+        take_no_groups(&rtp, bound)?;
         let rtcp = bound
             .port()
             .checked_add(1)
             .and_then(|port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok());
+        if let Some(rtcp) = &rtcp {
+            take_no_groups(rtcp, bound)?;
+        }
         let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
         let rtcp = rtcp.map(|socket| (socket, UdpPort::Rtcp));
         let inlets = [(rtp, UdpPort::Rtp)].into_iter().chain(rtcp);
@@ -247,6 +258,17 @@ impl Inlet {
     }
 }
 
+/// Groups have sockets of their own: this one, which is bound there, takes nothing that is sent to
+/// one.
+fn take_no_groups(socket: &UdpSocket, bound: SocketAddr) -> io::Result<()> {
+    // One that cannot reach IPv4 has no use for the first.
+    let of_ipv4 = sys::take_joined_only(socket.as_fd(), false);
+    match bound.is_ipv6() {
+        false => of_ipv4,
+        true => sys::take_joined_only(socket.as_fd(), true),
+    }
+}
+
 /// The number of an interface; 0 for any.
 fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
     interface.map_or(Ok(0), |name| sys::interface_index(name.as_str()))
@@ -255,7 +277,7 @@ fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net;
+    use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddrV6};
     use std::time::Duration;
 
     /// Datagrams arrive the same whether the kernel cuts them apart or they are sent one by one.
@@ -296,6 +318,44 @@ mod tests {
         }
     }
 
+    /// What comes to the RTP socket and to the one above it is for this server alone, whatever
+    /// group another program of this machine has joined.
+    #[test]
+    fn groups_that_another_program_has_joined_are_not_heard() {
+        let socket = net::UdpSocket::bind("0.0.0.0:0").expect("a free port");
+        let mut udp = Udp::new(socket).expect("its options");
+        let ports: Vec<u16> = udp
+            .sockets()
+            .filter_map(|socket| Some(socket.local_addr().ok()?.port()))
+            .collect();
+        let (group, here) = (Ipv4Addr::new(239, 7, 7, 9), Ipv4Addr::LOCALHOST);
+        let program = net::UdpSocket::bind((here, 0)).expect("a free port");
+        program.join_multicast_v4(&group, &here).expect("joined");
+        for port in ports {
+            program
+                .send_to(b"to the group", (group, port))
+                .expect("sent");
+            program
+                .send_to(b"to the server", (here, port))
+                .expect("sent");
+            let mut received = [0; 100];
+            let length = until(|| {
+                udp.note_readable();
+                udp.receive(&mut received)
+            });
+            assert_eq!(received[..length.0], b"to the server"[..], "at {port}");
+        }
+    }
+
+    fn until<T>(mut is_there: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(it) = is_there() {
+                return it;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn this_machines_addresses_are_its_own_and_no_others() {
         for (address, is_own) in [
@@ -304,9 +364,14 @@ mod tests {
             ("198.51.100.1", false),
             ("2001:db8::1", false),
             ("239.1.2.3", false),
+            ("fe80::1", false),
         ] {
-            let address = address.parse().expect("an address");
-            assert_eq!(is_own_address(address), is_own, "{address}");
+            let address: IpAddr = address.parse().expect("an address");
+            let with_port = SocketAddr::new(address, 9);
+            assert_eq!(is_own_address(with_port), is_own, "{address}");
         }
+        // An interface that there is none of: whose address it is cannot be told.
+        let nowhere = SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 9, 0, 99_999);
+        assert!(is_own_address(nowhere.into()));
     }
 }

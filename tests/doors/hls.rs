@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::format::Scanner;
-use tollgate::hls::{Cutter, Plan};
+use tollgate::hls::{Cutter, Found, Plan, Wanted};
 use tollgate::moment::Moment;
 
 /// The first three bytes say how the rest is cut, how much of it is kept, and where another source
@@ -15,14 +15,22 @@ pub fn segments(data: &[u8]) {
     };
     let kept = 4096 * (u64::from(*kept) + 1);
     let seam = bytes.len() * usize::from(*seam) / 256;
-    let whole = list(bytes, bytes.len().max(1), kept, seam);
-    assert_eq!(whole, list(bytes, usize::from(*piece) + 1, kept, seam));
+    let segment = Duration::from_millis(if piece % 2 == 0 { 250 } else { 1500 });
+    let whole = lists(bytes, bytes.len().max(1), (kept, segment), seam);
+    let pieces = lists(bytes, usize::from(*piece) + 1, (kept, segment), seam);
+    assert_eq!(whole, pieces);
 }
 
-fn list(bytes: &[u8], piece: usize, kept: u64, seam: usize) -> Option<Vec<u8>> {
+/// The playlist when all has come, and when that is all there is.
+fn lists(
+    bytes: &[u8],
+    piece: usize,
+    (kept, segment): (u64, Duration),
+    seam: usize,
+) -> [Option<Vec<u8>>; 2] {
     let mut scanner = Scanner::new();
     let mut cutter = Cutter::of(Plan {
-        segment: Duration::from_millis(250),
+        segment,
         buffer_bytes: kept,
         tag: 7,
         started: Duration::ZERO,
@@ -39,11 +47,22 @@ fn list(bytes: &[u8], piece: usize, kept: u64, seam: usize) -> Option<Vec<u8>> {
         }
         cutter.seam(seam as u64);
     }
-    cutter.finish(bytes.len() as u64, true);
     cutter.forget_before((bytes.len() as u64).saturating_sub(kept));
+    let last = list(&mut cutter, bytes);
+    cutter.finish(bytes.len() as u64, true);
     cutter.check();
+    [last, list(&mut cutter, bytes)]
+}
+
+/// What it names is there.
+fn list(cutter: &mut Cutter, bytes: &[u8]) -> Option<Vec<u8>> {
     let list = cutter.list().ok()?;
     let text = std::str::from_utf8(&list).expect("a list is text");
+    for part in text.split("#EXT-X-PART:").skip(1) {
+        let name = part.split('"').nth(1).expect("an address");
+        let found = cutter.find(&Wanted::Named(name.into()), false);
+        assert!(matches!(found, Some(Found::Object(_))), "{text}");
+    }
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("#EXT-X-MAP:URI=\"") {
             assert!(cutter.map(name.trim_end_matches('"')).is_some(), "{text}");

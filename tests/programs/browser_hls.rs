@@ -116,6 +116,43 @@ fn hls_js_plays_past_a_source_that_begins_anew() {
     plays_past("--hold=0", "anew");
 }
 
+/// Fragments of a quarter of a second make parts, with which it is less than three targets behind
+/// live.
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_plays_parts_and_ffmpeg_does_without() {
+    let server = Server::start(&["--cors=*"]);
+    let output = [
+        "-tune",
+        "zerolatency",
+        "-frag_duration",
+        "250000",
+        "-flush_packets",
+        "1",
+    ];
+    let (_, codecs, fragments) = STREAMS[1];
+    let output = [&output, fragments].concat();
+    let _encoder = publish_for(&server, "parts", "120", codecs, &output);
+    await_segments(&server, "parts", 4);
+    let list = server.request("GET", "/stream/parts/index.m3u8").text();
+    assert!(list.contains("#EXT-X-PART:"), "{list}");
+    let url = list_url(&server, "parts");
+    let played = run(
+        "ffmpeg",
+        &[
+            "-v", "error", "-xerror", "-i", &url, "-t", "4", "-f", "null", "-",
+        ],
+    );
+    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert!(played.status.success() && said.is_empty(), "{said}");
+    let mut browser = scripted("parts", &url);
+    plays_on(&mut browser, 10);
+    let part = "performance.getEntriesByType('resource').some((entry) => /\\.\\d+\\.m4s$/.test(entry.name))";
+    assert_eq!(browser.evaluate(part), true, "it takes parts");
+    let latency = browser.evaluate("hls.latency").as_f64().expect("a number");
+    assert!((0.5..6.0).contains(&latency), "{latency} s");
+}
+
 /// Opened by itself a playlist is a page of the browser's, in a sandbox: the user starts it.
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]

@@ -2,10 +2,17 @@
 //! are asked for: `cargo test --test programs -- --ignored` (CI does).
 #![cfg(feature = "default")]
 
+#[allow(dead_code, reason = "one container is enough for caches")]
+#[path = "../support/encoder.rs"]
+mod encoder;
+#[allow(dead_code, reason = "players check what they play")]
+#[path = "../support/playlist.rs"]
+mod playlist;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod browser_hls;
+mod caches;
 mod chromium;
 mod curl;
 mod decoding;

@@ -27,6 +27,8 @@ pub struct Encoder {
     pub width: u8,
     pub units: u64,
     next_key: f64,
+    /// How long a fragment is.
+    pub fragment_seconds: f64,
     /// Its fragments say their times.
     pub has_times: bool,
 }
@@ -43,6 +45,7 @@ impl Encoder {
             width: 0,
             units: 0,
             next_key: 0.0,
+            fragment_seconds: 0.5,
             has_times: true,
         }
     }
@@ -51,7 +54,7 @@ impl Encoder {
     pub fn unit_seconds(&self) -> f64 {
         match self.kind {
             Kind::Ts => 1.0 / PICTURES_PER_SECOND,
-            Kind::Mp4 => 0.5,
+            Kind::Mp4 => self.fragment_seconds,
             Kind::Mp3 => 1152.0 / 44_100.0,
             Kind::Aac => 1024.0 / 48_000.0,
         }
@@ -116,7 +119,7 @@ impl Encoder {
             bytes = self.header();
         }
         let flags = if is_key { 0x0200_0000_u32 } else { 0x0101_0000 };
-        let samples = (self.unit_seconds() * PICTURES_PER_SECOND) as u32;
+        let samples = (self.unit_seconds() * PICTURES_PER_SECOND).round() as u32;
         let tfhd = [&[0, 2, 0, 0][..], &1_u32.to_be_bytes()].concat();
         let time = (self.time * 12_800.0).round() as u64;
         let tfdt = [&[1, 0, 0, 0][..], &time.to_be_bytes()].concat();

@@ -10,6 +10,36 @@ pub struct Playlist {
     pub is_over: bool,
     pub is_independent: bool,
     pub segments: Vec<Entry>,
+    /// How long a part is at the most, and how far behind the end players stay, in seconds.
+    pub part_target: Option<f64>,
+    pub hold_back: Option<f64>,
+    /// The parts of segments that are listed with theirs, by the numbers of these.
+    pub parts: HashMap<u64, Vec<Part>>,
+    /// The part that comes next.
+    pub hint: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub name: String,
+    pub seconds: f64,
+    pub is_independent: bool,
+}
+
+impl Part {
+    fn read(value: &str) -> Part {
+        let (value, is_independent) = match value.strip_suffix(",INDEPENDENT=YES") {
+            Some(value) => (value, true),
+            None => (value, false),
+        };
+        let value = value.strip_prefix("DURATION=").expect(value);
+        let (seconds, name) = value.split_once(",URI=\"").expect(value);
+        Part {
+            name: name.strip_suffix('"').expect(value).to_owned(),
+            seconds: seconds.parse().expect(value),
+            is_independent,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +71,28 @@ impl Playlist {
                 "#EXT-X-TARGETDURATION" => list.target = count(),
                 "#EXT-X-MEDIA-SEQUENCE" => number = Some(count()),
                 "#EXT-X-DISCONTINUITY-SEQUENCE" => discontinuities = Some(count()),
-                "#EXT-X-SERVER-CONTROL" => assert_eq!(value, "CAN-BLOCK-RELOAD=YES"),
+                "#EXT-X-SERVER-CONTROL" => {
+                    let rest = value.strip_prefix("CAN-BLOCK-RELOAD=YES").expect(line);
+                    let back = rest.strip_prefix(",PART-HOLD-BACK=");
+                    list.hold_back = back.map(|back| back.parse().expect(line));
+                }
+                "#EXT-X-PART-INF" => {
+                    let target = value.strip_prefix("PART-TARGET=").expect(line);
+                    list.part_target = Some(target.parse().expect(line));
+                }
+                "#EXT-X-PART" => {
+                    let number = number.expect("a number before the first part");
+                    list.parts
+                        .entry(number)
+                        .or_default()
+                        .push(Part::read(value));
+                }
+                "#EXT-X-PRELOAD-HINT" => {
+                    let name = value
+                        .strip_prefix("TYPE=PART,URI=\"")
+                        .and_then(|name| name.strip_suffix('"'));
+                    list.hint = Some(name.expect(line).to_owned());
+                }
                 "#EXT-X-INDEPENDENT-SEGMENTS" => list.is_independent = true,
                 "#EXT-X-DISCONTINUITY" => is_discontinuous = true,
                 "#EXT-X-MAP" => {
@@ -101,6 +152,8 @@ pub struct Checker {
     owed: Vec<(String, f64)>,
     pub segments: usize,
     pub discontinuities: usize,
+    /// Looks at one, as often as it was listed.
+    pub parts: usize,
 }
 
 impl Checker {
@@ -108,6 +161,7 @@ impl Checker {
     pub fn look(&mut self, text: &str, now: f64, mut fetch: impl FnMut(&str) -> Option<Vec<u8>>) {
         let list = Playlist::read(text);
         self.check_times(&list);
+        self.check_parts(&list, &mut fetch);
         self.check_sequence(&list, now);
         for entry in &list.segments {
             let bytes = fetch(&entry.name).unwrap_or_else(|| panic!("{} is not there", entry.name));
@@ -125,6 +179,45 @@ impl Checker {
             self.bytes.remove(name);
         }
         self.last = Some(list);
+    }
+
+    /// Parts are as long as they have to be, and together their segment.
+    fn check_parts(&mut self, list: &Playlist, fetch: &mut impl FnMut(&str) -> Option<Vec<u8>>) {
+        let Some(target) = list.part_target else {
+            assert!(list.parts.is_empty() && list.hint.is_none() && list.hold_back.is_none());
+            return;
+        };
+        let last_target = self.last.as_ref().and_then(|last| last.part_target);
+        assert!(last_target.is_none_or(|last| last == target));
+        assert!(list.hold_back.is_some_and(|back| back >= 2.0 * target));
+        let filling = list.segments.last().expect("a segment").number + 1;
+        for (number, parts) in &list.parts {
+            let last = parts.len() - usize::from(*number < filling);
+            for (index, part) in parts.iter().enumerate() {
+                let is_long = part.seconds >= 0.85 * target || part.is_independent;
+                assert!(
+                    part.seconds <= target && (is_long || index >= last),
+                    "{list:?}"
+                );
+            }
+            let bytes = parts.iter().map(|part| fetch(&part.name).expect("a part"));
+            let bytes: Vec<u8> = bytes.flatten().collect();
+            self.parts += parts.len();
+            if let Some(entry) = list.segments.iter().find(|entry| entry.number == *number) {
+                let seconds: f64 = parts.iter().map(|part| part.seconds).sum();
+                assert!(
+                    (seconds - entry.seconds).abs() < 0.001,
+                    "{parts:?} {entry:?}"
+                );
+                assert!(fetch(&entry.name).expect("its segment") == bytes);
+            } else {
+                assert_eq!(*number, filling);
+            }
+        }
+        let next = list.parts.get(&filling).map_or(0, Vec::len);
+        let hint = list.hint.as_ref().expect("a hint");
+        assert!(hint.contains(&format!("-{filling}.{next}.")), "{hint}");
+        assert!(fetch(hint).is_none());
     }
 
     fn check_times(&mut self, list: &Playlist) {

@@ -49,8 +49,14 @@ enum Rule {
     RtpTo,
     /// A group as a UDP client is named by that.
     Group,
+    /// In a group that `--join` names for what comes in, at no other port than that.
+    Listened,
     /// From the one host that `--join` names.
     Sender,
+    /// As a token says: in RTP, or without.
+    Carriage,
+    /// At most one source a second begins by what a token names.
+    Beginnings,
     /// No loop of relays.
     Via,
     /// `--streams`
@@ -83,7 +89,8 @@ enum Cell {
 
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
-    Bare, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put, Rtp, Viewer,
+    Bare, BareGroup, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put,
+    Rtp, Viewer,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -99,7 +106,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
-            Put | Post | Icecast | Rtp | Bare | Group => {
+            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
@@ -108,19 +115,21 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
-            Rtp | Bare | Group => Dropped,
+            Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
             Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
             Page => Refused(404),
-            Rtp | Bare | Group | Pull => DoesNotApply("no proxy of requests is in between"),
+            Rtp | Bare | Group | BareGroup | Pull => {
+                DoesNotApply("no proxy of requests is in between")
+            }
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Figures | Page => Refused(403),
-            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -128,7 +137,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Site => match way {
             Put | Post | Icecast | Call | Figures => Refused(403),
-            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -139,31 +148,31 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
             Viewer | Hls => DoesNotApply("the token says who may watch"),
-            Rtp | Bare | Group | Pull => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp | Bare | Group => Dropped,
+            Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
+            Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
-            Rtp | Bare | Group => DoesNotApply("tuples of UDP clients have none"),
+            Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(403),
             // A key has no UDP clients.
-            Rtp | Bare | Group => Dropped,
+            Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             // What is to have UDP clients is a key.
             Call => Refused(409),
@@ -173,30 +182,32 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Viewer => Refused(503),
             // They cannot be counted.
             Hls => Refused(403),
-            Put | Post | Icecast | Rtp | Bare | Group => DoesNotApply("a session has one source"),
+            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
+                DoesNotApply("a session has one source")
+            }
             Pull => DoesNotApply("its viewers are asked"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
-            Rtp | Bare | Group => Dropped,
+            Rtp | Bare | Group | BareGroup => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
-            Rtp | Bare | Group | Pull => Dropped,
+            Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
-            Rtp | Bare | Group | Pull => Dropped,
+            Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
-            Rtp | Bare | Group => DoesNotApply("nothing is sent to a source"),
+            Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
             Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
             Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
         },
@@ -204,37 +215,49 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call => Refused(403),
             _ => DoesNotApply("it names no UDP client"),
         },
+        Rule::Listened => match way {
+            Call => Refused(400),
+            _ => DoesNotApply("it names no UDP client"),
+        },
+        Rule::Carriage => match way {
+            Rtp | Bare | Group | BareGroup => Dropped,
+            _ => DoesNotApply("it comes in no datagrams"),
+        },
+        Rule::Beginnings => match way {
+            Rtp | Bare | Group | BareGroup => Dropped,
+            _ => DoesNotApply("it comes in no datagrams"),
+        },
         Rule::Sender => match way {
-            Group => Dropped,
+            Group | BareGroup => Dropped,
             _ => DoesNotApply("it is sent to no group"),
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
             Viewer | Hls | Pull => Refused(508),
-            Rtp | Bare | Group => DoesNotApply(NO_REQUEST),
+            Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
-            Rtp | Bare | Group => Dropped,
+            Rtp | Bare | Group | BareGroup => Dropped,
             Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
             Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
-            Rtp | Bare | Group => DoesNotApply("it has no connection"),
+            Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
             Put | Post | Icecast | Viewer | Hls => Refused(429),
-            Rtp | Bare | Group => DoesNotApply("it has no connection"),
+            Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
             Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
-            Rtp | Bare | Group | Pull => Dropped,
+            Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
@@ -247,7 +270,8 @@ fn ways() -> Vec<Way> {
         Icecast => Some(Rtp),
         Rtp => Some(Bare),
         Bare => Some(Group),
-        Group => Some(Pull),
+        Group => Some(BareGroup),
+        BareGroup => Some(Pull),
         Pull => Some(Viewer),
         Viewer => Some(Hls),
         Hls => Some(Call),
@@ -278,8 +302,11 @@ fn rules() -> Vec<Rule> {
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
         Rule::RtpTo => Some(Rule::Group),
-        Rule::Group => Some(Rule::Sender),
-        Rule::Sender => Some(Rule::Via),
+        Rule::Group => Some(Rule::Listened),
+        Rule::Listened => Some(Rule::Sender),
+        Rule::Sender => Some(Rule::Carriage),
+        Rule::Carriage => Some(Rule::Beginnings),
+        Rule::Beginnings => Some(Rule::Via),
         Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
         Rule::Connections => Some(Rule::PerHost),
@@ -290,6 +317,7 @@ fn rules() -> Vec<Rule> {
 }
 
 const CLIENT: &str = "10.0.0.1:6000";
+const CLIENTS_OTHER_PORT: &str = "10.0.0.1:6001";
 /// What is sent there is taken, and whoever sends is a client.
 const GROUP: &str = "239.1.2.3:5004";
 /// More relays than there may be.
@@ -322,6 +350,7 @@ fn unanswered(stage: &mut Stage) -> ConnectionId {
 fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
     let (client, carriage) = match way {
         Group => (GROUP, Carriage::Rtp(None)),
+        BareGroup => (GROUP, Carriage::Bare),
         Bare => (CLIENT, Carriage::Bare),
         _ => (CLIENT, Carriage::Rtp(None)),
     };
@@ -457,6 +486,29 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
             other_source(stage, "a")
         }
+        Some(Rule::Carriage) => {
+            tokens.revoke(&session("a"));
+            let other = match way {
+                Rtp => Bare,
+                Bare => Rtp,
+                Group => BareGroup,
+                BareGroup => Group,
+                way => way,
+            };
+            allow(stage, other, "a", Some(Direction::Both));
+        }
+        Some(Rule::Beginnings) => {
+            let before = match way {
+                Rtp | Bare => CLIENT,
+                Group | BareGroup => CLIENTS_OTHER_PORT,
+                _ => return,
+            };
+            send_datagrams(stage, way, before);
+            assert!(is_by(stage, before), "it began");
+            stage.relay.end_session(&session("a"));
+            stage.relay.settle();
+            stage.settle();
+        }
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),
         _ => {}
     }
@@ -474,8 +526,12 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         ),
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
-        Viewer | Rtp | Bare | Group | Pull => ("GET /stream/a", ""),
+        Viewer | Rtp | Bare | Group | BareGroup | Pull => ("GET /stream/a", ""),
         Hls => ("GET /stream/a/index.m3u8", ""),
+        Call if broken == Some(Rule::Listened) => (
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.1.2.3:6000",
+            "",
+        ),
         Call if broken == Some(Rule::Group) => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.9.9.9:6000",
             "",
@@ -522,25 +578,31 @@ fn is_by(stage: &Stage, peer: &str) -> bool {
     })
 }
 
+/// What makes a source of who sends it.
+fn send_datagrams(stage: &mut Stage, way: Way, from: &str) {
+    let from = from.parse().expect("an address");
+    let port = match way {
+        Group | BareGroup => UdpPort::Group(0),
+        _ => UdpPort::Rtp,
+    };
+    let is_bare = matches!(way, Bare | BareGroup);
+    for number in 0..2 {
+        let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
+        packet.resize(12 + 188, 0x47);
+        let datagram = &packet[if is_bare { 12 } else { 0 }..];
+        stage.relay.datagram(from, port, datagram, stage.now);
+        stage.settle();
+    }
+}
+
 fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
     let mut stage = Stage::new(&options(way, broken));
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
     prepare(&mut stage, way, broken);
     match way {
-        Rtp | Bare | Group => {
+        Rtp | Bare | Group | BareGroup => {
             change(&mut stage, way, broken);
-            let port = match way {
-                Group => UdpPort::Group(0),
-                _ => UdpPort::Rtp,
-            };
-            for number in 0..2 {
-                let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
-                packet.resize(12 + 188, 0x47);
-                let datagram = &packet[if way == Bare { 12 } else { 0 }..];
-                let from = CLIENT.parse().expect("an address");
-                stage.relay.datagram(from, port, datagram, stage.now);
-                stage.settle();
-            }
+            send_datagrams(&mut stage, way, CLIENT);
             match is_by(&stage, CLIENT) {
                 true => Outcome::Admitted,
                 false => Outcome::Dropped,

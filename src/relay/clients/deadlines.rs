@@ -13,23 +13,41 @@ use crate::relay::streams::Cut;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
 
-/// Of a client that is inside by a token that has an end.
-const OVER: &str = "its token is over";
-/// Of a client whose socket has taken none of what is sent to it.
-const STALLED: &str = "took nothing for too long";
+/// Why something has to be done about a client.
+#[derive(Clone, Copy)]
+pub(super) enum Reason {
+    /// It is inside by a token that has an end.
+    Over,
+    /// Its socket has taken none of what is sent to it.
+    Stalled,
+    /// The time of its phase is over, in the log's words.
+    Phase(&'static str),
+}
+
+impl Reason {
+    fn words(self) -> &'static str {
+        match self {
+            Reason::Over => "its token is over",
+            Reason::Stalled => "took nothing for too long",
+            Reason::Phase(words) => words,
+        }
+    }
+}
 
 impl Connection {
     /// When something has to be done about this connection, if nothing happens before, and what is
     /// said of it then.
-    fn deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
+    pub(super) fn deadline(&self, desk: &Desk) -> Option<(Moment, Reason)> {
         let stall_time = desk.settings().limits.viewer_stall_time;
         // Those that this server calls have a time for all of it.
         let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
-        let stalled = stalls.then(|| (self.taken + stall_time, STALLED));
+        let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
         let ends = self.pass.as_ref().and_then(|pass| pass.deadline(desk));
-        let ends = ends.map(|ends| (ends, OVER));
-        let all = [stalled, ends, self.phase_deadline(desk)];
+        let ends = ends.map(|ends| (ends, Reason::Over));
+        let of_phase = self.phase_deadline(desk);
+        let of_phase = of_phase.map(|(deadline, words)| (deadline, Reason::Phase(words)));
+        let all = [stalled, ends, of_phase];
         let all = all.into_iter().flatten();
         all.min_by_key(|(deadline, _)| *deadline)
     }
@@ -98,25 +116,40 @@ impl Clients {
     fn time_out(
         &mut self,
         id: ConnectionId,
-        reason: &'static str,
+        reason: Reason,
         is_paused: impl Fn(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
-        match &self.connections.get(id)?.phase {
-            _ if reason == OVER => {
+        match (&self.connections.get(id)?.phase, reason) {
+            (_, Reason::Over) => {
+                let reason = reason.words();
                 return self.expel(id, reason, desk).map(|expelled| match expelled {
                     Expelled::Viewer => Event::Cut(Cut::Token),
                     Expelled::Source(live) => Event::SourceLost { live, reason },
                 });
             }
-            Phase::Viewer(_) => return Some(Event::Cut(Cut::Stalled)),
-            Phase::Source(source) if reason == STALLED => {
-                let live = source.live;
+            (Phase::Viewer(_), Reason::Stalled) => return Some(Event::Cut(Cut::Stalled)),
+            (Phase::Source(source), Reason::Stalled) => {
+                let (live, reason) = (source.live, reason.words());
                 self.close(id, desk);
                 return Some(Event::SourceLost { live, reason });
             }
             // What else there would be to say it would not take either.
-            _ if reason == STALLED => self.close(id, desk),
+            (_, Reason::Stalled) => self.close(id, desk),
+            (_, Reason::Phase(words)) => return self.phase_over(id, words, is_paused, desk),
+        }
+        None
+    }
+
+    /// The time of its phase is over.
+    fn phase_over(
+        &mut self,
+        id: ConnectionId,
+        reason: &'static str,
+        is_paused: impl Fn(LiveId) -> bool,
+        desk: &mut Desk,
+    ) -> Option<Event> {
+        match &self.connections.get(id)?.phase {
             Phase::Head(reader) if !reader.has_begun() => self.close(id, desk),
             Phase::Head(_) | Phase::Payload(_) => {
                 let refusal = Refusal::new(Status::RequestTimeout, reason);
@@ -126,12 +159,31 @@ impl Clients {
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
             Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
+            // Of a viewer's phase and these others nothing is said in words.
             Phase::Introduction
+            | Phase::Viewer(_)
             | Phase::Telling(_)
             | Phase::Listing(_)
             | Phase::Recording
             | Phase::Lingering(_) => self.close(id, desk),
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::relay::stage::Stage;
+    use crate::stream::Outcome;
+
+    /// It waited for a session in vain, and takes nothing: its stall time holds still.
+    #[test]
+    fn who_waited_in_vain_and_takes_nothing_is_closed() {
+        let mut stage = Stage::new(&["--wait=1"]);
+        let id = stage.client("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+        stage.send(id, "GET /stream/none HTTP/1.1\r\nHost: h\r\n\r\n");
+        stage.relay.served(id, Outcome::Blocked, stage.now);
+        stage.wait_seconds(600);
+        assert!(stage.closed.contains(&id), "it is there for ever");
     }
 }

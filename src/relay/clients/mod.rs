@@ -363,7 +363,7 @@ impl Known<'_> {
 
 impl Clients {
     /// What must hold; and how many deadlines are armed.
-    pub fn check(&self, known: &Known<'_>) -> usize {
+    pub fn check(&self, known: &Known<'_>, desk: &Desk) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
             self.hosts.values().sum::<usize>(),
@@ -379,6 +379,13 @@ impl Clients {
         );
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);
+            if let Some((deadline, _)) = connection.deadline(desk) {
+                let is_looked_after = connection.armed.is_armed_by(deadline);
+                assert!(
+                    is_looked_after,
+                    "nobody will look after {id:?} at {deadline:?}"
+                );
+            }
         }
         let passes = self.connections.iter();
         self.inside

@@ -169,14 +169,13 @@ impl Grants {
         self.tokens.as_ref()
     }
 
-    /// The addresses of a session's UDP clients that have no fault; as long as they are the same,
-    /// they are lent and not copied.
+    /// The addresses of a session's UDP clients that datagrams may go to; as long as they are the
+    /// same, they are lent and not copied.
     pub fn destinations(
         &mut self,
         session: &SessionId,
-        fault: Fault<'_>,
+        reaches: impl Fn(SocketAddr, Carriage) -> bool,
     ) -> Option<Rc<[Destination]>> {
-        let reaches = |address, carriage| fault(address, carriage).is_none();
         Some(self.tokens.as_mut()?.destinations(session, reaches))
     }
 
@@ -287,7 +286,7 @@ impl Grants {
         }
         let gate = self.gate(desk);
         let may_stay =
-            |address, carriage| gate.may_receive(&address) && fault(address, carriage).is_none();
+            |address, carriage| gate.may_be_named(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
@@ -414,7 +413,7 @@ fn check_destinations(
     }
     let is_outside = |tuple: &&RtpTuple| {
         let mut addresses = tuple.addresses.iter();
-        !addresses.all(|address| gate.may_receive(address))
+        !addresses.all(|address| gate.may_be_named(address))
     };
     match clients.iter().find(is_outside) {
         None => Ok(()),

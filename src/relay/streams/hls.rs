@@ -54,11 +54,6 @@ impl Streams {
                 lives.flat_map(|id| self.with_shadows(id)).collect()
             }
         };
-        let count = match wanted.is_list() {
-            true => Count::Playlists,
-            false => Count::Segments,
-        };
-        desk.count(count, 1);
         if wanted.is_list() {
             lives.iter().for_each(|id| self.attend(*id, desk));
         }
@@ -67,6 +62,14 @@ impl Streams {
             let cutter = self.lives.get_mut(id)?.stream.segments()?;
             Some((id, cutter.find(wanted, may_wait)?))
         });
+        // Who waits is counted when it is answered.
+        if !matches!(found, Some((_, Found::NotYet(_)))) {
+            let count = match wanted.is_list() {
+                true => Count::Playlists,
+                false => Count::Segments,
+            };
+            desk.count(count, 1);
+        }
         let Some((live, found)) = found else {
             return Some(Watched::Refused(no_segment()));
         };

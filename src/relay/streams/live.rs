@@ -539,6 +539,7 @@ impl Streams {
         live.stream.finish(end);
         self.say(Said::Grown(id));
         self.flow(id);
+        self.post(id);
         self.pump(id, desk);
         self.forget_if_over(id, desk);
     }

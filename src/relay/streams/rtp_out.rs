@@ -83,6 +83,8 @@ impl RtpOut {
             transport.pacing.finish();
             let rest_bytes = newest.saturating_sub(transport.cursor);
             self.rest_until = Some(now + rest_time(rest_bytes));
+        } else {
+            self.post.finish();
         }
     }
 
@@ -120,8 +122,11 @@ impl RtpOut {
         };
         let mut batch = Batch::default();
         let is_padded = self.post.has_corrections();
-        transport.write(now, has_ended, is_padded, &mut batch, lend);
+        let is_over = transport.write(now, has_ended, is_padded, &mut batch, lend);
         self.post.send(batch.bytes);
+        if is_over {
+            self.post.finish();
+        }
     }
 }
 
@@ -137,6 +142,7 @@ impl Transport {
         }
     }
 
+    /// Says whether that was the last of it.
     fn write<'a>(
         &mut self,
         now: Moment,
@@ -144,7 +150,7 @@ impl Transport {
         is_padded: bool,
         batch: &mut Batch,
         lend: impl Fn(u64, usize) -> &'a [u8],
-    ) {
+    ) -> bool {
         let due = self.pacing.due(now);
         let timestamp = self.timestamp(now);
         while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= LETTER_BYTES_MAX {
@@ -170,6 +176,7 @@ impl Transport {
                 self.waiting_since = None;
             }
         }
+        is_over
     }
 
     /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).

@@ -1,0 +1,12 @@
+//! A place in a stream, and the media's own time there.
+
+use crate::format::MediaTime;
+
+/// Where something begins, and when that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// Of its first byte in the stream.
+    pub offset: u64,
+    /// When that is to be decoded.
+    pub time: MediaTime,
+}

@@ -1,0 +1,132 @@
+//! How often sources begin: by one name (an address, or a group) at most once in [`SPACING`],
+//! whoever sends, since a stream that begins costs more than a packet does.
+//!
+//! Held at the most: [`NAMES_MAX`] names, 64 KiB. When there are as many, nobody begins until the
+//! first of them has had its time.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use crate::held::table_bytes;
+use crate::moment::Moment;
+
+/// By which names sources have begun lately.
+#[derive(Debug)]
+pub struct Beginnings<Name> {
+    names: HashSet<Name>,
+    /// The same, and when: the first is the oldest.
+    order: VecDeque<(Moment, Name)>,
+}
+
+/// By one name a source begins at most so often.
+const SPACING: Duration = Duration::from_secs(1);
+/// Names at the most.
+const NAMES_MAX: usize = 448;
+
+impl<Name> Default for Beginnings<Name> {
+    fn default() -> Beginnings<Name> {
+        Beginnings {
+            names: HashSet::new(),
+            order: VecDeque::new(),
+        }
+    }
+}
+
+impl<Name: Copy + Eq + Hash> Beginnings<Name> {
+    /// Whether a source may begin by this name now.
+    pub fn may_begin(&self, name: Name, now: Moment) -> bool {
+        let is_over = |(at, _): &(Moment, Name)| now.since(*at) >= SPACING;
+        let oldest_is_over = self.order.front().is_none_or(is_over);
+        let has_room = self.order.len() < NAMES_MAX || oldest_is_over;
+        // Those that are over are given up when the next one begins.
+        let is_free = || {
+            let mut order = self.order.iter().take_while(|one| is_over(one));
+            order.any(|(_, of)| *of == name)
+        };
+        has_room && (!self.names.contains(&name) || is_free())
+    }
+
+    /// One begins that may.
+    pub fn begin(&mut self, name: Name, now: Moment) {
+        self.expire(now);
+        if self.names.insert(name) {
+            self.order.push_back((now, name));
+        }
+    }
+
+    /// Gives up those whose time is over; the tables, too, when nobody is left.
+    pub fn expire(&mut self, now: Moment) {
+        while let Some((at, name)) = self.order.front()
+            && now.since(*at) >= SPACING
+        {
+            self.names.remove(name);
+            self.order.pop_front();
+        }
+        if self.order.is_empty() {
+            *self = Beginnings::default();
+        }
+    }
+
+    /// When the oldest is to be given up.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.order.front().map(|(at, _)| *at + SPACING)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        table_bytes::<Name>(self.names.capacity())
+            + self.order.capacity() * size_of::<(Moment, Name)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn by_one_name_a_source_begins_once_a_second() {
+        let mut beginnings = Beginnings::default();
+        assert!(beginnings.may_begin(1, at(0)));
+        beginnings.begin(1, at(0));
+        beginnings.begin(2, at(500));
+        for (name, now, may) in [
+            (1, 0, false),
+            (1, 999, false),
+            (2, 999, false),
+            (3, 999, true),
+            (1, 1000, true),
+            (2, 1499, false),
+            (2, 1500, true),
+        ] {
+            assert_eq!(beginnings.may_begin(name, at(now)), may, "{name} at {now}");
+        }
+        assert_eq!(beginnings.deadline(), Some(at(1000)));
+        beginnings.begin(1, at(1200));
+        assert!(!beginnings.may_begin(1, at(2199)));
+        assert_eq!(beginnings.deadline(), Some(at(1500)));
+        beginnings.expire(at(2200));
+        assert_eq!((beginnings.deadline(), beginnings.held_bytes()), (None, 0));
+    }
+
+    #[test]
+    fn what_it_holds_is_bounded_and_time_makes_room() {
+        let mut beginnings = Beginnings::default();
+        let mut begun = 0;
+        for number in 0..100_000_u32 {
+            let now = at(u64::from(number) / 10);
+            let name = SocketAddr::from((number.to_be_bytes(), 5004));
+            if beginnings.may_begin(name, now) {
+                begun += 1;
+                beginnings.begin(name, now);
+            }
+            assert!(beginnings.held_bytes() <= 64 << 10);
+        }
+        assert_eq!(begun, 10 * NAMES_MAX);
+    }
+}
