@@ -47,6 +47,8 @@ pub(super) enum Way {
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, in another container.
+    Remuxed,
     /// A viewer, by playlists and segments.
     Hls,
     /// A call of the API.
@@ -218,7 +220,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Hls => check_named(claim),
+            Way::Viewer | Way::Remuxed | Way::Hls => check_named(claim),
             Way::Call | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -418,7 +420,7 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
-            | (Way::Viewer | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
+            | (Way::Viewer | Way::Remuxed | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }

@@ -437,7 +437,7 @@ mod tests {
 
     /// The sessions that run, and where their sources are.
     fn running(stage: &Stage) -> Vec<(String, String)> {
-        let rows = stage.relay.streams.rows(0, stage.now);
+        let rows = stage.relay.streams.rows(0, &stage.relay.desk);
         let rows = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
         let source = |row: &serde_json::Value| row["source"]["address"].as_str().map(str::to_owned);
         let rows =

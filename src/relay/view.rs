@@ -28,7 +28,7 @@ impl View {
         let container = remux::Target::named(file).filter(|_| settings.remuxes);
         if let Some(container) = container {
             let view = no_parameters(target).map(|()| View::In(container));
-            return Some((Way::Viewer, view));
+            return Some((Way::Remuxed, view));
         }
         let wanted = Wanted::of(file, target).filter(|_| settings.serves_hls)?;
         Some((Way::Hls, wanted.map(View::Part)))
@@ -37,7 +37,8 @@ impl View {
     /// By which way somebody comes in who wants it.
     pub fn way(&self) -> Way {
         match self {
-            View::Whole | View::In(_) => Way::Viewer,
+            View::Whole => Way::Viewer,
+            View::In(_) => Way::Remuxed,
             View::Part(_) => Way::Hls,
         }
     }

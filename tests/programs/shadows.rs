@@ -1,8 +1,8 @@
 //! Streams in other containers than their own, as players take them.
 
 use super::hls::{list_url, publish_for, words};
-use super::support::until;
 use super::support::server::Server;
+use super::support::until;
 use super::tools::*;
 
 const H264_AAC: &[&str] = &["-c:v", "libx264", "-c:a", "aac"];

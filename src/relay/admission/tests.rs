@@ -90,7 +90,7 @@ enum Cell {
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
     Bare, BareGroup, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put,
-    Rtp, Viewer,
+    Remuxed, Rtp, Viewer,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -110,17 +110,19 @@ fn cell(way: Way, rule: Rule) -> Cell {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Hls | Call | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | Call | Figures => Refused(403),
             Page => Refused(404),
             Rtp | Bare | Group | BareGroup | Pull => {
                 DoesNotApply("no proxy of requests is in between")
@@ -130,7 +132,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Figures | Page => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls => {
+            Viewer | Remuxed | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Health | Options => DoesNotApply(FOR_ANYONE),
@@ -138,7 +140,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Site => match way {
             Put | Post | Icecast | Call | Figures => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls => {
+            Viewer | Remuxed | Hls => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
@@ -147,30 +149,30 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Host => match way {
             Call | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -179,7 +181,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer => Refused(503),
+            Viewer | Remuxed => Refused(503),
             // They cannot be counted.
             Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
@@ -189,7 +191,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
@@ -198,17 +200,23 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
-            Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
+            Put | Post | Icecast | Pull | Viewer | Remuxed | Hls => {
+                DoesNotApply("it names no UDP client")
+            }
             Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
         },
         Rule::Group => match way {
@@ -233,7 +241,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
-            Viewer | Hls | Pull => Refused(508),
+            Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
@@ -241,22 +249,24 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
-            Viewer | Hls | Call | Figures | Page | Health | Options => DoesNotApply(NO_STREAM),
+            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
+                DoesNotApply(NO_STREAM)
+            }
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Hls | Pull => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(429),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Hls | Call => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | Call => Refused(503),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -273,7 +283,8 @@ fn ways() -> Vec<Way> {
         Group => Some(BareGroup),
         BareGroup => Some(Pull),
         Pull => Some(Viewer),
-        Viewer => Some(Hls),
+        Viewer => Some(Remuxed),
+        Remuxed => Some(Hls),
         Hls => Some(Call),
         Call => Some(Figures),
         Figures => Some(Page),
@@ -384,12 +395,10 @@ fn other_source(stage: &mut Stage, name: &str) {
 }
 
 /// Its sound is long enough for a playlist.
-fn source_of_sound(stage: &mut Stage) {
+fn source_of(stage: &mut Stage, media: &[u8]) {
     let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
     let id = connect(stage, OTHER, put).expect("a place");
-    let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
-    frame.resize(417, 0);
-    stage.relay.received(id, &frame.repeat(300), stage.now);
+    stage.relay.received(id, media, stage.now);
     stage.settle();
 }
 
@@ -426,15 +435,22 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
     if way == Viewer {
         other_source(stage, "a");
     }
+    if way == Remuxed {
+        source_of(stage, include_bytes!("../../../tests/media/h264.flv"));
+    }
     if way == Hls {
-        source_of_sound(stage);
+        let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
+        frame.resize(417, 0);
+        source_of(stage, &frame.repeat(300));
     }
     match broken {
-        Some(Rule::Connections) if !matches!(way, Viewer | Hls | Pull) => {
+        Some(Rule::Connections) if !matches!(way, Viewer | Remuxed | Hls | Pull) => {
             connect(stage, OTHER, "").expect("a place");
         }
         Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
-        Some(Rule::Streams) if !matches!(way, Viewer | Hls) => other_source(stage, "other"),
+        Some(Rule::Streams) if !matches!(way, Viewer | Remuxed | Hls) => {
+            other_source(stage, "other")
+        }
         _ => {}
     }
 }
@@ -447,7 +463,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls | Pull => Direction::In,
+                Viewer | Remuxed | Hls | Pull => Direction::In,
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
@@ -462,7 +478,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls => Direction::In,
+                Viewer | Remuxed | Hls => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
@@ -483,7 +499,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
             blocked.expect("room");
         }
-        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
+        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Remuxed | Hls) => {
             other_source(stage, "a")
         }
         Some(Rule::Carriage) => {
@@ -527,6 +543,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
         Viewer | Rtp | Bare | Group | BareGroup | Pull => ("GET /stream/a", ""),
+        Remuxed => ("GET /stream/a/live.ts", ""),
         Hls => ("GET /stream/a/index.m3u8", ""),
         Call if broken == Some(Rule::Listened) => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.1.2.3:6000",
@@ -571,7 +588,7 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let mut rows = stage.relay.streams.rows(0, stage.now);
+    let mut rows = stage.relay.streams.rows(0, &stage.relay.desk);
     rows.any(|(_, row)| {
         let row = serde_json::to_value(&row).expect("a row");
         row["sessionid"] == "a" && row["source"]["address"] == peer
