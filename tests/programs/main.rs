@@ -15,6 +15,7 @@ mod hls;
 mod icecast;
 mod joining;
 mod remux;
+mod remuxing;
 mod rtp;
 mod splicing;
 mod tools;
