@@ -191,7 +191,11 @@ impl Making {
     }
 
     fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
-        if !self.timeline.place(&mut unit) {
+        let interleave = &self.interleave;
+        if !self
+            .timeline
+            .place(&mut unit, |track| interleave.head(track))
+        {
             return Ok(());
         }
         self.writer.write(unit, out)
@@ -224,6 +228,7 @@ impl Making {
             + self.tracks.capacity() * size_of::<Track>()
             + self.left_out.capacity() * size_of::<String>()
             + self.interleave.held_bytes()
+            + self.timeline.held_bytes()
             + self.writer.held_bytes()
     }
 }

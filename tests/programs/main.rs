@@ -23,6 +23,7 @@ mod hls;
 mod icecast;
 mod joining;
 mod remux;
+mod remuxing;
 mod rtp;
 mod shadows;
 mod splicing;
