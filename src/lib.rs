@@ -79,6 +79,7 @@ pub mod format;
 pub mod gate;
 pub mod gather;
 pub mod held;
+#[cfg_attr(not(feature = "hls"), path = "hls/absent.rs")]
 pub mod hls;
 pub mod http;
 pub mod json;

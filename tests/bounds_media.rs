@@ -1,6 +1,6 @@
 //! What media can make a stream hold, and what a byte of it costs: the scanner, the stream and the
 //! splicer under an allocator that counts, driven by sources that cost as much as they can.
-#![cfg(feature = "hold")]
+#![cfg(all(feature = "hls", feature = "hold"))]
 
 use std::time::Duration;
 
@@ -327,13 +327,14 @@ fn a_header_that_segments_cannot_have_is_looked_at_once() {
     let first = u32::from_be_bytes([file[0], file[1], file[2], file[3]]) as usize;
     let free = [&102_400u32.to_be_bytes()[..], b"free", &[0; 102_392]].concat();
     let source = [&file[..first], &free, &file[first..]].concat();
-    let mut cutter = Cutter::new(Plan {
+    let mut cutter = Cutter::of(Plan {
         segment: Duration::from_millis(1),
         buffer_bytes: 8 << 20,
         tag: 0,
-        number: 1,
+        began: Moment::START,
         started: Duration::ZERO,
-    });
+    })
+    .expect("it is cut");
     let (mut joins, mut cost) = (0, 0);
     Scanner::new().feed(&source, &mut |finding, header| {
         joins += usize::from(matches!(finding, Finding::Join(_)));

@@ -1,5 +1,6 @@
 //! HLS through the real binary: playlists and segments over HTTP, who may have them, how long
 //! caches may keep them, and what becomes of them when the source or the token goes.
+#![cfg(feature = "hls")]
 
 #[path = "support/encoder.rs"]
 mod encoder;

@@ -20,6 +20,12 @@ pub struct Feature {
 /// All there are, by their names.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "hls",
+        what: "playlists and segments, for players and caches",
+        is_in: cfg!(feature = "hls"),
+        options: &["hls", "hls-segment"],
+    },
+    Feature {
         name: "hold",
         what: "viewers that outlive their source",
         is_in: cfg!(feature = "hold"),

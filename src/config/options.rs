@@ -276,6 +276,7 @@ const ROWS: &[Row] = &[
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
     },
+    #[cfg(feature = "hls")]
     Row {
         name: "hls",
         takes: Takes::One("on/off", |config, text| {

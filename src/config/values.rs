@@ -184,6 +184,7 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
 }
 
 /// Whether something is wanted.
+#[cfg(feature = "hls")]
 pub(super) fn switch(text: &str) -> Read<bool> {
     match text {
         "on" => Ok(true),

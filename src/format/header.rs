@@ -7,7 +7,6 @@
 //! that never does.
 
 use super::LetGo;
-use super::mpegts::Repetition;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -24,6 +23,16 @@ pub struct Header<'a>(pub(super) Parts<'a>);
 pub(super) enum Parts<'a> {
     Whole(&'a [u8]),
     Several(&'a dyn InParts),
+}
+
+/// The tables of MPEG-TS, to be sent again.
+pub struct Repetition {
+    /// How many programs they name.
+    pub programs: usize,
+    /// They are of 188 bytes.
+    pub is_plain: bool,
+    /// With the counters of those that came last: a packet may come twice.
+    pub packets: Vec<u8>,
 }
 
 /// What keeps a header in several parts.

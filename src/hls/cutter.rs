@@ -29,9 +29,37 @@ pub struct Plan {
     pub tag: u32,
     /// Since 1970, at [`Moment::START`].
     pub started: Duration,
-    /// The number of the first segment: the Unix time at which the stream begins. A segment lasts a
-    /// second or more, so no stream that begins later, here or in another server, has a lower one.
-    pub number: u64,
+    /// When the stream begins.
+    pub began: Moment,
+}
+
+/// What numbers count from: the year 2025, in Unix seconds.
+const NUMBERS_FROM: u64 = 1_735_689_600;
+/// The first segment has the number that is so many times as large as the seconds since then: 32
+/// bits last until 2042.
+const NUMBERS_PER_SECOND: u64 = 4;
+/// What comes faster than that, and by more than this, has no segments: so no stream that begins
+/// later, here or in another server, has lower numbers.
+const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
+
+/// Discontinuities count from another number after so many numbers,
+const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
+/// and again from zero after so many of those.
+const DISCONTINUITIES: u64 = 16_384;
+
+impl Plan {
+    fn first_number(&self) -> u64 {
+        let date = self.started + self.began.since_start();
+        let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
+        since.as_secs() * NUMBERS_PER_SECOND
+    }
+
+    /// Another one than that of a stream some seconds before: players keep the time by it. And a
+    /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
+    /// watches the one stream and then the other.)
+    fn first_discontinuity(&self) -> u64 {
+        self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
+    }
 }
 
 /// What has left the list is still asked for as long as that was: so many are kept.
@@ -60,13 +88,9 @@ pub struct Cutter {
     plan: Plan,
     /// `None` until the format is told.
     kind: Option<Result<Kind, &'static str>>,
-    /// Why segments do not begin though there is a join point.
-    fault: Option<&'static str>,
-    /// The header is another one than was looked at last.
-    is_header_new: bool,
-    /// Why nothing can begin with the header that was looked at last: it is not looked at for each
-    /// join point again.
-    header_fault: Option<&'static str>,
+    heading: Heading,
+    /// There was a join point of which nothing had told the time.
+    is_untimed: bool,
     /// What began last.
     newest: Option<Point>,
     /// From a picture to the next, of those that came last.
@@ -89,6 +113,17 @@ pub struct Cutter {
     cuts_in_groups: u64,
 }
 
+/// What is known of the header, which is looked at once, not for each join point again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heading {
+    /// It is another one than was looked at last.
+    New,
+    /// Segments can begin with it.
+    Fit,
+    /// Nothing can, for this reason.
+    Unfit(&'static str),
+}
+
 /// Where something begins, and when that is.
 #[derive(Clone, Copy, Debug)]
 struct Point {
@@ -108,22 +143,25 @@ struct Filling {
 }
 
 impl Cutter {
-    /// Before the stream's first byte.
-    pub fn new(plan: Plan) -> Cutter {
+    /// Of a stream before its first byte, which is cut so.
+    pub fn of(plan: Plan) -> Option<Box<Cutter>> {
+        Some(Box::new(Cutter::new(plan)))
+    }
+
+    fn new(plan: Plan) -> Cutter {
         Cutter {
             plan,
             kind: None,
-            fault: None,
-            is_header_new: true,
-            header_fault: None,
+            heading: Heading::New,
+            is_untimed: false,
             newest: None,
             gap: PICTURE_TICKS,
             filling: None,
             target: None,
             map: None,
             is_broken: false,
-            discontinuities: plan.number,
-            number: plan.number,
+            discontinuities: plan.first_discontinuity(),
+            number: plan.first_number(),
             segments: VecDeque::new(),
             end: None,
             list: None,
@@ -147,7 +185,7 @@ impl Cutter {
             Finding::Break(offset) => self.break_off(offset),
             Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
             Finding::Join(start) => self.join(start.offset, header, now),
-            Finding::Header => self.is_header_new = true,
+            Finding::Header => self.heading = Heading::New,
             Finding::Unit(_) | Finding::Entry(_) => {}
         }
     }
@@ -228,7 +266,7 @@ impl Cutter {
     /// Decoding can begin where that began which came last.
     fn join(&mut self, offset: u64, header: Header<'_>, now: Moment) {
         let Some(point) = self.newest.filter(|newest| newest.offset == offset) else {
-            self.fault = Some("its pictures or fragments do not say their times");
+            self.is_untimed = true;
             return;
         };
         let Some(filling) = &mut self.filling else {
@@ -275,22 +313,29 @@ impl Cutter {
 
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
-        let is_header_new = std::mem::take(&mut self.is_header_new);
-        let known_fault = self.header_fault.filter(|_| !is_header_new);
-        let lead = match (self.kind(), known_fault) {
-            (None, _) => return,
-            (Some(_), Some(fault)) => Err(fault),
-            (Some(Kind::MpegTs), None) => lead::of_tables(header),
-            (Some(Kind::Mp3 | Kind::Aac), None) => Ok(lead::of_time(start.time)),
-            (Some(Kind::Mp4), None) if !is_header_new => Ok(Vec::new()),
-            (Some(Kind::Mp4), None) => self.map_by(header).map(|()| Vec::new()),
-        };
-        self.header_fault = lead.as_ref().err().copied();
-        self.fault = self.header_fault;
-        let Ok(lead) = lead else {
+        self.is_untimed = false;
+        let seconds = now.since(self.plan.began).as_secs();
+        if self.made() > NUMBERS_AHEAD_MAX + NUMBERS_PER_SECOND * seconds {
             self.is_broken = true;
             return;
+        }
+        let lead = match (self.kind(), self.heading) {
+            (None, _) => return,
+            (Some(_), Heading::Unfit(fault)) => Err(fault),
+            (Some(Kind::MpegTs), _) => lead::of_tables(header),
+            (Some(Kind::Mp3 | Kind::Aac), _) => Ok(lead::of_time(start.time)),
+            (Some(Kind::Mp4), Heading::Fit) => Ok(Vec::new()),
+            (Some(Kind::Mp4), Heading::New) => self.map_by(header).map(|()| Vec::new()),
         };
+        let lead = match lead {
+            Ok(lead) => lead,
+            Err(fault) => {
+                self.heading = Heading::Unfit(fault);
+                self.is_broken = true;
+                return;
+            }
+        };
+        self.heading = Heading::Fit;
         self.filling = Some(Filling {
             start,
             began: self.began(now),
@@ -320,7 +365,7 @@ impl Cutter {
         if header.len() > MAP_BYTES_MAX {
             return Err("its header is too long");
         }
-        let bytes = header.to_vec();
+        let bytes: Rc<[u8]> = header.to_vec().into();
         if self.map.as_ref().is_some_and(|map| map.bytes == bytes) {
             return Ok(());
         }
@@ -408,16 +453,15 @@ impl Cutter {
     /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
     /// fetched for as long again.
     fn first_listed(&self) -> Result<usize, Unlisted> {
-        if let Some(reason) = self.kind.and_then(Result::err).or(self.fault) {
+        if let Some(reason) = self.fault() {
             return Err(Unlisted::Unfit(reason));
         }
         let count = self.segments.len();
         if self.end.is_some() && count > 0 {
             return Ok(count.saturating_sub(LISTED_MAX));
         }
-        let made = self.number - self.plan.number;
-        if made < LISTED_MIN as u64 {
-            return Err(Unlisted::TooFew(made as usize));
+        if self.made() < LISTED_MIN as u64 {
+            return Err(Unlisted::TooFew);
         }
         let Some(third) = count.checked_sub(LISTED_MIN) else {
             return Err(Unlisted::TooLarge);
@@ -439,6 +483,19 @@ impl Cutter {
             return Err(Unlisted::TooLarge);
         }
         Ok(first)
+    }
+
+    /// How many segments there have been.
+    fn made(&self) -> u64 {
+        self.number - self.plan.first_number()
+    }
+
+    /// Why segments do not begin though something might.
+    fn fault(&self) -> Option<&'static str> {
+        match (self.kind, self.heading) {
+            (Some(Err(reason)), _) | (_, Heading::Unfit(reason)) => Some(reason),
+            (_, Heading::New | Heading::Fit) => self.is_untimed.then_some(UNTIMED),
+        }
     }
 
     /// The segment that has this name.
@@ -468,6 +525,11 @@ impl Cutter {
     /// Whether a segment has become whole, or the stream is over, since this was asked.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
+    }
+
+    /// Whether nothing more comes.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some()
     }
 
     /// How often a segment had to end within a group of pictures.
@@ -514,7 +576,7 @@ impl Cutter {
     /// Room for segments doubles as it is needed.
     pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
         + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + RC_BYTES)
+        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
         + list::BYTES_MAX
         + RC_BYTES;
 
@@ -535,11 +597,13 @@ const RC_BYTES: usize = 2 * size_of::<usize>();
 const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
 
 fn map_bytes(map: &Rc<Map>) -> usize {
-    map.bytes.capacity() + size_of::<Map>() + RC_BYTES
+    map.bytes.len() + size_of::<Map>() + 2 * RC_BYTES
 }
 
 const NO_CONTAINER_OF_HLS: &str =
     "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+
+const UNTIMED: &str = "its pictures or fragments do not say their times";
 
 /// So many ticks are not more than so many seconds, rounded.
 fn ticks_within(seconds: u32) -> i64 {

@@ -10,18 +10,20 @@
 //! ```
 //!
 //! [`Cutter`] hears what the scanner finds and says where segments begin and end; [`lead`] has what
-//! a player needs in front of one, [`list`] writes the playlist. Never knows the media itself,
-//! HTTP, or a clock.
+//! a player needs in front of one, [`list`] writes the playlist, [`Wanted`] is what a request asks
+//! for and [`Found`] what becomes of it. Never knows the media itself, connections, or a clock.
 
 mod cutter;
+mod found;
 mod lead;
 mod list;
 mod segment;
+mod wanted;
 
 pub use cutter::{Cutter, Plan};
+pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
-pub use list::MEDIA_TYPE;
-pub use segment::Segment;
+pub use wanted::Wanted;
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third
 /// from the end.
@@ -34,8 +36,8 @@ pub const LISTED_MAX: usize = 30;
 pub enum Unlisted {
     /// The stream cannot be cut into segments at all, for this reason.
     Unfit(&'static str),
-    /// So few segments are whole; [`LISTED_MIN`] must be.
-    TooFew(usize),
+    /// Fewer than [`LISTED_MIN`] segments are whole.
+    TooFew,
     /// So many do not fit into the buffer, with what comes meanwhile.
     TooLarge,
 }

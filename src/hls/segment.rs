@@ -77,11 +77,6 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Of its lead and its media.
-    pub fn bytes(&self) -> u64 {
-        self.lead.len() as u64 + (self.to - self.from)
-    }
-
     /// How long it is.
     pub fn duration(&self) -> Duration {
         let ticks_per_second = u64::from(MediaTime::TICKS_PER_SECOND);
@@ -95,7 +90,7 @@ pub struct Map {
     /// The number of the first segment that needs it.
     pub number: u64,
     /// The header.
-    pub bytes: Vec<u8>,
+    pub bytes: Rc<[u8]>,
 }
 
 /// A name that a playlist gives: `5eed1234-1763790000.ts`. The random part keeps a cache from

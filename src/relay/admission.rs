@@ -75,6 +75,7 @@ pub(super) struct Caller {
 /// Who comes in, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
+    /// By which way it comes.
     pub way: Way,
     /// `None`: a proxy brings it, and does not say from where.
     pub from: Option<SocketAddr>,

@@ -26,7 +26,7 @@ pub(super) enum Call {
     },
     List(Rows),
     /// What the peers have, too.
-    Gather(Rows),
+    Collect(Rows),
     AbortStream {
         session: SessionId,
         /// For so long nobody is admitted to the session afterwards.
@@ -49,8 +49,11 @@ pub(super) enum Call {
 /// What is to be added to a session.
 #[derive(Clone, Debug)]
 pub(super) struct AddToken {
+    /// Whose it will be.
     pub session: SessionId,
+    /// What may be done over HTTP; `None` if nothing is named that concerns it.
     pub http: Option<Grant>,
+    /// Where datagrams come from or go to.
     pub clients: Vec<UdpClient>,
     /// Of all of these.
     carriage: Carriage,
@@ -105,7 +108,7 @@ pub(super) enum Name {
 }
 
 /// The answer to a call: a status and a JSON body, or what else is to happen.
-pub(super) enum Answer {
+pub(super) enum Outcome {
     Json(Status, Vec<u8>),
     List(Rows),
     Options(&'static str),
@@ -115,6 +118,7 @@ pub(super) enum Answer {
 }
 
 impl Name {
+    /// `name` is what follows `/api/`, percent-decoded. `None`: there is no such call.
     pub fn parse(name: &[u8]) -> Option<Name> {
         match name {
             b"add-token" => Some(Name::AddToken),
@@ -135,6 +139,7 @@ impl Name {
         }
     }
 
+    /// Whether the call can be asked with this method; for all other methods the answer is 405.
     pub fn knows(self, method: Method) -> bool {
         match self {
             Name::AddToken => method == Method::Post,

@@ -7,35 +7,32 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::counts::Counts;
+use super::counts::{Count, Counts};
 use super::errand::Ticket;
 use super::report::Report;
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
-use crate::http::{HttpDate, Reply, Version};
+use crate::http::{HttpDate, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::random::Random;
 use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
-    pub settings: Settings,
-    /// When the input arrived that is being dealt with.
-    pub now: Moment,
-    pub timers: Timers,
+    settings: Settings,
+    now: Moment,
+    timers: Timers,
     calendar: Calendar,
-    pub random: Random,
-    /// What the shell is to do.
-    pub actions: VecDeque<Action>,
-    pub counts: Counts,
-    /// The server has been told to end.
-    pub is_closing: bool,
+    random: Random,
+    actions: VecDeque<Action>,
+    counts: Counts,
+    is_closing: bool,
     report: Report,
     ticket_next: u64,
     /// Bytes freed since memory was returned last.
     freed_bytes: usize,
     /// For when it is returned again.
-    pub return_armed: Armed,
+    return_armed: Armed,
 }
 
 /// With so much freed, memory is returned to the kernel,
@@ -45,6 +42,7 @@ const RETURN_BYTES: usize = 16 * 1024 * 1024;
 const RETURN_AFTER: Duration = Duration::from_secs(5);
 
 impl Desk {
+    /// At the server's start: nothing has happened, and nothing is due.
     pub fn new(settings: Settings) -> Desk {
         Desk {
             now: Moment::START,
@@ -60,6 +58,101 @@ impl Desk {
             return_armed: Armed::default(),
             settings,
         }
+    }
+
+    /// What the operator wants; it never changes while the server runs.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// When the input arrived that is being dealt with.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// An input has arrived.
+    pub fn set_now(&mut self, now: Moment) {
+        self.now = now;
+    }
+
+    /// Whether the server has been told to end.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// It has been told.
+    pub fn begin_closing(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// The shell is to do this, behind what it was told before.
+    pub fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// What the shell is to do next.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The owner is to be called then, and not when it was to be called before.
+    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Moment) {
+        self.timers.arm(armed, owner, deadline);
+    }
+
+    /// The owner is not to be called.
+    pub fn disarm(&mut self, armed: &mut Armed, owner: Owner) {
+        self.timers.disarm(armed, owner);
+    }
+
+    /// Who is to be called by now.
+    pub fn pop_due(&mut self) -> Option<Owner> {
+        self.timers.pop_due(self.now)
+    }
+
+    /// Which part is to be called when.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// A number that nobody can foresee.
+    pub fn draw(&mut self) -> u64 {
+        self.random.draw()
+    }
+
+    /// Where such numbers come from.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// So many more of these.
+    pub fn count(&mut self, what: Count, number: u64) {
+        self.counts.add(what, number);
+    }
+
+    /// One more request is refused, with this status.
+    pub fn count_refusal(&mut self, status: Status) {
+        self.counts.refused(status);
+    }
+
+    /// One more viewer is cut.
+    pub fn count_cut(&mut self, reason: &'static str) {
+        self.counts.cut(reason);
+    }
+
+    /// What has been counted since the start.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// For what the shell alone sees.
+    pub fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// Says how many deadlines it has armed itself.
+    pub fn check(&self) -> usize {
+        usize::from(self.return_armed.is_armed())
     }
 
     /// Bytes that its allocations take. (Lines of the log are the shell's at the end of a turn.)

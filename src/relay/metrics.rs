@@ -15,32 +15,46 @@ pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What there is now, and what has been counted.
 pub(super) struct Seen<'a> {
+    /// What has been counted since the start.
     pub counts: &'a Counts,
+    /// Over all streams.
     pub streams: Sums,
     /// What some of the UDP clients have got.
     pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
+    /// Those that are open, whoever opened them.
     pub connections: usize,
+    /// Viewers who wait for a session to begin.
     pub waiting: usize,
     /// Who waits for a playlist to have a segment.
     pub blocked: usize,
+    /// Sessions that are fetched from an origin, or will be.
     pub pulls: usize,
+    /// Rounds of asking origins that brought nothing, since the start.
     pub pull_failures: u64,
+    /// Deadlines that are armed.
     pub deadlines: usize,
+    /// Tuples in the table.
     pub tokens: usize,
+    /// Bytes that each part holds.
     pub held: HeldBytes,
 }
 
 /// The streams, all together.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
+    /// Streams that have a source, or wait for one.
     pub running: usize,
     /// Their viewers wait for a source.
     pub held: usize,
+    /// Streams that are sent to their end.
     pub draining: usize,
+    /// Clients who get a stream over HTTP.
     pub viewers: usize,
+    /// Addresses that get a stream by UDP.
     pub udp_clients: usize,
     /// Of those that are over, too.
     pub figures: Figures,
+    /// Payload bytes that they were sent.
     pub udp_bytes: u64,
 }
 

@@ -1,10 +1,10 @@
 //! The core: the whole server without a socket or a clock.
 //!
 //! ```text
-//!   accepted, received, input_ended,   ┌─────────────────────────────────┐   next_write → output → sent, served
-//!   unblocked, lost, expire       ───▶ │ connections · streams · tokens  │ ───▶ next_action (close, read on, …)
-//!   (a time comes with each)           │ timers · limits                 │   next_deadline
-//!                                      └─────────────────────────────────┘
+//!   accepted, received, input_ended,   ┌──────────────────────────┐ next_write, output, sent
+//!   unblocked, lost, expire       ───▶ │ connections · streams ·  │ ───▶ next_action (close, …)
+//!   (a time comes with each)           │ tokens · timers · limits │ next_deadline
+//!                                      └──────────────────────────┘
 //! ```
 //!
 //! The rule of use: hand in what happened, and let what has come before be read on
@@ -66,7 +66,7 @@ pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
-pub use shell::{Outgoing, write_next};
+pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
 pub use streams::{Datagrams, Live};
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
@@ -129,10 +129,10 @@ impl Relay {
         let mut desk = Desk::new(settings);
         Relay {
             clients: Clients::new(),
-            streams: Streams::new(&desk.settings.limits),
+            streams: Streams::new(&desk.settings().limits),
             rtp_in: RtpIn::default(),
             fetch: Fetch::new(&mut desk),
-            grants: Grants::new(&desk.settings),
+            grants: Grants::new(desk.settings()),
             lists: Lists::default(),
             desk,
         }
@@ -142,14 +142,14 @@ impl Relay {
 
     /// The table of a token file, at the start, when the RTP socket is known.
     pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         self.grants.restore(tokens, &fault, &mut self.desk);
     }
 
     /// The bounds of the table.
     pub fn token_limits(&self) -> gate::Limits {
-        self.desk.settings.limits.tokens
+        self.desk.settings().limits.tokens
     }
 
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
@@ -168,7 +168,7 @@ impl Relay {
     /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
     /// closed.
     pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.clients.accept(peer, &mut self.desk)
     }
 
@@ -187,7 +187,7 @@ impl Relay {
     /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading
     /// them cost.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.clients.begin_go(bytes.len());
         self.read(id, bytes);
         self.clients.rearm(id, &mut self.desk);
@@ -218,7 +218,7 @@ impl Relay {
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
     /// answers it if it has waited; says what that cost. `None`: there is none.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
-        self.desk.now = now;
+        self.desk.set_now(now);
         let (id, waited) = self.clients.next_ahead()?;
         if let Some(waited) = waited {
             self.act(id, waited);
@@ -236,7 +236,7 @@ impl Relay {
 
     /// The client sends no more.
     pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         if let Some(event) = self.clients.input_ended(id, &mut self.desk) {
             self.act(id, event);
         }
@@ -245,7 +245,7 @@ impl Relay {
 
     /// The connection is broken.
     pub fn lost(&mut self, id: ConnectionId, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.clients.close(id, &mut self.desk);
         self.settle();
     }
@@ -257,7 +257,7 @@ impl Relay {
 
     /// This host's clock says that it is so long since 1970 began.
     pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         if self.desk.hear_time(since_1970) {
             self.grants.rearm(&mut self.desk);
             self.clients.rearm_inside(&mut self.desk);
@@ -266,11 +266,11 @@ impl Relay {
 
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         // Each at most once: whoever asks for a time that has come already has it in the next turn,
         // and so have those for whom this one would become too long.
-        for _ in 0..self.desk.timers.len().min(DUE_PER_TURN_MAX) {
-            let Some(owner) = self.desk.timers.pop_due(now) else {
+        for _ in 0..self.desk.timers().len().min(DUE_PER_TURN_MAX) {
+            let Some(owner) = self.desk.pop_due() else {
                 return;
             };
             match owner {
@@ -301,8 +301,8 @@ impl Relay {
 
     /// No new clients; sources are ended, viewers get what is buffered and a clean end.
     pub fn shut_down(&mut self, now: Moment) {
-        self.desk.now = now;
-        self.desk.is_closing = true;
+        self.desk.set_now(now);
+        self.desk.begin_closing();
         self.fetch.shut_down(&mut self.desk);
         self.streams.shut_down(&mut self.desk);
         for live in self.clients.shut_down(&mut self.desk) {
@@ -314,7 +314,7 @@ impl Relay {
 
     /// An errand is done.
     pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         match done {
             Done::Resolved(results) => {
                 if !self.fetch.resolved(ticket, &results, &mut self.desk) {
@@ -333,7 +333,7 @@ impl Relay {
 
     /// Too much is to be done already.
     pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
         let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
             || self.fetch.resolved(ticket, &[], &mut self.desk);
@@ -351,7 +351,7 @@ impl Relay {
         bytes: &[u8],
         now: Moment,
     ) -> usize {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.clients.begin_go(bytes.len());
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         self.take_datagram(from, port, bytes);
@@ -370,7 +370,7 @@ impl Relay {
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
     pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.prepare(id);
         self.settle();
         let mut gather = Gather::default();
@@ -382,7 +382,7 @@ impl Relay {
 
     /// So many bytes of [`Relay::output`] have been written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.desk) {
             self.streams.took(place, media_bytes);
         }
@@ -391,7 +391,7 @@ impl Relay {
 
     /// The client's turn is over: its socket takes more, or does not.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
-        self.desk.now = now;
+        self.desk.set_now(now);
         if let Some(place) = self.clients.served(id, outcome, &mut self.desk) {
             self.streams.settle(place, outcome);
         }
@@ -400,25 +400,25 @@ impl Relay {
     /// The next datagrams to be sent, to one client. So many of those that were lent last were not
     /// taken by the kernel.
     pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
-        self.desk.now = now;
+        self.desk.set_now(now);
         self.streams.not_taken(not_taken as u64, &mut self.desk);
         let next = self.streams.next_client(&mut self.desk);
         self.settle();
         let (id, to) = next?;
         let datagrams = self.streams.datagrams(id, to)?;
         let sent = datagrams.count() as u64;
-        self.desk.counts.add(Count::DatagramsSent, sent);
+        self.desk.count(Count::DatagramsSent, sent);
         Some(datagrams)
     }
 
     /// The next thing to do besides writing.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.desk.actions.pop_front()
+        self.desk.next_action()
     }
 
     /// When [`Relay::expire`] is to be called at the latest; `None` while nothing can become due.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.desk.timers.next()
+        self.desk.timers().next()
     }
 
     /// Whether there is anything to write at once.
@@ -428,7 +428,7 @@ impl Relay {
 
     /// What is counted, to which the shell adds what it alone sees.
     pub fn counts(&mut self) -> &mut Counts {
-        &mut self.desk.counts
+        self.desk.counts_mut()
     }
 
     /// Whether nobody is connected any more.
@@ -447,7 +447,7 @@ impl Relay {
             ("tokens", self.grants.held_bytes()),
             ("lists", self.lists.held_bytes()),
             ("desk", self.desk.held_bytes()),
-            ("threads", self.desk.counts.threads_bytes()),
+            ("threads", self.desk.counts().threads_bytes()),
         ]
     }
 
@@ -456,7 +456,7 @@ impl Relay {
         let of_clients = self.clients.check(&Known {
             has_stream: &|live| self.streams.has(live),
             runs: &|session| self.streams.runs(session),
-            has_gathering: &|ticket| self.lists.has_gathering(ticket),
+            has_collecting: &|ticket| self.lists.has_collecting(ticket),
         });
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));
@@ -466,9 +466,13 @@ impl Relay {
             + self.fetch.check(is_pulls)
             + self.grants.check()
             + self.rtp_in.check(|live| self.streams.has(live))
-            + usize::from(self.desk.return_armed.is_armed());
-        assert_eq!(armed, self.desk.timers.len(), "a timer outlives its owner");
-        let most = self.desk.settings.held_bytes_max();
+            + self.desk.check();
+        assert_eq!(
+            armed,
+            self.desk.timers().len(),
+            "a timer outlives its owner"
+        );
+        let most = self.desk.settings().held_bytes_max();
         for (held, most) in self.held_bytes().iter().zip(most) {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }

@@ -52,6 +52,7 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Nothing has been written yet.
     pub fn new(limits: ReportLimits) -> Report {
         Report {
             limits,

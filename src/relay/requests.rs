@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::admission::{Caller, Claim, Standing, Way, not_found};
-use super::api::{Answer, Call, DESCRIPTION, Rows};
+use super::api::{Call, DESCRIPTION, Outcome, Rows};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
@@ -16,7 +16,7 @@ use super::metrics::{self, Seen};
 use super::page::Page;
 use super::route::{Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Cut, Origin};
+use super::streams::{Cut, Feed};
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
@@ -56,7 +56,7 @@ impl Relay {
             }
             Event::SourceLost { live, reason } => {
                 self.streams
-                    .source_lost(live, Origin::Http(id), reason, &mut self.desk)
+                    .source_lost(live, Feed::Http(id), reason, &mut self.desk)
             }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
@@ -94,7 +94,7 @@ impl Relay {
             head,
             framing,
             gate: self.grants.gate(&self.desk),
-            settings: &self.desk.settings,
+            settings: self.desk.settings(),
             standing: &|session, name| Standing {
                 viewers_by_name: self.clients.viewers_by(name),
                 ..self.standing(session)
@@ -115,7 +115,7 @@ impl Relay {
                 self.clients.admit(id, pass, &mut self.desk);
                 self.streams.end_for_takeover(&session, &mut self.desk);
                 self.take_from_origins(&session);
-                let source = Origin::Http(id);
+                let source = Feed::Http(id);
                 let live = self.begin(session.clone(), content_type, source, caller.peer);
                 self.clients
                     .publish(id, live, (head, framing), reply, &self.desk);
@@ -153,7 +153,7 @@ impl Relay {
         &mut self,
         session: SessionId,
         content_type: Option<String>,
-        source: Origin,
+        source: Feed,
         address: SocketAddr,
     ) -> LiveId {
         let id = self
@@ -169,12 +169,12 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(Origin::Http(connection)) => self.clients.turn_source(connection, id),
-                Some(Origin::Rtp(address)) => self.rtp_in.is_source(address, id),
-                Some(Origin::Awaited { .. } | Origin::Gone) | None => {}
+                Some(Feed::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(Feed::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(Feed::Held { .. } | Feed::Gone) | None => {}
             }
             if let Some(pull) = pull.flatten() {
-                self.fetch.runs(pull, id, self.desk.now);
+                self.fetch.runs(pull, id, self.desk.now());
             }
             self.refresh_clients(id);
             self.streams.rearm(id, &mut self.desk);
@@ -205,8 +205,8 @@ impl Relay {
                 }
             }
             Some(Due::Listing(listing)) => {
-                let (after, gathering) = (listing.after(), listing.gathering());
-                let block = || self.lists.next_block(gathering?);
+                let (after, collecting) = (listing.after(), listing.collecting());
+                let block = || self.lists.next_block(collecting?);
                 let piece = match listing.rows() {
                     Rows::Tokens => listing.piece(self.grants.rows(after), block),
                     Rows::Details => {
@@ -214,7 +214,9 @@ impl Relay {
                         let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
                         listing.piece(rows, block)
                     }
-                    Rows::Streams => listing.piece(self.streams.rows(after, self.desk.now), block),
+                    Rows::Streams => {
+                        listing.piece(self.streams.rows(after, self.desk.now()), block)
+                    }
                 };
                 self.clients.push_piece(id, piece, &mut self.desk);
             }
@@ -248,21 +250,21 @@ impl Relay {
             Call::RevokeToken { session, aborts } => {
                 return self.change(id, Change::revocation(session, aborts), reply);
             }
-            Call::Gather(rows) => match self.lists.gather(id, rows, reply, &mut self.desk) {
+            Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
                 Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
                 Err(refusal) => Err(refusal),
             },
-            Call::List(rows) => Ok(Answer::List(rows)),
+            Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::Page => {
-                let page = Page::draw(&mut self.desk.random);
-                page.map(Answer::Page).ok_or_else(not_found)
+                let page = Page::draw(self.desk.random());
+                page.map(Outcome::Page).ok_or_else(not_found)
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let seen = Seen {
-                    counts: &self.desk.counts,
+                    counts: self.desk.counts(),
                     streams: self.streams.sums(&self.desk),
                     udp_clients: self.streams.udp_clients(),
                     connections: self.clients.len(),
@@ -270,15 +272,15 @@ impl Relay {
                     blocked: self.clients.blocked().len(),
                     pulls: self.fetch.len(),
                     pull_failures: self.fetch.failures(),
-                    deadlines: self.desk.timers.len(),
+                    deadlines: self.desk.timers().len(),
                     tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
                     held: self.held_bytes(),
                 };
-                Ok(Answer::Text(metrics::MEDIA_TYPE, seen.text().into()))
+                Ok(Outcome::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
-            Call::Description => Ok(Answer::Text(json, DESCRIPTION.into())),
-            Call::Health => Ok(Answer::Text(json, "{\"status\":\"ok\"}".into())),
-            Call::Options { allow } => Ok(Answer::Options(allow)),
+            Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
+            Call::Health => Ok(Outcome::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
         self.clients.give(id, answer, reply, &mut self.desk);
     }
@@ -293,7 +295,7 @@ impl Relay {
         match changed {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
-                let answer = Ok(Answer::Json(status, body));
+                let answer = Ok(Outcome::Json(status, body));
                 self.clients.give(id, answer, reply, &mut self.desk);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
@@ -305,7 +307,7 @@ impl Relay {
         &mut self,
         session: &SessionId,
         block: Option<Duration>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Outcome, Refusal> {
         if let Some(block) = block {
             self.grants.block(session, block, &self.desk)?;
         }
@@ -327,7 +329,7 @@ impl Relay {
             viewers,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        Ok(Answer::Json(Status::Ok, body))
+        Ok(Outcome::Json(Status::Ok, body))
     }
 
     /// The names of a call have been looked up, or will not be.
@@ -360,8 +362,8 @@ impl Relay {
         if !gate.may_publish(&claim, &session, &standing) {
             return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
         }
-        let live = self.begin(session.clone(), answer.content_type, Origin::Http(id), peer);
-        let now = self.desk.now;
+        let live = self.begin(session.clone(), answer.content_type, Feed::Http(id), peer);
+        let now = self.desk.now();
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
         self.clients.receive(id, live, answer.framing, &self.desk);
@@ -395,7 +397,7 @@ impl Relay {
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
-            has_room: is_fetched || runs || streams < self.desk.settings.limits.streams_max,
+            has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
             viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
             viewers_by_name: 0,
@@ -461,7 +463,7 @@ impl Relay {
                 let grants = &self.grants;
                 match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
                     Ok(session) => self.hear_newcomer(&newcomer, session, port, bytes),
-                    Err(dropped) => self.desk.counts.add(dropped, 1),
+                    Err(dropped) => self.desk.count(dropped, 1),
                 }
             }
             Came::Nothing => {}
@@ -480,7 +482,7 @@ impl Relay {
             return;
         };
         let Sender { named, from } = newcomer.sender;
-        let source = Origin::Rtp(named);
+        let source = Feed::Rtp(named);
         if let Some(old) = newcomer.silent {
             let reason = "its source has started anew";
             self.streams

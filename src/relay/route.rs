@@ -10,9 +10,9 @@ use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
-use super::streams::Wanted;
 use super::{Settings, icecast};
 use crate::gate::SessionId;
+use crate::hls::Wanted;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
 /// What a request that passed its checks asks for.
@@ -120,7 +120,7 @@ impl<'a> Asked<'a> {
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
-            Call::List(rows) if is_of_all => Call::Gather(rows),
+            Call::List(rows) if is_of_all => Call::Collect(rows),
             call => call,
         }))
     }

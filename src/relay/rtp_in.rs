@@ -105,6 +105,7 @@ impl Known {
 
 /// Who may become a source, with this datagram.
 pub(super) struct Newcomer<'a> {
+    /// From where, and by which SSRC.
     pub sender: Sender,
     /// The stream of its address whose source is silent.
     pub silent: Option<LiveId>,
@@ -153,11 +154,11 @@ impl RtpIn {
         desk: &mut Desk,
     ) -> Came<'a> {
         let came = self
-            .sender(from, port, &desk.settings.joins)
+            .sender(from, port, &desk.settings().joins)
             .ok_or(Count::Stranger)
-            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now));
+            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now()));
         came.unwrap_or_else(|dropped| {
-            desk.counts.add(dropped, 1);
+            desk.count(dropped, 1);
             Came::Nothing
         })
     }
@@ -235,7 +236,7 @@ impl RtpIn {
         bytes: &[u8],
         desk: &mut Desk,
     ) -> Option<Box<[u8]>> {
-        let (sender, now) = (newcomer.sender, desk.now);
+        let (sender, now) = (newcomer.sender, desk.now());
         let first = match &newcomer.packet {
             Some(packet) => self.candidates.hear(sender, packet, bytes, now),
             None => {
@@ -262,14 +263,13 @@ impl RtpIn {
 
     fn rearm_candidates(&mut self, desk: &mut Desk) {
         if let Some(deadline) = self.candidates.deadline() {
-            desk.timers
-                .arm(&mut self.armed, Owner::Candidates, deadline);
+            desk.arm(&mut self.armed, Owner::Candidates, deadline);
         }
     }
 
     /// The oldest first packet may have waited for long enough.
     pub fn candidates_due(&mut self, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         self.armed.fired();
         self.candidates.expire(now);
         self.rearm_candidates(desk);

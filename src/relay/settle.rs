@@ -2,11 +2,12 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
-use super::api::Answer;
+use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
-use super::streams::{Cut, Origin, Streams, Wanted, Watched};
+use super::streams::{Cut, Feed, Streams, Watched};
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
+use crate::hls::Wanted;
 use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
@@ -43,7 +44,7 @@ impl Relay {
             }
             streams::Said::SourceLeft { source, id } => {
                 // It may have come back since.
-                if let Origin::Rtp(address) = source
+                if let Feed::Rtp(address) = source
                     && !self.streams.has_as_source(id, source)
                 {
                     self.rtp_in.forget_rtp_source(address, id);
@@ -123,7 +124,7 @@ impl Relay {
                     match self.clients.expel(id, reason, &mut self.desk) {
                         Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
                         Some(Expelled::Source(live)) => {
-                            let source = Origin::Http(id);
+                            let source = Feed::Http(id);
                             self.streams
                                 .source_lost(live, source, reason, &mut self.desk);
                         }
@@ -134,7 +135,7 @@ impl Relay {
             grants::Said::Aborted(session) => drop(self.end_session(&session)),
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
-                    let answer = done.map(|(status, body)| Answer::Json(status, body));
+                    let answer = done.map(|(status, body)| Outcome::Json(status, body));
                     self.clients.give(id, answer, reply, &mut self.desk);
                 }
             }
@@ -144,12 +145,9 @@ impl Relay {
     fn hear_lists(&mut self, said: lists::Said) {
         match said {
             lists::Said::Call { ticket, peer } => {
-                if let Some(call) = self.lists.call(ticket, peer, &self.desk) {
-                    let connection = self.clients.ask_peer(
-                        (call.to, &call.request),
-                        call.telling,
-                        &mut self.desk,
-                    );
+                if let Some((to, request, telling)) = self.lists.call(ticket, peer, &self.desk) {
+                    let whom = (to, &*request);
+                    let connection = self.clients.ask_peer(whom, telling, &mut self.desk);
                     self.lists.called(ticket, peer, connection, &self.desk);
                 }
             }
@@ -179,7 +177,7 @@ impl Relay {
             clients::Said::SourceGone { live, id } => {
                 let reason = "the connection broke";
                 self.streams
-                    .source_lost(live, Origin::Http(id), reason, &mut self.desk);
+                    .source_lost(live, Feed::Http(id), reason, &mut self.desk);
             }
             clients::Said::ViewerGone(place) => {
                 let session = self.streams.leave(place);
@@ -245,15 +243,15 @@ impl Relay {
                     false => Method::Get,
                 };
                 let gate = self.grants.gate(&self.desk);
-                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::can_wait) {
+                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::is_list) {
                     true => gate.wait(method, &self.standing(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
                 if let Err(refusal) = verdict {
                     return self.clients.refuse(id, &refusal, reply, &mut self.desk);
                 }
-                let wait_time = self.desk.settings.limits.wait_time;
-                let until = self.desk.now + wait_time.max(self.fetch.time(&self.desk));
+                let wait_time = self.desk.settings().limits.wait_time;
+                let until = self.desk.now() + wait_time.max(self.fetch.time(&self.desk));
                 let via = via.filter(|_| self.fetch.has_origins());
                 let place = (Room::Session, session.clone());
                 self.clients

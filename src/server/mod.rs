@@ -34,7 +34,6 @@ mod systemd;
 mod tcp;
 pub mod udp;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -45,8 +44,8 @@ use mio::{Events, Poll, Token};
 use crate::gather::Gather;
 use crate::moment::Moment;
 use crate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, DATAGRAMS_COST_MAX, END_COST, Job, Outgoing,
-    READ_COST_MAX, Relay, Ticket, write_next,
+    Action, ConnectionId, DATAGRAMS_COST_MAX, Job, Outgoing, READ_COST_MAX, Readers, Relay, Share,
+    Ticket, write_next,
 };
 use clock::since_1970;
 use disk::Disk;
@@ -54,15 +53,13 @@ use log::{AccessLog, Console};
 use names::LookUps;
 use signals::{Signals, Wish};
 pub use start::run;
-use tcp::{Incoming, Listener, Sockets};
+use tcp::{Listener, Reading, Sockets};
 use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
-/// What is read at once from each client, however many there are: a system call should be worth it.
-const SHARE_BYTES_MIN: usize = 16 * 1024;
 /// Without descriptors, how long until accepting is tried again if nobody leaves before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// How long viewers may drain when the server is told to end.
@@ -85,9 +82,7 @@ struct Server {
     /// Accepting failed last.
     cannot_accept: bool,
     sockets: Sockets,
-    /// Clients of whom an event told, and those whose sockets hold more than one go has brought.
-    to_read: VecDeque<ConnectionId>,
-    to_read_on: VecDeque<ConnectionId>,
+    readers: Readers,
     read_buffer: Vec<u8>,
     signals: Signals,
     /// With a token file.
@@ -148,8 +143,7 @@ impl Server {
 
     /// How long there is nothing to do unless something happens; `None` for ever.
     fn wait(&self, now: Moment) -> Option<Duration> {
-        let has_more = !self.to_read.is_empty()
-            || !self.to_read_on.is_empty()
+        let has_more = !self.readers.is_empty()
             || self.relay.has_ahead()
             || self.relay.has_writes()
             || self.sockets.has_to_close()
@@ -197,12 +191,8 @@ impl Server {
             return;
         };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            // What arrived before the connection broke is read first; then reading says that it is
-            // broken.
-            socket.is_readable = true;
-            socket.is_ending |= event.is_read_closed() || event.is_error();
-            socket.is_broken |= event.is_error();
-            self.queue_read(id);
+            socket.input.note(event.is_read_closed(), event.is_error());
+            self.readers.push(id, &mut socket.input);
         }
         if event.is_writable() {
             self.relay.unblocked(id);
@@ -270,15 +260,6 @@ impl Server {
         }
     }
 
-    fn queue_read(&mut self, id: ConnectionId) {
-        if let Some(socket) = self.sockets.get_mut(id)
-            && !socket.is_read_queued
-        {
-            socket.is_read_queued = true;
-            self.to_read.push_back(id);
-        }
-    }
-
     fn accept(&mut self, now: Moment) {
         if self.accept_again.is_some_and(|again| again > now) {
             return;
@@ -333,77 +314,23 @@ impl Server {
         // Most have sent their request by now: it is read in this turn, without waiting for an
         // event.
         if let Some(socket) = self.sockets.get_mut(id) {
-            socket.is_readable = true;
-            self.queue_read(id);
+            socket.input.note(false, false);
+            self.readers.push(id, &mut socket.input);
         }
     }
 
-    /// Reads once from every client that has something: first from those of whom it is news, then
-    /// from those whom one go has not emptied, and last on in what clients have sent ahead. Each
-    /// has a share of the turn; whoever is left over when it is used up comes first in the next
-    /// one.
     fn read(&mut self, now: Moment) {
-        let news = self.to_read.len();
-        self.read_from_next(news, |server| &mut server.to_read, now);
-        let emptied_not = self.to_read_on.len();
-        self.read_from_next(emptied_not, |server| &mut server.to_read_on, now);
-        let mut cost = 0;
-        while cost < AHEAD_COST_MAX
-            && let Some(spent) = self.relay.read_ahead(now)
-        {
-            cost += spent;
-        }
-    }
-
-    fn read_from_next(
-        &mut self,
-        clients: usize,
-        list: fn(&mut Server) -> &mut VecDeque<ConnectionId>,
-        now: Moment,
-    ) {
-        // Nobody's bytes are many where many have some.
-        let each = READ_COST_MAX / clients.max(1);
-        let bytes_max = each.clamp(SHARE_BYTES_MIN, self.read_buffer.len());
-        let mut cost = 0;
-        for _ in 0..clients {
-            if cost >= READ_COST_MAX {
-                return;
-            }
-            if let Some(id) = list(self).pop_front() {
-                cost += self.read_from(id, bytes_max, now);
-            }
-        }
-    }
-
-    /// Reads once from a client; says what that cost.
-    fn read_from(&mut self, id: ConnectionId, bytes_max: usize, now: Moment) -> usize {
-        let wanted = self.relay.appetite(id).min(bytes_max);
-        let Some(socket) = self.sockets.get_mut(id) else {
-            return 0;
+        let mut reading = Reading {
+            sockets: &mut self.sockets,
+            buffer: &mut self.read_buffer,
         };
-        socket.is_read_queued = false;
-        if wanted == 0 && socket.is_broken {
-            self.relay.lost(id, now);
-            return END_COST;
-        }
-        if wanted == 0 || !socket.is_readable {
-            return 0;
-        }
-        match socket.read(&mut self.read_buffer[..wanted]) {
-            Incoming::Bytes(bytes) => {
-                let reads_on = socket.is_readable;
-                // Before the core is told: it may close this.
-                socket.is_read_queued = reads_on;
-                if reads_on {
-                    self.to_read_on.push_back(id);
-                }
-                return self.relay.received(id, &self.read_buffer[..bytes], now);
-            }
-            Incoming::Nothing => return 0,
-            Incoming::End => self.relay.input_ended(id, now),
-            Incoming::Broken => self.relay.lost(id, now),
-        }
-        END_COST
+        let share = Share {
+            bytes_max: READ_BUFFER_BYTES,
+            cost_max: READ_COST_MAX,
+            now,
+        };
+        self.readers
+            .read_in_turn(&mut self.relay, &mut reading, share);
     }
 
     fn write(&mut self, now: Moment) {
@@ -466,12 +393,8 @@ impl Server {
                     }
                 }
                 Action::ReadOn(id) => {
-                    if self
-                        .sockets
-                        .get_mut(id)
-                        .is_some_and(|socket| socket.is_readable)
-                    {
-                        self.queue_read(id);
+                    if let Some(socket) = self.sockets.get_mut(id) {
+                        self.readers.push(id, &mut socket.input);
                     }
                 }
                 Action::Help(ticket, job) => self.help(ticket, job, now),

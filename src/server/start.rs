@@ -1,6 +1,5 @@
 //! The start: what the options name is opened, bound and told, and then the loop runs.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +21,7 @@ use super::udp::{Udp, is_own_address};
 use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Relay, Settings, UdpPort};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
 use crate::stamp::Stamp;
 
 /// Why the server did not start, in one line.
@@ -56,8 +55,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         accept_again: None,
         cannot_accept: false,
         sockets: Sockets::default(),
-        to_read: VecDeque::new(),
-        to_read_on: VecDeque::new(),
+        readers: Readers::default(),
         read_buffer: vec![0; READ_BUFFER_BYTES],
         signals,
         disk: None,

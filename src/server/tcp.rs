@@ -18,7 +18,7 @@ use mio::{Interest, Registry, Token};
 
 use super::sys;
 use crate::gather::Gather;
-use crate::relay::{ConnectionId, Outgoing};
+use crate::relay::{ConnectionId, Incoming, Input, Inputs, Outgoing};
 
 /// Bytes that a client's socket may hold unsent: a viewer that stops reading costs the kernel no
 /// more than about this.
@@ -125,23 +125,16 @@ pub(super) struct Sockets {
 pub(super) struct Socket {
     id: ConnectionId,
     stream: TcpStream,
-    /// There may be something to read.
-    pub is_readable: bool,
-    /// The client has shut its side: what is left to read ends with an end, of which no further
-    /// event tells.
-    pub is_ending: bool,
-    /// The connection is broken: reading will say so when it has said the rest.
-    pub is_broken: bool,
-    /// It stands in the list of those that are to be read.
-    pub is_read_queued: bool,
+    /// What is known of what it has to say.
+    pub input: Input,
 }
 
-/// What a read found.
-pub(super) enum Incoming {
-    Bytes(usize),
-    Nothing,
-    End,
-    Broken,
+/// All sockets, and where what one of them brings is put.
+pub(super) struct Reading<'a> {
+    /// Of all clients.
+    pub sockets: &'a mut Sockets,
+    /// Overwritten by each read.
+    pub buffer: &'a mut [u8],
 }
 
 impl Sockets {
@@ -163,10 +156,7 @@ impl Sockets {
         self.places[id.index()] = Some(Socket {
             id,
             stream,
-            is_readable: false,
-            is_ending: false,
-            is_broken: false,
-            is_read_queued: false,
+            input: Input::default(),
         });
         Ok(())
     }
@@ -216,20 +206,34 @@ impl Sockets {
     }
 }
 
+impl Inputs for Reading<'_> {
+    fn input(&mut self, id: ConnectionId) -> Option<&mut Input> {
+        self.sockets.get_mut(id).map(|socket| &mut socket.input)
+    }
+
+    fn read(&mut self, id: ConnectionId, bytes_max: usize) -> Incoming {
+        let bytes_max = bytes_max.min(self.buffer.len());
+        match self.sockets.get_mut(id) {
+            Some(socket) => socket.read(&mut self.buffer[..bytes_max]),
+            None => Incoming::Broken,
+        }
+    }
+
+    fn bytes(&self, count: usize) -> &[u8] {
+        &self.buffer[..count]
+    }
+}
+
 impl Socket {
     /// Reads once. For a stream socket, a read that is not filled has emptied it (epoll(7)), unless
     /// its end is due.
-    pub fn read(&mut self, into: &mut [u8]) -> Incoming {
+    fn read(&mut self, into: &mut [u8]) -> Incoming {
         loop {
             match self.stream.read(into) {
                 Ok(0) => return Incoming::End,
-                Ok(bytes) => {
-                    self.is_readable = bytes == into.len() || self.is_ending;
-                    return Incoming::Bytes(bytes);
-                }
+                Ok(bytes) => return Incoming::Bytes(bytes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.is_readable = false;
                     return Incoming::Nothing;
                 }
                 Err(_) => return Incoming::Broken,

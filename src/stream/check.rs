@@ -29,6 +29,12 @@ impl<C: Copy> Stream<C> {
                 );
             }
         }
+        let shared = self.viewers.iter().map(|(_, viewer)| viewer.shared_bytes());
+        assert_eq!(
+            shared.sum::<usize>(),
+            self.shared_bytes,
+            "what stands in front of segments is counted wrong"
+        );
         if let Some(cutter) = &self.cutter {
             cutter.check();
         }

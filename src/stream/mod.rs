@@ -160,6 +160,8 @@ pub struct Stream<C> {
     pace_floor: u64,
     /// Bytes that viewers hold as the rest of a unit that is not in the buffer any more.
     rest_bytes: usize,
+    /// What stands in front of segments for viewers who have not taken all of it.
+    shared_bytes: usize,
     /// Viewers whose unit could not be finished.
     cut: Vec<C>,
     /// The offset at which the bytes begin that arrived last.
@@ -190,6 +192,7 @@ impl<C: Copy> Stream<C> {
             lagging: BTreeSet::new(),
             pace_floor: 0,
             rest_bytes: 0,
+            shared_bytes: 0,
             cut: Vec::new(),
             newest_piece: 0,
             figures: Figures::default(),
@@ -370,6 +373,7 @@ impl<C: Copy> Stream<C> {
         let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
             + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
+            + self.shared_bytes
             + self.lines.held_bytes()
             + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
             + self.cut.capacity() * size_of::<C>()
@@ -521,10 +525,11 @@ impl<C: Copy> Stream<C> {
     pub fn leave(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
         self.stop_lagging(id);
-        if let Some(viewer) = self.viewers.remove(id)
-            && viewer.position == (Position::Fallen { holds_rest: true })
-        {
-            self.rest_bytes -= viewer.lead.held_bytes();
+        if let Some(viewer) = self.viewers.remove(id) {
+            self.shared_bytes -= viewer.shared_bytes();
+            if viewer.position == (Position::Fallen { holds_rest: true }) {
+                self.rest_bytes -= viewer.lead.held_bytes();
+            }
         }
     }
 
@@ -627,8 +632,9 @@ impl<C: Copy> Stream<C> {
             return;
         };
         self.figures.bytes_sent += bytes as u64;
-        let held_bytes = viewer.lead.held_bytes();
+        let (held_bytes, shared_bytes) = (viewer.lead.held_bytes(), viewer.shared_bytes());
         let of_lead = viewer.lead.advance(bytes);
+        self.shared_bytes -= shared_bytes - viewer.shared_bytes();
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
             Position::Fallen { holds_rest: true } => {

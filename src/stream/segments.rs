@@ -1,8 +1,10 @@
 //! A stream in segments: where they are, and the viewer of one, who has an end.
 
+use std::rc::Rc;
+
 use super::viewer::{Lead, Position};
 use super::{Stream, Viewer, ViewerId};
-use crate::hls::{Cutter, Plan, Segment};
+use crate::hls::{Cutter, Plan};
 
 impl<C: Copy> Stream<C> {
     /// From now on it is known where segments of it begin and end.
@@ -11,7 +13,7 @@ impl<C: Copy> Stream<C> {
             buffer_bytes: self.buffer.bytes_max() as u64,
             ..plan
         };
-        self.cutter = Some(Box::new(Cutter::new(plan)));
+        self.cutter = Cutter::of(plan);
     }
 
     /// Its segments, if it is cut into such.
@@ -26,18 +28,25 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// A viewer of one segment, which is there still. Nothing is copied for it; if it is overtaken,
-    /// it is cut ([`Stream::take_cut`]).
-    pub fn join_segment(&mut self, connection: C, segment: &Segment) -> ViewerId<C> {
+    /// A viewer of one segment, which is there still: of what lies from an offset to another,
+    /// behind this lead. Nothing is copied for it; if it is overtaken, it is cut
+    /// ([`Stream::take_cut`]).
+    pub fn join_range(
+        &mut self,
+        connection: C,
+        (from, to): (u64, u64),
+        lead: Rc<Vec<u8>>,
+    ) -> ViewerId<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
-            position: Position::At(segment.from.max(self.buffer.oldest())),
-            end: segment.to,
-            lead: Lead::of_start(Some(segment.lead.clone()), &[]),
+            position: Position::At(from.max(self.buffer.oldest())),
+            end: to,
+            lead: Lead::of_start(Some(lead), &[]),
             lag_key: None,
             header_seen: 0,
         });
-        self.lag(viewer, segment.from);
+        self.shared_bytes += self.viewers.get(viewer).map_or(0, Viewer::shared_bytes);
+        self.lag(viewer, from);
         self.lines.be_ready(viewer.index());
         viewer
     }

@@ -38,6 +38,15 @@ impl<C> Viewer<C> {
         self.end != Viewer::<C>::ENDLESS
     }
 
+    /// What stands in front of a segment outlives it with who is in the middle of that: it is
+    /// counted with each, though they share it.
+    pub(super) fn shared_bytes(&self) -> usize {
+        match self.is_bounded() {
+            true => self.lead.shared_bytes(),
+            false => 0,
+        }
+    }
+
     pub(super) fn has_fallen(&self) -> bool {
         matches!(self.position, Position::Fallen { .. })
     }
@@ -112,6 +121,14 @@ impl Lead {
     /// Bytes that the allocation takes which is its own.
     pub fn held_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |front| front.own.capacity())
+    }
+
+    /// Bytes that the allocation takes which it shares.
+    fn shared_bytes(&self) -> usize {
+        let header = self.0.as_ref().and_then(|front| front.header.as_ref());
+        header.map_or(0, |header| {
+            header.capacity() + size_of::<Vec<u8>>() + 2 * size_of::<usize>()
+        })
     }
 
     /// So many have been sent; says how many of them belonged to the lead.

@@ -21,13 +21,14 @@ pub fn segments(data: &[u8]) {
 
 fn list(bytes: &[u8], piece: usize, kept: u64, seam: usize) -> Option<Vec<u8>> {
     let mut scanner = Scanner::new();
-    let mut cutter = Cutter::new(Plan {
+    let mut cutter = Cutter::of(Plan {
         segment: Duration::from_millis(250),
         buffer_bytes: kept,
         tag: 7,
         started: Duration::ZERO,
-        number: 100,
-    });
+        began: Moment::START,
+    })
+    .expect("it is cut");
     let (before, behind) = bytes.split_at(seam);
     for part in [before, behind] {
         for piece in part.chunks(piece) {

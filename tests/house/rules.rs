@@ -41,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("proxy_header", &[]),
     ("post", &["rtp", "gate"]),
     ("stream", &["hls", "slots", "format", "gather", "moment"]),
-    ("hls", &["format", "moment", "stamp"]),
+    ("hls", &["format", "http", "moment", "stamp"]),
     ("remux", &["format"]),
     ("rtp", &["format", "held", "moment"]),
     ("format", &[]),

@@ -5,7 +5,7 @@ use super::support::until;
 use super::tools::*;
 
 /// Each container, and what the encoder makes it with.
-const STREAMS: [(&str, &[&str], &[&str]); 4] = [
+pub const STREAMS: [(&str, &[&str], &[&str]); 4] = [
     ("ts", &["-c:v", "libx264", "-c:a", "aac"], &["-f", "mpegts"]),
     (
         "mp4",
@@ -22,7 +22,7 @@ const STREAMS: [(&str, &[&str], &[&str]); 4] = [
 ];
 
 /// An encoder that publishes so many seconds, live, with a key frame every second.
-fn publish_for(
+pub fn publish_for(
     server: &Server,
     session: &str,
     seconds: &str,
@@ -47,15 +47,31 @@ fn publish_for(
     Background::start("ffmpeg", &arguments)
 }
 
-fn list_url(server: &Server, session: &str) -> String {
+pub fn list_url(server: &Server, session: &str) -> String {
     format!("http://{}/stream/{session}/index.m3u8", server.address())
 }
 
-fn await_list(server: &Server, session: &str) {
+pub fn await_list(server: &Server, session: &str) {
     until("there is a playlist", || {
         let target = format!("/stream/{session}/index.m3u8");
         (server.request("HEAD", &target).status() == 200).then_some(())
     });
+}
+
+/// Waits until a playlist has so many segments.
+pub fn await_segments(server: &Server, session: &str, count: usize) {
+    until("so many segments are listed", || {
+        let list = server.request("GET", &format!("/stream/{session}/index.m3u8"));
+        (list.text().matches("#EXTINF").count() >= count).then_some(())
+    });
+}
+
+/// What ffmpeg's newest report of its progress says of this.
+fn progress(stdout: &[u8], name: &str) -> f64 {
+    let text = String::from_utf8_lossy(stdout).into_owned();
+    let mut lines = text.lines().rev();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.expect(name).trim().parse().expect("a number")
 }
 
 /// Plays a playlist to its end; says how many seconds that were. Not a word may be said.
@@ -84,12 +100,7 @@ fn play(url: &str) -> f64 {
     };
     let said: String = said.lines().filter(|line| !is_of_player(line)).collect();
     assert!(played.status.success() && said.is_empty(), "{url}: {said}");
-    let progress = String::from_utf8_lossy(&played.stdout).into_owned();
-    let time = progress
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("out_time_us="));
-    time.expect("a time").parse::<f64>().expect("a number") / 1e6
+    progress(&played.stdout, "out_time_us") / 1e6
 }
 
 #[test]
@@ -123,10 +134,7 @@ fn ffmpeg_joins_late_and_plays_past_a_seam_and_a_stream_that_begins_anew() {
         list.contains(words).then_some(())
     };
     // Long after the first segment has left the list of those that a player begins with.
-    until("a late viewer is late", || {
-        let list = server.request("GET", target).text();
-        (list.matches("#EXTINF").count() >= 8).then_some(())
-    });
+    await_segments(&server, "seam", 8);
     let url = list_url(&server, "seam");
     let player = std::thread::spawn(move || play_past_seams(&url));
     drop(first);
@@ -153,12 +161,7 @@ fn play_past_seams(url: &str) -> u64 {
     ];
     let played = run("ffmpeg", &arguments);
     assert!(played.status.success());
-    let progress = String::from_utf8_lossy(&played.stdout).into_owned();
-    let frames = progress
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("frame="));
-    frames.expect("pictures").trim().parse().expect("a number")
+    progress(&played.stdout, "frame") as u64
 }
 
 #[test]
@@ -196,4 +199,58 @@ fn gstreamer_plays_every_container_to_the_end_without_a_word() {
         assert!(output.status.success() && said.is_empty(), "{name}: {said}");
     }
     drop(encoders);
+}
+
+/// An encoder of MPEG-TS that publishes live, with more of its options.
+fn publish_ts(server: &Server, session: &str, options: &[&str]) -> Background {
+    let url = format!("http://{}/stream/{session}", server.address());
+    let codecs = [
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-pix_fmt",
+        "yuv420p",
+    ];
+    let output = ["-c:a", "aac", "-f", "mpegts", "-method", "PUT", &url];
+    let arguments = [&["-v", "error"], PICTURE, SOUND, &codecs, options, &output].concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+/// Key frames a second apart settle the target; then they come every four.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_groups_longer_than_the_target() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let keys = [
+        "-g",
+        "999",
+        "-force_key_frames",
+        "0,1,2,3,4,8,12",
+        "-t",
+        "14",
+    ];
+    let _encoder = publish_ts(&server, "long", &keys);
+    await_list(&server, "long");
+    let url = list_url(&server, "long");
+    let player = std::thread::spawn(move || play(&url));
+    server.await_line(&["event=group-longer-than-segment"]);
+    let list = server.request("GET", "/stream/long/index.m3u8").text();
+    assert!(list.contains("#EXT-X-TARGETDURATION:1\n"), "{list}");
+    let seconds = player.join().expect("it plays");
+    assert!(seconds > 11.0, "{seconds} s");
+}
+
+/// The clock of 33 bits begins again six seconds after the stream does.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn ffmpeg_plays_past_a_clock_that_begins_again() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let late = ["-g", "25", "-output_ts_offset", "95437", "-t", "14"];
+    let _encoder = publish_ts(&server, "wrap", &late);
+    await_list(&server, "wrap");
+    let seconds = play(&list_url(&server, "wrap"));
+    assert!((11.0..15.0).contains(&seconds), "{seconds} s");
+    let list = server.request("GET", "/stream/wrap/index.m3u8").text();
+    assert!(!list.contains("#EXT-X-DISCONTINUITY\n"), "{list}");
 }

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod browser_hls;
 mod chromium;
 mod curl;
 mod decoding;

@@ -4,18 +4,14 @@
 use std::collections::VecDeque;
 
 use tollgate::gather::Gather;
-use tollgate::relay::ConnectionId;
-use tollgate::relay::Outgoing;
+use tollgate::relay::{ConnectionId, Incoming, Input, Outgoing};
 
 use super::chance::Chance;
 
 /// The server's end, as its shell knows it.
 pub struct Socket {
     pub id: ConnectionId,
-    pub is_readable: bool,
-    pub is_ending: bool,
-    pub is_broken: bool,
-    pub is_read_queued: bool,
+    pub input: Input,
 }
 
 impl Socket {
@@ -23,20 +19,9 @@ impl Socket {
     pub fn new(id: ConnectionId) -> Socket {
         Socket {
             id,
-            is_readable: false,
-            is_ending: false,
-            is_broken: false,
-            is_read_queued: false,
+            input: Input::default(),
         }
     }
-}
-
-/// What a read found.
-pub enum Incoming {
-    Bytes(Vec<u8>),
-    Nothing,
-    End,
-    Broken,
 }
 
 #[derive(Default)]
@@ -171,7 +156,8 @@ impl Wire {
         Some(edge)
     }
 
-    pub fn read(&mut self, bytes_max: usize) -> Incoming {
+    /// Appends what has come to `into`, so many bytes at the most.
+    pub fn read(&mut self, bytes_max: usize, into: &mut Vec<u8>) -> Incoming {
         if self.up.is_empty() {
             return match (self.client_reset, self.client_shut) {
                 (true, _) => Incoming::Broken,
@@ -180,7 +166,8 @@ impl Wire {
             };
         }
         let count = bytes_max.min(self.up.len());
-        Incoming::Bytes(self.up.drain(..count).collect())
+        into.extend(self.up.drain(..count));
+        Incoming::Bytes(count)
     }
 
     /// Takes what there is room for, copied as it is lent.

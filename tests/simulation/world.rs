@@ -1,7 +1,7 @@
 //! The world around the core: the shell's loop over wires instead of sockets, and a clock that
 //! chance winds on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Job, OriginUrl, Outgoing, Peer,
-    READ_COST_MAX, Relay, Ticket, write_next,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, OriginUrl,
+    Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, Ticket, write_next,
 };
 
 use super::chance::Chance;
@@ -20,7 +20,7 @@ use super::client::{Client, Finale, Habit, Manner, Role};
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
-use super::wire::{Edge, Incoming, Socket, Wire};
+use super::wire::{Edge, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -36,7 +36,7 @@ pub struct World {
     relay: Relay,
     clients: Vec<Client>,
     by_id: BTreeMap<ConnectionId, usize>,
-    to_read: VecDeque<ConnectionId>,
+    readers: Readers,
     knowledge: Knowledge,
     errands: Vec<(usize, Ticket, Done)>,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
@@ -143,7 +143,7 @@ impl World {
             relay,
             clients: Vec::new(),
             by_id: BTreeMap::new(),
-            to_read: VecDeque::new(),
+            readers: Readers::default(),
             knowledge,
             errands: Vec::new(),
             calls: Vec::new(),
@@ -399,10 +399,8 @@ impl World {
                 is_error,
             } = edge;
             if is_readable || is_read_closed || is_error {
-                socket.is_readable = true;
-                socket.is_ending |= is_read_closed || is_error;
-                socket.is_broken |= is_error;
-                self.queue_read(id);
+                socket.input.note(is_read_closed, is_error);
+                self.readers.push(id, &mut socket.input);
             }
             if is_writable {
                 self.relay.unblocked(id);
@@ -432,22 +430,9 @@ impl World {
         }
     }
 
-    fn queue_read(&mut self, id: ConnectionId) {
-        if let Some(socket) = self.socket(id)
-            && !socket.is_read_queued
-        {
-            socket.is_read_queued = true;
-            self.to_read.push_back(id);
-        }
-    }
-
     fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
         let index = *self.by_id.get(&id)?;
         self.clients.get_mut(index)
-    }
-
-    fn socket(&mut self, id: ConnectionId) -> Option<&mut Socket> {
-        self.client(id)?.socket.as_mut()
     }
 
     fn accept(&mut self) {
@@ -477,63 +462,19 @@ impl World {
     }
 
     fn read(&mut self) {
+        let mut ends = Ends {
+            clients: &mut self.clients,
+            by_id: &self.by_id,
+            knowledge: &mut self.knowledge,
+            buffer: Vec::new(),
+        };
         let is_short = self.chance.percent(10);
-        let share = if is_short { 1 } else { READ_COST_MAX };
-        let mut cost = 0;
-        for _ in 0..self.to_read.len() {
-            if cost >= share {
-                break;
-            }
-            if let Some(id) = self.to_read.pop_front() {
-                cost += self.read_from(id);
-            }
-        }
-        let mut cost = 0;
-        while cost < share
-            && let Some(spent) = self.relay.read_ahead(self.now)
-        {
-            cost += spent;
-            self.relay.check();
-        }
-    }
-
-    fn read_from(&mut self, id: ConnectionId) -> usize {
-        let mut cost = 0;
-        let wanted = self.relay.appetite(id).min(READ_BUFFER_BYTES);
-        self.relay.check();
-        let now = self.now;
-        let Some(&index) = self.by_id.get(&id) else {
-            return 0;
+        let share = Share {
+            bytes_max: READ_BUFFER_BYTES,
+            cost_max: if is_short { 1 } else { READ_COST_MAX },
+            now: self.now,
         };
-        let client = &mut self.clients[index];
-        let Some(socket) = &mut client.socket else {
-            return 0;
-        };
-        socket.is_read_queued = false;
-        if wanted == 0 && socket.is_broken {
-            self.relay.lost(id, now);
-            self.relay.check();
-            return 0;
-        }
-        if wanted == 0 || !socket.is_readable {
-            return 0;
-        }
-        match client.wire.read(wanted) {
-            Incoming::Bytes(bytes) => {
-                socket.is_readable = bytes.len() == wanted || socket.is_ending;
-                let reads_on = socket.is_readable;
-                client.handed(bytes.len(), &mut self.knowledge);
-                cost = self.relay.received(id, &bytes, now);
-                if reads_on {
-                    self.queue_read(id);
-                }
-            }
-            Incoming::Nothing => socket.is_readable = false,
-            Incoming::End => self.relay.input_ended(id, now),
-            Incoming::Broken => self.relay.lost(id, now),
-        }
-        self.relay.check();
-        cost
+        self.readers.read_in_turn(&mut self.relay, &mut ends, share);
     }
 
     fn write(&mut self) {
@@ -591,10 +532,10 @@ impl World {
                     client.wire.shut_by_server();
                 }
                 Action::ReadOn(id) => {
-                    let socket = self.socket(id).expect("read on is who is connected");
-                    if socket.is_readable {
-                        self.queue_read(id);
-                    }
+                    let index = *self.by_id.get(&id).expect("read on is who is known");
+                    let socket = self.clients[index].socket.as_mut();
+                    let socket = socket.expect("read on is who is connected");
+                    self.readers.push(id, &mut socket.input);
                 }
                 Action::Help(ticket, job) => self.help(ticket, &job),
                 Action::ReturnMemory => {}
@@ -722,7 +663,7 @@ impl World {
         }
         let mut quiet_turns = 0;
         for _ in 0..20_000 {
-            let is_quiet = self.to_read.is_empty()
+            let is_quiet = self.readers.is_empty()
                 && !self.relay.has_ahead()
                 && !self.relay.has_writes()
                 && self.clients.iter().all(Client::is_idle);
@@ -739,8 +680,8 @@ impl World {
             .map(Client::state)
             .collect();
         panic!(
-            "it does not come to rest: {} to read, writes: {}, {busy:#?}",
-            self.to_read.len(),
+            "it does not come to rest: readers: {:?}, writes: {}, {busy:#?}",
+            self.readers,
             self.relay.has_writes()
         );
     }
@@ -817,7 +758,7 @@ impl World {
             }
             if !self.relay.has_writes()
                 && !self.relay.has_ahead()
-                && self.to_read.is_empty()
+                && self.readers.is_empty()
                 && let Some(deadline) = self.relay.next_deadline()
             {
                 self.now = self.now.max(deadline);
@@ -892,5 +833,39 @@ impl World {
         assert_eq!(self.relay.next_deadline(), None, "deadlines are left");
         self.knowledge.check_none_runs();
         self.knowledge.check_gaps();
+    }
+}
+
+/// The server's ends of all connections.
+struct Ends<'a> {
+    clients: &'a mut Vec<Client>,
+    by_id: &'a BTreeMap<ConnectionId, usize>,
+    knowledge: &'a mut Knowledge,
+    buffer: Vec<u8>,
+}
+
+impl Inputs for Ends<'_> {
+    fn input(&mut self, id: ConnectionId) -> Option<&mut Input> {
+        let client = &mut self.clients[*self.by_id.get(&id)?];
+        Some(&mut client.socket.as_mut()?.input)
+    }
+
+    fn read(&mut self, id: ConnectionId, bytes_max: usize) -> Incoming {
+        let index = self.by_id.get(&id).expect("read is who is known");
+        let client = &mut self.clients[*index];
+        self.buffer.clear();
+        let incoming = client.wire.read(bytes_max, &mut self.buffer);
+        if let Incoming::Bytes(bytes) = incoming {
+            client.handed(bytes, self.knowledge);
+        }
+        incoming
+    }
+
+    fn bytes(&self, count: usize) -> &[u8] {
+        &self.buffer[..count]
+    }
+
+    fn heard(&mut self, relay: &Relay) {
+        relay.check();
     }
 }

@@ -190,6 +190,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "a viewer who is early is kept waiting",
         more: "If its session may stream and does not yet. Then it gets its 404.",
     },
+    #[cfg(feature = "hls")]
     Row {
         name: "hls-segment",
         takes: Takes::One("TIME", |config, text| {

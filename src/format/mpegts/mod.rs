@@ -17,7 +17,6 @@ mod tables;
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
-pub use tables::Repetition;
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};

@@ -6,7 +6,7 @@
 //! bound.
 
 use super::super::LetGo;
-use super::super::header::InParts;
+use super::super::header::{InParts, Repetition};
 use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
 use super::{PACKET_BYTES, Packet};
@@ -21,16 +21,6 @@ pub(in super::super) struct Tables {
     named: usize,
     /// The first of each kind, by the programs' order.
     streams: Streams,
-}
-
-/// The tables of MPEG-TS, to be sent again.
-pub struct Repetition {
-    /// How many programs they name.
-    pub programs: usize,
-    /// They are of 188 bytes.
-    pub is_plain: bool,
-    /// With the counters of those that came last: a packet may come twice.
-    pub packets: Vec<u8>,
 }
 
 #[derive(Debug, Default)]

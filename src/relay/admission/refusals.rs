@@ -13,6 +13,7 @@ pub fn busy(detail: &'static str) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
 }
 
+/// 404 for a session that has no stream, where that may be known.
 pub fn not_running() -> Refusal {
     Refusal::new(Status::NotFound, "this session is not running now")
 }

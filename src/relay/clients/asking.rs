@@ -136,7 +136,7 @@ impl Clients {
     pub fn receive(&mut self, id: ConnectionId, live: LiveId, framing: Framing, desk: &Desk) {
         self.enter(
             id,
-            Phase::Source(Source::new(live, framing, None, desk.now)),
+            Phase::Source(Source::new(live, framing, None, desk.now())),
         );
     }
 }

@@ -5,7 +5,7 @@
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
 //!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Awaiting, Recording (the threads) ──┤
+//!                │                       └─→ Errand, Recording (the threads) ────┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
 //!                └─ refused with a body ─→ Lingering ─→ gone
@@ -19,7 +19,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::access::Entry;
+use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase, Room};
 use crate::http::HeadReader;
@@ -147,7 +147,7 @@ impl Connection {
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Recording
             | Phase::Lingering(_) => 0,
@@ -181,7 +181,7 @@ impl Connection {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording
@@ -202,10 +202,10 @@ impl Clients {
         if !self.has_room(desk) {
             return None;
         }
-        let mut connection = Connection::outgoing(to, phase, desk.now);
+        let mut connection = Connection::outgoing(to, phase, desk.now());
         connection.output.push(request.as_bytes());
         let id = self.connections.insert(connection);
-        desk.actions.push_back(Action::Connect(id, to));
+        desk.act(Action::Connect(id, to));
         self.rearm(id, desk);
         Some(id)
     }
@@ -223,7 +223,7 @@ impl Clients {
 
     /// Once the answer is out there may be another request, or the end.
     pub(super) fn after_output(&mut self, id: ConnectionId, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let connection = self.connections.get_mut(id);
         let Some(connection) = connection.filter(|connection| connection.output.is_empty()) else {
             return;
@@ -232,14 +232,14 @@ impl Clients {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
                 self.close(id, desk)
             }
-            Phase::Head(_) if desk.is_closing => self.linger(id, desk),
+            Phase::Head(_) if desk.is_closing() => self.linger(id, desk),
             Phase::Head(reader) => {
                 if !reader.has_begun() {
                     connection.progress = now;
                 }
                 if connection.input.is_empty() {
                     // It was full, and its bytes were left in the socket.
-                    desk.actions.push_back(Action::ReadOn(id));
+                    desk.act(Action::ReadOn(id));
                 } else {
                     self.wait_ahead(id);
                 }
@@ -249,7 +249,7 @@ impl Clients {
             Phase::Lingering(lingering) if !lingering.is_shut => {
                 lingering.is_shut = true;
                 lingering.until = now + LINGER_TIME;
-                desk.actions.push_back(Action::ShutdownWrite(id));
+                desk.act(Action::ShutdownWrite(id));
                 self.rearm(id, desk);
             }
             Phase::Asking(asking) => asking.is_sent(),
@@ -261,7 +261,7 @@ impl Clients {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => {}
         }
     }
@@ -273,12 +273,12 @@ impl Clients {
             desk.freed(connection.input.capacity());
             connection.input = Vec::new();
             connection.phase = Phase::Lingering(Lingering {
-                until: desk.now + LINGER_TIME,
+                until: desk.now() + LINGER_TIME,
                 bytes_left: LINGER_BYTES_MAX,
                 is_shut: false,
             });
         }
-        desk.actions.push_back(Action::ReadOn(id));
+        desk.act(Action::ReadOn(id));
         self.after_output(id, desk);
         self.rearm(id, desk);
     }
@@ -290,13 +290,12 @@ impl Clients {
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
-        desk.timers
-            .disarm(&mut connection.armed, Owner::Connection(id));
+        desk.disarm(&mut connection.armed, Owner::Connection(id));
         if connection.is_counted {
             self.uncount(connection.peer.ip());
         }
         desk.freed(connection.input.capacity() + connection.output.rest().len());
-        desk.actions.push_back(Action::Close(id));
+        desk.act(Action::Close(id));
         if let Some(entry) = &connection.access {
             self.end_access(entry, desk);
         }

@@ -22,7 +22,7 @@ impl Connection {
     /// When something has to be done about this connection, if nothing happens before, and what is
     /// said of it then.
     fn deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
-        let stall_time = desk.settings.limits.viewer_stall_time;
+        let stall_time = desk.settings().limits.viewer_stall_time;
         // Those that this server calls have a time for all of it.
         let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
@@ -35,7 +35,7 @@ impl Connection {
     }
 
     fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
-        let limits = &desk.settings.limits;
+        let limits = &desk.settings().limits;
         match &self.phase {
             // The rest of it is not read before it takes the answers that it has asked for.
             Phase::Head(_) if self.output.is_full() => None,
@@ -55,7 +55,7 @@ impl Connection {
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
-            Phase::Awaiting(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
+            Phase::Errand(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
             Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
             Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
@@ -69,8 +69,7 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some((deadline, _)) = connection.deadline(desk)
         {
-            desk.timers
-                .arm(&mut connection.armed, Owner::Connection(id), deadline);
+            desk.arm(&mut connection.armed, Owner::Connection(id), deadline);
         }
     }
 
@@ -85,7 +84,7 @@ impl Clients {
         let connection = self.connections.get_mut(id)?;
         connection.armed.fired();
         match connection.deadline(desk) {
-            Some((deadline, reason)) if deadline <= desk.now => {
+            Some((deadline, reason)) if deadline <= desk.now() => {
                 self.time_out(id, reason, is_paused, desk)
             }
             Some(_) => {
@@ -126,7 +125,7 @@ impl Clients {
             Phase::Source(_) => return self.source_due(id, reason, is_paused, desk),
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
-            Phase::Awaiting(ticket) => return Some(Event::TimedOut(*ticket)),
+            Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
             Phase::Introduction
             | Phase::Telling(_)
             | Phase::Listing(_)

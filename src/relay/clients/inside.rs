@@ -170,7 +170,7 @@ impl Clients {
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording

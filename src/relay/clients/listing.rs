@@ -18,7 +18,7 @@ pub struct Listing {
     /// The serial of the last row that was written; 0 before the first.
     after: u64,
     /// What follows this server's rows: those that other relays told for this.
-    gathering: Option<Ticket>,
+    collecting: Option<Ticket>,
     reply: Reply,
     has_rows: bool,
     /// This server's rows are all written.
@@ -31,11 +31,11 @@ const PIECE_ROWS: usize = 128;
 
 impl Listing {
     /// Nothing of it is written.
-    pub fn new(rows: Rows, gathering: Option<Ticket>, reply: Reply) -> Listing {
+    pub fn new(rows: Rows, collecting: Option<Ticket>, reply: Reply) -> Listing {
         Listing {
             rows,
             after: 0,
-            gathering,
+            collecting,
             reply,
             has_rows: false,
             is_own_over: false,
@@ -53,8 +53,8 @@ impl Listing {
     }
 
     /// What follows this server's rows.
-    pub fn gathering(&self) -> Option<Ticket> {
-        self.gathering
+    pub fn collecting(&self) -> Option<Ticket> {
+        self.collecting
     }
 
     /// The next piece of the array, which is not empty, with `rows` and their serials from behind
@@ -78,7 +78,7 @@ impl Listing {
                 self.after = serial;
             }
             self.is_own_over = true;
-            if !piece.is_empty() && self.gathering.is_some() {
+            if !piece.is_empty() && self.collecting.is_some() {
                 return (piece, false);
             }
         }

@@ -4,7 +4,8 @@
 //! It alone knows in which phase a connection is. What a client sends comes of it as [`Step`]s, and
 //! what else is to be done about it as [`Event`]s, for others to act on.
 
-mod access;
+mod access_log;
+mod address;
 mod asking;
 mod connection;
 mod deadlines;
@@ -12,7 +13,6 @@ mod inside;
 mod listing;
 mod output;
 mod pace;
-mod peer;
 mod reading;
 mod request;
 mod source;
@@ -40,6 +40,7 @@ pub(super) use writing::Due;
 
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
+use crate::hls::Wanted;
 use crate::http::{Answer, Head, Reply};
 use crate::relay::Ticket;
 use crate::relay::admission::Caller;
@@ -47,7 +48,7 @@ use crate::relay::api::Call;
 use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::{Cut, Place, Wanted};
+use crate::relay::streams::{Cut, Place};
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -92,7 +93,7 @@ enum Phase {
     /// A long answer is written piece by piece.
     Listing(Listing),
     /// Its answer depends on names that are looked up, or on what peers tell.
-    Awaiting(Ticket),
+    Errand(Ticket),
     /// It is an origin, which is asked for a stream.
     Asking(Asking),
     /// It is a peer, which is asked for its part of a list.
@@ -107,8 +108,8 @@ impl Phase {
     /// What its answer depends on, or the rest of it.
     fn ticket(&self) -> Option<Ticket> {
         match self {
-            Phase::Awaiting(ticket) => Some(*ticket),
-            Phase::Listing(listing) => listing.gathering(),
+            Phase::Errand(ticket) => Some(*ticket),
+            Phase::Listing(listing) => listing.collecting(),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -137,7 +138,7 @@ impl Phase {
                 fault: asking.fault,
             }),
             Phase::Telling(telling) => Some(Said::TellingEnded(telling.share())),
-            Phase::Awaiting(_) | Phase::Listing(_) => self.ticket().map(Said::AskerGone),
+            Phase::Errand(_) | Phase::Listing(_) => self.ticket().map(Said::AskerGone),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -248,7 +249,7 @@ impl Clients {
 
     /// Whether another connection may be made.
     pub fn has_room(&self, desk: &Desk) -> bool {
-        self.connections.len() < desk.settings.limits.connections_max
+        self.connections.len() < desk.settings().limits.connections_max
     }
 
     /// Who waits for a session to begin.
@@ -287,7 +288,7 @@ impl Clients {
             Phase::Head(_)
             | Phase::Viewer(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}
         }
@@ -320,7 +321,7 @@ pub(super) struct Known<'a> {
     /// Whether this session runs.
     pub runs: &'a dyn Fn(&SessionId) -> bool,
     /// Whether this list of the whole is waited for or written.
-    pub has_gathering: &'a dyn Fn(Ticket) -> bool,
+    pub has_collecting: &'a dyn Fn(Ticket) -> bool,
 }
 
 impl Known<'_> {
@@ -345,14 +346,14 @@ impl Known<'_> {
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::Telling(telling) => assert!(
-                (self.has_gathering)(telling.share().0),
+                (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Recording
             | Phase::Lingering(_) => {}

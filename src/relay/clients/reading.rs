@@ -162,7 +162,7 @@ impl Clients {
     pub fn end_ahead(&mut self, id: ConnectionId, desk: &mut Desk) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|connection| !connection.is_ahead) {
-            desk.actions.push_back(Action::ReadOn(id));
+            desk.act(Action::ReadOn(id));
             self.rearm(id, desk);
         }
     }
@@ -186,9 +186,9 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => match source.appetite(desk.now) {
+            Phase::Source(source) => match source.appetite(desk.now()) {
                 0 => 0,
                 bytes_max => return Appetite::OfStream(source.live, bytes_max),
             },
@@ -264,13 +264,13 @@ impl Clients {
             return Step::Stop;
         }
         if connection.moves_on_by_sending() {
-            connection.progress = desk.now;
+            connection.progress = desk.now();
         }
         let step = match &mut connection.phase {
             Phase::Source(source) => match source.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces, desk.now);
+                    let content = source.take(content, input, &mut self.pieces, desk.now());
                     Step::Media(source.live, content)
                 }
                 Ok(Part::End) => Step::Came(Event::Complete {
@@ -281,7 +281,7 @@ impl Clients {
             },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
-                let head = reader.read(input, &desk.settings.limits.http);
+                let head = reader.read(input, &desk.settings().limits.http);
                 self.take_head(id, head, input, desk)
             }
             Phase::Introduction => self.read_introduction(id, input, desk),
@@ -306,7 +306,7 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => Step::Stop,
         };
         match step {
@@ -342,7 +342,7 @@ impl Clients {
             Phase::Head(_)
             | Phase::Lingering(_)
             | Phase::Listing(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Recording => {}
         }
         None
@@ -352,7 +352,7 @@ impl Clients {
 /// What lies in a client's input at the most: with one byte more than a head may have, it is known
 /// to be too large.
 fn head_bytes_max(desk: &Desk) -> usize {
-    READ_BYTES_MAX.max(desk.settings.limits.http.head_bytes_max + 1)
+    READ_BYTES_MAX.max(desk.settings().limits.http.head_bytes_max + 1)
 }
 
 /// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
@@ -377,7 +377,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.desk.counts.of(Count::Streams);
+        let before = stage.relay.desk.counts().of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -389,7 +389,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.desk.counts.of(Count::Streams) - before
+        stage.relay.desk.counts().of(Count::Streams) - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others
@@ -403,16 +403,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.desk.counts.of(Count::Streams);
+            let before = stage.relay.desk.counts().of(Count::Streams);
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.desk.counts.of(Count::Streams) - before) as usize;
+            let heads = (stage.relay.desk.counts().of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.desk.counts.of(Count::Streams), 0);
+        let (mut streams, mut turns) = (stage.relay.desk.counts().of(Count::Streams), 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));

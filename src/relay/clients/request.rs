@@ -6,7 +6,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::Ticket;
-use crate::relay::api::{Answer, Call, Name, Rows};
+use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::desk::Desk;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings};
@@ -87,10 +87,10 @@ impl Clients {
         let caller = connection.caller();
         let reply = Reply {
             version: head.version,
-            keep_alive: head.keep_alive && !desk.is_closing && caller.beyond.is_none(),
+            keep_alive: head.keep_alive && !desk.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             date: desk.date(),
-            fields: fields_for(&head, &desk.settings),
+            fields: fields_for(&head, desk.settings()),
         };
         match introduced {
             Ok(()) => Step::Came(Event::Asked {
@@ -216,22 +216,22 @@ impl Clients {
     pub fn give(
         &mut self,
         id: ConnectionId,
-        result: Result<Answer, Refusal>,
+        result: Result<Outcome, Refusal>,
         reply: Reply,
         desk: &mut Desk,
     ) {
         const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
         let (status, bytes) = match result {
             Err(refusal) => return self.refuse(id, &refusal, reply, desk),
-            Ok(Answer::List(rows)) => return self.list(id, rows, (None, ""), reply, desk),
-            Ok(Answer::Json(status, body)) => {
+            Ok(Outcome::List(rows)) => return self.list(id, rows, (None, ""), reply, desk),
+            Ok(Outcome::Json(status, body)) => {
                 let json = "application/json";
                 (
                     status,
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
-            Ok(Answer::Page(page)) => {
+            Ok(Outcome::Page(page)) => {
                 let fields = [
                     NO_STORE,
                     ("Content-Security-Policy", page.policy()),
@@ -241,12 +241,12 @@ impl Clients {
                 let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
                 (Status::Ok, bytes)
             }
-            Ok(Answer::Text(content_type, text)) => {
+            Ok(Outcome::Text(content_type, text)) => {
                 let text = [text.as_bytes()];
                 let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
                 (Status::Ok, bytes)
             }
-            Ok(Answer::Options(allow)) => {
+            Ok(Outcome::Options(allow)) => {
                 let fields = [
                     ("Allow", allow),
                     ("Access-Control-Allow-Methods", allow),
@@ -272,7 +272,7 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         rows: Rows,
-        (gathering, missing): (Option<Ticket>, &str),
+        (collecting, missing): (Option<Ticket>, &str),
         reply: Reply,
         desk: &mut Desk,
     ) {
@@ -304,14 +304,14 @@ impl Clients {
         }
         self.begin(
             id,
-            Phase::Listing(Listing::new(rows, gathering, reply)),
+            Phase::Listing(Listing::new(rows, collecting, reply)),
             &head,
         );
     }
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        desk.counts.refused(refusal.status);
+        desk.count_refusal(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
@@ -343,8 +343,8 @@ impl Clients {
     /// Its answer depends on what has this ticket.
     pub fn await_ticket(&mut self, id: ConnectionId, ticket: Ticket, desk: &mut Desk) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.phase = Phase::Awaiting(ticket);
-            connection.progress = desk.now;
+            connection.phase = Phase::Errand(ticket);
+            connection.progress = desk.now();
         }
         self.rearm(id, desk);
     }

@@ -32,7 +32,7 @@ pub(super) struct Source {
 
 /// The answer to a complete body.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct Receipt<'a> {
     sessionid: &'a SessionId,
     bytes_received: u64,
 }
@@ -111,7 +111,7 @@ impl Source {
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
     /// rate.
     pub fn deadline(&self, progress: Moment, desk: &Desk) -> (Moment, &'static str) {
-        let idle_time = desk.settings.limits.source_idle_time;
+        let idle_time = desk.settings().limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
         if let Some(rests) = self.pace.as_ref().and_then(Pace::rests) {
@@ -144,12 +144,12 @@ impl Source {
 
     /// Another window begins. Says whether the source was too slow in the one before.
     fn begin_window(&mut self, desk: &Desk) -> bool {
-        let limits = &desk.settings.limits;
+        let limits = &desk.settings().limits;
         let bytes_min =
             limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
         let is_too_slow = (self.window_bytes as f64) < bytes_min;
         self.window_bytes = 0;
-        self.window_began = desk.now;
+        self.window_began = desk.now();
         is_too_slow
     }
 }
@@ -173,8 +173,8 @@ impl Clients {
         let pass = connection.and_then(|connection| connection.pass.as_ref());
         let pace = pass.and_then(Pass::bits_per_second_max);
         let source = Source {
-            pace: pace.map(|bits| Pace::new(bits, desk.now)),
-            ..Source::new(live, framing, Some(reply), desk.now)
+            pace: pace.map(|bits| Pace::new(bits, desk.now())),
+            ..Source::new(live, framing, Some(reply), desk.now())
         };
         self.begin(id, Phase::Source(source), first);
     }
@@ -201,7 +201,7 @@ impl Clients {
         };
         // A key does not tell what it opens.
         let name = self.came_by(id).unwrap_or(session);
-        let body = Answer {
+        let body = Receipt {
             sessionid: name,
             bytes_received: received.bytes,
         };
@@ -279,14 +279,14 @@ impl Clients {
         };
         if reason == RESTED {
             source.go_on();
-            desk.actions.push_back(Action::ReadOn(id));
+            desk.act(Action::ReadOn(id));
             self.rearm(id, desk);
             return None;
         }
         let is_too_slow = source.begin_window(desk);
         let is_paused = is_paused(source.live) || source.is_slowed();
         if is_paused {
-            connection.progress = desk.now;
+            connection.progress = desk.now();
         }
         if is_paused || !(reason == SILENT || is_too_slow) {
             self.rearm(id, desk);

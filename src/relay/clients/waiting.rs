@@ -14,10 +14,10 @@ use std::collections::{HashMap, HashSet};
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
+use crate::hls::Wanted;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
-use crate::relay::streams::Wanted;
 use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
@@ -315,7 +315,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts.refusals().values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.desk.counts().refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX

@@ -115,7 +115,7 @@ impl Clients {
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Waiting(_)
-            | Phase::Awaiting(_)
+            | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording
@@ -155,7 +155,7 @@ impl Clients {
         desk: &mut Desk,
     ) -> Option<(Place, usize)> {
         let connection = self.connections.get_mut(id)?;
-        connection.taken = desk.now;
+        connection.taken = desk.now();
         let of_output = connection.output.advance(bytes);
         let Phase::Viewer(viewing) = &mut connection.phase else {
             self.after_output(id, desk);
@@ -179,7 +179,7 @@ impl Clients {
         let place = connection.watches();
         if outcome == Outcome::Blocked && !connection.is_blocked {
             connection.is_blocked = true;
-            connection.taken = desk.now;
+            connection.taken = desk.now();
             self.rearm(id, desk);
         } else if outcome == Outcome::Open && connection.has_output() {
             self.queue(id);
@@ -208,7 +208,7 @@ impl Clients {
         if let Some(Phase::Viewer(viewing)) = phase {
             self.said.push_back(Said::ViewerGone(viewing.place()));
             let (last, keep_alive) = viewing.last(end);
-            let keep_alive = keep_alive && !desk.is_closing;
+            let keep_alive = keep_alive && !desk.is_closing();
             self.respond(id, None, last.to_vec(), keep_alive, desk);
             // Of a segment nothing is left to be written.
             self.after_output(id, desk);

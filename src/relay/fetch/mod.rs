@@ -66,8 +66,9 @@ pub(super) struct Call {
 impl Fetch {
     /// Nothing is fetched yet.
     pub fn new(desk: &mut Desk) -> Fetch {
+        let number = desk.draw();
         Fetch {
-            origins: Origins::new(&desk.settings.origins, &mut desk.random),
+            origins: Origins::new(&desk.settings().origins, number),
             pulls: Pulls::default(),
             said: VecDeque::new(),
         }
@@ -114,7 +115,7 @@ impl Fetch {
     /// How long a viewer waits for a stream to be fetched.
     pub fn time(&self, desk: &Desk) -> Duration {
         let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
-        desk.settings.limits.origin_time.saturating_mul(origins)
+        desk.settings().limits.origin_time.saturating_mul(origins)
     }
 
     /// Whether this session is fetched, or being fetched.
@@ -161,7 +162,7 @@ impl Fetch {
             session: session.clone(),
             asked_via: None,
             is_forbidden: false,
-            stage: Stage::Pausing { until: desk.now },
+            stage: Stage::Pausing { until: desk.now() },
             has_run: false,
             failures: 0,
             fault: None,
@@ -173,8 +174,8 @@ impl Fetch {
 
     /// The next origin of a round; with none left the round is over.
     fn ask_origin(&mut self, id: PullId, origin: usize, desk: &mut Desk) {
-        let until = desk.now + desk.settings.limits.origin_time;
-        match self.origins.whereabouts(origin, desk.now) {
+        let until = desk.now() + desk.settings().limits.origin_time;
+        match self.origins.whereabouts(origin, desk.now()) {
             None => {
                 self.pulls.enter(id, Stage::Failed);
                 return self.said.push_back(Said::RoundOver(id));
@@ -185,7 +186,7 @@ impl Fetch {
                 let ticket = desk.draw_ticket();
                 self.origins.seek(origin, ticket);
                 let job = Job::Resolve(vec![(name, port)]);
-                desk.actions.push_back(Action::Help(ticket, job));
+                desk.act(Action::Help(ticket, job));
             }
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
@@ -277,7 +278,7 @@ impl Fetch {
         desk: &mut Desk,
     ) -> bool {
         let addresses = results.iter().flatten().flatten().copied().collect();
-        let Some(found) = self.origins.found(ticket, addresses, desk.now) else {
+        let Some(found) = self.origins.found(ticket, addresses, desk.now()) else {
             return false;
         };
         let pulls = self.pulls.entries.iter();
@@ -383,10 +384,10 @@ impl Fetch {
         }
         let session = pull.session.clone();
         let fault = pull.fault.unwrap_or(Fault::NotFound);
-        let waits_on = !desk.settings.limits.wait_time.is_zero();
+        let waits_on = !desk.settings().limits.wait_time.is_zero();
         // Where viewers are held, somebody may yet set right what is final to others.
         let is_final = fault.is_final() && !is_held(&session);
-        let comes_again = (pull.has_run || waits_on) && !is_final && !desk.is_closing;
+        let comes_again = (pull.has_run || waits_on) && !is_final && !desk.is_closing();
         self.pulls.failures += 1;
         if fault > Fault::NotFound {
             desk.log(
@@ -409,13 +410,13 @@ impl Fetch {
     }
 
     fn pause(&mut self, id: PullId, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         if let Some(pull) = self.pulls.entries.get_mut(id) {
             let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
             pull.failures = pull.failures.saturating_add(1);
             // Between half of it and all, so that edges which lost their origin together do not
             // come back together.
-            let part = (desk.random.draw() % 512) as u32;
+            let part = (desk.draw() % 512) as u32;
             let until = now + pause / 2 + pause * part / 1024;
             self.pulls.enter(id, Stage::Pausing { until });
             self.rearm(id, desk);
@@ -434,11 +435,11 @@ impl Fetch {
         let Stage::Running { since, .. } = pull.stage else {
             return None;
         };
-        if end == End::Complete || !has_viewers || desk.is_closing {
+        if end == End::Complete || !has_viewers || desk.is_closing() {
             self.remove(id, desk);
             return None;
         }
-        if desk.now.since(since) >= PAUSE_MAX {
+        if desk.now().since(since) >= PAUSE_MAX {
             pull.failures = 0;
         }
         let session = pull.session.clone();
@@ -487,7 +488,7 @@ impl Fetch {
             if is_wanted() {
                 pull.unwatched_since = None;
             } else if pull.has_run {
-                pull.unwatched_since.get_or_insert(desk.now);
+                pull.unwatched_since.get_or_insert(desk.now());
                 self.rearm(id, desk);
             } else {
                 self.drop(session, desk);
@@ -497,7 +498,7 @@ impl Fetch {
 
     /// A pull's deadline has come.
     pub fn due(&mut self, id: PullId, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
@@ -527,7 +528,7 @@ impl Fetch {
 
     fn remove(&mut self, id: PullId, desk: &mut Desk) -> Option<Stage> {
         let mut pull = self.pulls.remove(id)?;
-        desk.timers.disarm(&mut pull.armed, Owner::Pull(id));
+        desk.disarm(&mut pull.armed, Owner::Pull(id));
         Some(pull.stage)
     }
 
@@ -535,7 +536,7 @@ impl Fetch {
         if let Some(pull) = self.pulls.entries.get_mut(id)
             && let Some(deadline) = pull.deadline(desk)
         {
-            desk.timers.arm(&mut pull.armed, Owner::Pull(id), deadline);
+            desk.arm(&mut pull.armed, Owner::Pull(id), deadline);
         }
     }
 }
@@ -552,7 +553,7 @@ impl Pull {
     }
 
     fn idle_deadline(&self, desk: &Desk) -> Option<Moment> {
-        Some(self.unwatched_since? + desk.settings.limits.origin_idle_time)
+        Some(self.unwatched_since? + desk.settings().limits.origin_idle_time)
     }
 }
 

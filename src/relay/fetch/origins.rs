@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, percent_encoded};
 use crate::moment::Moment;
-use crate::random::Random;
 use crate::relay::Ticket;
 use crate::relay::settings::OriginUrl;
 
@@ -49,8 +48,8 @@ const HOPS_MAX: usize = 16;
 const VIA_BYTES_MAX: usize = 2048;
 
 impl Origins {
-    /// With a name out of `random`.
-    pub fn new(urls: &[OriginUrl], random: &mut Random) -> Origins {
+    /// With a name that has in it a `number` that nobody can foresee.
+    pub fn new(urls: &[OriginUrl], number: u64) -> Origins {
         let server = |url: &OriginUrl| OriginServer {
             url: url.clone(),
             addresses: Vec::new(),
@@ -61,7 +60,7 @@ impl Origins {
             list: urls.iter().map(server).collect(),
             pseudonym: match urls {
                 [] => String::new(),
-                _ => format!("tollgate-{:016x}", random.draw()),
+                _ => format!("tollgate-{number:016x}"),
             },
         }
     }

@@ -85,6 +85,7 @@ pub enum Fault {
 /// All pulls.
 #[derive(Default)]
 pub(super) struct Pulls {
+    /// Each pull, in its slot.
     pub entries: Slots<Pull>,
     by_session: HashMap<SessionId, PullId>,
     /// How many run.
@@ -94,6 +95,7 @@ pub(super) struct Pulls {
 }
 
 impl Fault {
+    /// What an origin's answer says that is no stream; `status` is the one of its status line.
     pub fn of_status(status: u16) -> Fault {
         match status {
             401 | 403 => Fault::Forbidden,
@@ -106,6 +108,7 @@ impl Fault {
         }
     }
 
+    /// In words, for the log and for the viewer who is turned away.
     pub fn detail(self) -> &'static str {
         match self {
             Fault::NotFound => "it does not run there",
@@ -142,10 +145,12 @@ impl Pulls {
         self.entries.len() - self.running
     }
 
+    /// The one pull that a session can have.
     pub fn of(&self, session: &SessionId) -> Option<PullId> {
         self.by_session.get(session).copied()
     }
 
+    /// The session must have no pull yet.
     pub fn insert(&mut self, pull: Pull) -> PullId {
         let session = pull.session.clone();
         let id = self.entries.insert(pull);
@@ -153,6 +158,7 @@ impl Pulls {
         id
     }
 
+    /// `None` if it has gone already.
     pub fn remove(&mut self, id: PullId) -> Option<Pull> {
         let pull = self.entries.remove(id)?;
         self.by_session.remove(&pull.session);
@@ -163,6 +169,7 @@ impl Pulls {
         Some(pull)
     }
 
+    /// The only way from stage to stage: it keeps the number of those that run.
     pub fn enter(&mut self, id: PullId, stage: Stage) {
         if let Some(pull) = self.entries.get_mut(id) {
             self.running -= usize::from(pull.stage.is_running());
@@ -206,6 +213,7 @@ impl Pulls {
 }
 
 impl Stage {
+    /// Whether a stream comes by it now.
     pub fn is_running(self) -> bool {
         match self {
             Stage::Running { .. } => true,

@@ -142,8 +142,7 @@ impl Grants {
             ledger.owes_time = false;
             let ticket = desk.draw_ticket();
             ledger.writing = Some((ticket, batch));
-            desk.actions
-                .push_back(Action::Help(ticket, Job::Append(entry)));
+            desk.act(Action::Help(ticket, Job::Append(entry)));
         }
     }
 
@@ -168,9 +167,9 @@ impl Grants {
         desk: &mut Desk,
     ) {
         match result {
-            Ok(()) => desk.counts.add(Count::TokenWrites, 1),
+            Ok(()) => desk.count(Count::TokenWrites, 1),
             Err(error) => {
-                desk.counts.add(Count::TokenWritesFailed, 1);
+                desk.count(Count::TokenWritesFailed, 1);
                 desk.log(
                     Level::Error,
                     format_args!(

@@ -156,11 +156,11 @@ impl Grants {
     /// Whom to ask who may do what.
     pub fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
         Gate::new(
-            &desk.settings,
+            desk.settings(),
             self.tokens.as_ref(),
             &self.blocks,
-            desk.is_closing,
-            (desk.now, desk.date().0),
+            desk.is_closing(),
+            (desk.now(), desk.date().0),
         )
     }
 
@@ -240,7 +240,7 @@ impl Grants {
         time: Duration,
         desk: &Desk,
     ) -> Result<(), Refusal> {
-        if self.blocks.add(session, desk.now + time, desk.now) {
+        if self.blocks.add(session, desk.now() + time, desk.now()) {
             return Ok(());
         }
         let detail = format!(

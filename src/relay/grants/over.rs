@@ -19,7 +19,7 @@ impl Grants {
         let tokens = self.tokens.as_ref();
         if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
             let deadline = desk.moment_of(shuts);
-            desk.timers.arm(&mut self.armed, Owner::Tokens, deadline);
+            desk.arm(&mut self.armed, Owner::Tokens, deadline);
         }
     }
 

@@ -14,7 +14,7 @@ use super::{ADDRESSES_MAX, Action, ConnectionId, Job, RETRY_AFTER_SECONDS, Ticke
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
-use peers::Gathering;
+use peers::Collecting;
 pub(super) use peers::{Place as Share, Telling, Told, is_of_peer};
 
 /// Calls that wait.
@@ -23,7 +23,7 @@ pub(super) struct Lists {
     /// For their names to be looked up.
     errands: HashMap<Ticket, Errand>,
     /// For the lists of peers.
-    gatherings: HashMap<Ticket, Gathering>,
+    collectings: HashMap<Ticket, Collecting>,
     said: VecDeque<Said>,
 }
 
@@ -91,7 +91,7 @@ impl Lists {
     pub fn held_bytes(&self) -> usize {
         let errands = self.errands.values().map(Errand::held_bytes);
         let said = self.said.capacity() * size_of::<Said>();
-        hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_gatherings() + said
+        hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings() + said
     }
 
     /// What has been said and nobody has heard.
@@ -102,7 +102,7 @@ impl Lists {
     /// Whoever waited under this ticket is gone.
     pub fn forget(&mut self, ticket: Ticket) {
         self.take_errand(ticket);
-        self.drop_gathering(ticket);
+        self.drop_collecting(ticket);
     }
 
     /// An add-token whose clients have names waits until they have addresses.
@@ -125,8 +125,7 @@ impl Lists {
             add,
         };
         self.errands.insert(ticket, errand);
-        desk.actions
-            .push_back(Action::Help(ticket, Job::Resolve(names)));
+        desk.act(Action::Help(ticket, Job::Resolve(names)));
         ticket
     }
 

@@ -38,7 +38,7 @@ const HEAD_LIMITS: http::Limits = http::Limits {
 const VIA: &str = "1.1 tollgate-peer";
 
 /// A list of the whole: first it is put together, then its client reads it.
-pub struct Gathering {
+pub struct Collecting {
     client: ConnectionId,
     reply: Reply,
     rows: Rows,
@@ -50,25 +50,15 @@ enum Share {
     /// It is to be asked, when this input is settled.
     Unasked,
     /// It is being asked over this connection.
-    Awaited(ConnectionId),
+    Asked(ConnectionId),
     Missing,
     /// Its rows as far as they are not written, each with the comma before it.
     Rows(VecDeque<Vec<u8>>),
 }
 
-/// A peer that is to be called.
-pub struct Call {
-    /// Where it is.
-    pub to: SocketAddr,
-    /// What it is asked.
-    pub request: String,
-    /// What is known of its answer.
-    pub telling: Telling,
-}
-
 /// A peer that is being asked.
 pub struct Telling {
-    gathering: Ticket,
+    collecting: Ticket,
     peer: usize,
     until: Moment,
     reader: AnswerReader,
@@ -101,7 +91,7 @@ impl Telling {
 
     /// Which share of which list it is.
     pub fn share(&self) -> Place {
-        (self.gathering, self.peer)
+        (self.collecting, self.peer)
     }
 
     /// Reads on in what it tells.
@@ -159,14 +149,14 @@ pub fn is_of_peer(via: Option<&str>) -> bool {
 
 impl Lists {
     /// A list of the whole: its answer waits until the peers have told theirs.
-    pub fn gather(
+    pub fn collect(
         &mut self,
         client: ConnectionId,
         rows: Rows,
         reply: Reply,
         desk: &mut Desk,
     ) -> Result<Ticket, Refusal> {
-        if self.gatherings.len() >= GATHERINGS_MAX {
+        if self.collectings.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
                 Status::ServiceUnavailable,
                 "too many lists of the whole are being put together or read",
@@ -174,36 +164,39 @@ impl Lists {
             ));
         }
         let ticket = desk.draw_ticket();
-        let peers = 0..desk.settings.peers.len();
+        let peers = 0..desk.settings().peers.len();
         self.said
             .extend(peers.clone().map(|peer| Said::Call { ticket, peer }));
-        let gathering = Gathering {
+        let collecting = Collecting {
             client,
             reply,
             rows,
             shares: peers.map(|_| Share::Unasked).collect(),
         };
-        self.gatherings.insert(ticket, gathering);
+        self.collectings.insert(ticket, collecting);
         Ok(ticket)
     }
 
-    /// Whom a gathering is to call, and what it asks.
-    pub fn call(&self, ticket: Ticket, peer: usize, desk: &Desk) -> Option<Call> {
-        let gathering = self.gatherings.get(&ticket)?;
-        let whom = desk.settings.peers.get(peer)?;
-        Some(Call {
-            to: whom.address(),
-            request: request(whom, gathering.rows),
-            telling: Telling {
-                gathering: ticket,
-                peer,
-                until: desk.now + PEER_TIME,
-                reader: AnswerReader::default(),
-                body: None,
-                rows: json::Rows::default(),
-                bytes: 0,
-            },
-        })
+    /// Whom a collecting is to call, what it asks, and what is known of the answer.
+    pub fn call(
+        &self,
+        ticket: Ticket,
+        peer: usize,
+        desk: &Desk,
+    ) -> Option<(SocketAddr, String, Telling)> {
+        let collecting = self.collectings.get(&ticket)?;
+        let whom = desk.settings().peers.get(peer)?;
+        let telling = Telling {
+            collecting: ticket,
+            peer,
+            until: desk.now() + PEER_TIME,
+            reader: AnswerReader::default(),
+            body: None,
+            rows: json::Rows::default(),
+            bytes: 0,
+        };
+        let request = request(whom, collecting.rows);
+        Some((whom.address(), request, telling))
     }
 
     /// A peer is called over this connection; or there is no room for one.
@@ -214,7 +207,7 @@ impl Lists {
         connection: Option<ConnectionId>,
         desk: &Desk,
     ) {
-        let share = connection.map_or(Share::Missing, Share::Awaited);
+        let share = connection.map_or(Share::Missing, Share::Asked);
         self.learn(ticket, peer, share, desk);
     }
 
@@ -225,75 +218,74 @@ impl Lists {
 
     /// The connection to a peer is over. What it has not told is missing.
     pub fn telling_ended(&mut self, (ticket, peer): Place, desk: &Desk) {
-        let gathering = self.gatherings.get(&ticket);
-        let share = gathering.and_then(|gathering| gathering.shares.get(peer));
-        if let Some(Share::Awaited(_)) = share {
+        let collecting = self.collectings.get(&ticket);
+        let share = collecting.and_then(|collecting| collecting.shares.get(peer));
+        if let Some(Share::Asked(_)) = share {
             self.learn(ticket, peer, Share::Missing, desk);
         }
     }
 
     /// What has become of a peer's part. Once all are known, the list is answered.
     fn learn(&mut self, ticket: Ticket, peer: usize, share: Share, desk: &Desk) {
-        let Some(gathering) = self.gatherings.get_mut(&ticket) else {
+        let Some(collecting) = self.collectings.get_mut(&ticket) else {
             return;
         };
-        if let Some(place) = gathering.shares.get_mut(peer) {
+        if let Some(place) = collecting.shares.get_mut(peer) {
             *place = share;
         }
-        let is_open = |share: &Share| matches!(share, Share::Unasked | Share::Awaited(_));
-        if gathering.shares.iter().any(is_open) {
+        let is_open = |share: &Share| matches!(share, Share::Unasked | Share::Asked(_));
+        if collecting.shares.iter().any(is_open) {
             return;
         }
-        let peers = desk.settings.peers.iter().zip(&gathering.shares);
+        let peers = desk.settings().peers.iter().zip(&collecting.shares);
         let missing: Vec<String> = peers
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
             .map(|(peer, _)| peer.address().to_string())
             .collect();
         let has_rows = |share: &Share| matches!(share, Share::Rows(rows) if !rows.is_empty());
-        let is_read = gathering.shares.iter().any(has_rows) && !gathering.reply.head_only;
+        let is_read = collecting.shares.iter().any(has_rows) && !collecting.reply.head_only;
         self.said.push_back(Said::Whole(Whole {
-            client: gathering.client,
-            reply: gathering.reply,
-            rows: gathering.rows,
+            client: collecting.client,
+            reply: collecting.reply,
+            rows: collecting.rows,
             ticket: is_read.then_some(ticket),
             missing: missing.join(", "),
         }));
         if !is_read {
-            self.take_gathering(ticket);
+            self.take_collecting(ticket);
         }
     }
 
     /// Whoever asked for a list is gone.
-    pub(super) fn drop_gathering(&mut self, ticket: Ticket) {
-        let gathering = self.take_gathering(ticket).into_iter();
-        let asked =
-            gathering
-                .flat_map(|gathering| gathering.shares)
-                .filter_map(|share| match share {
-                    Share::Awaited(connection) => Some(connection),
-                    Share::Unasked | Share::Missing | Share::Rows(_) => None,
-                });
+    pub(super) fn drop_collecting(&mut self, ticket: Ticket) {
+        let collecting = self.take_collecting(ticket).into_iter();
+        let asked = collecting
+            .flat_map(|collecting| collecting.shares)
+            .filter_map(|share| match share {
+                Share::Asked(connection) => Some(connection),
+                Share::Unasked | Share::Missing | Share::Rows(_) => None,
+            });
         self.said.extend(asked.map(Said::HangUp));
     }
 
-    fn take_gathering(&mut self, ticket: Ticket) -> Option<Gathering> {
-        let gathering = self.gatherings.remove(&ticket);
-        if self.gatherings.is_empty() {
-            self.gatherings = HashMap::new();
+    fn take_collecting(&mut self, ticket: Ticket) -> Option<Collecting> {
+        let collecting = self.collectings.remove(&ticket);
+        if self.collectings.is_empty() {
+            self.collectings = HashMap::new();
         }
-        gathering
+        collecting
     }
 
     /// The next block of what the peers told, for their rows to be written. When all of it has been
-    /// taken the gathering is over.
+    /// taken the collecting is over.
     pub fn next_block(&mut self, ticket: Ticket) -> Option<Vec<u8>> {
-        let gathering = self.gatherings.get_mut(&ticket)?;
-        let block = gathering.shares.iter_mut().find_map(|share| match share {
+        let collecting = self.collectings.get_mut(&ticket)?;
+        let block = collecting.shares.iter_mut().find_map(|share| match share {
             Share::Rows(blocks) => blocks.pop_front(),
-            Share::Unasked | Share::Awaited(_) | Share::Missing => None,
+            Share::Unasked | Share::Asked(_) | Share::Missing => None,
         });
         if block.is_none() {
-            self.take_gathering(ticket);
+            self.take_collecting(ticket);
         }
         block
     }
@@ -302,31 +294,33 @@ impl Lists {
     /// or reads what has come of it.
     pub fn check(&self, waits: impl Fn(ConnectionId, Ticket) -> bool) {
         assert!(self.said.is_empty(), "nobody has heard what is to be done");
-        assert!(self.gatherings.len() <= GATHERINGS_MAX);
-        for (ticket, gathering) in &self.gatherings {
+        assert!(self.collectings.len() <= GATHERINGS_MAX);
+        for (ticket, collecting) in &self.collectings {
             assert!(
-                waits(gathering.client, *ticket),
+                waits(collecting.client, *ticket),
                 "a list is for nobody: {ticket:?}"
             );
         }
     }
 
     /// Whether anything is being put together under this ticket.
-    pub fn has_gathering(&self, ticket: Ticket) -> bool {
-        self.gatherings.contains_key(&ticket)
+    pub fn has_collecting(&self, ticket: Ticket) -> bool {
+        self.collectings.contains_key(&ticket)
     }
 
-    /// What the gatherings hold in memory, in bytes: rows that have come and are not written.
-    pub(super) fn held_by_gatherings(&self) -> usize {
-        let table = table_bytes::<(Ticket, Gathering)>(self.gatherings.capacity());
-        let gatherings = self.gatherings.values();
-        let shares = gatherings.clone().flat_map(|gathering| &gathering.shares);
+    /// What the collectings hold in memory, in bytes: rows that have come and are not written.
+    pub(super) fn held_by_collectings(&self) -> usize {
+        let table = table_bytes::<(Ticket, Collecting)>(self.collectings.capacity());
+        let collectings = self.collectings.values();
+        let shares = collectings
+            .clone()
+            .flat_map(|collecting| &collecting.shares);
         let rows = shares.map(|share| match share {
             Share::Rows(blocks) => json::blocks_bytes(blocks),
             // What is coming is its connection's.
-            Share::Unasked | Share::Awaited(_) | Share::Missing => 0,
+            Share::Unasked | Share::Asked(_) | Share::Missing => 0,
         });
-        let places = gatherings.map(|gathering| gathering.shares.capacity());
+        let places = collectings.map(|collecting| collecting.shares.capacity());
         table + places.sum::<usize>() * size_of::<Share>() + rows.sum::<usize>()
     }
 }

@@ -40,7 +40,7 @@ impl Streams {
             live.bare = Some(Box::new(BareInput {
                 bare: Bare::default(),
                 from,
-                heard: desk.now,
+                heard: desk.now(),
             }));
             self.rearm(id, desk);
         }
@@ -49,10 +49,10 @@ impl Streams {
     /// A datagram of a stream's source: the packets in it that are whole.
     pub fn take_bare(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) -> Option<Vec<u8>> {
         let input = self.lives.get_mut(id)?.bare.as_mut()?;
-        input.heard = desk.now;
+        input.heard = desk.now();
         let mut packets = Vec::with_capacity(bytes.len());
         input.bare.feed(bytes, &mut packets);
-        desk.counts.add(Count::Datagrams, 1);
+        desk.count(Count::Datagrams, 1);
         Some(packets).filter(|packets| !packets.is_empty())
     }
 }

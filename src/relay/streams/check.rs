@@ -1,7 +1,7 @@
 //! What must hold of the streams, whatever happened to them.
 
 use super::rtp::RtpInput;
-use super::{Live, Origin, Streams};
+use super::{Feed, Live, Streams};
 use crate::relay::LiveId;
 use crate::relay::desk::Desk;
 
@@ -33,7 +33,7 @@ impl Streams {
             "a stream neither runs nor drains"
         );
         assert!(
-            self.lives.len() <= desk.settings.limits.streams_max,
+            self.lives.len() <= desk.settings().limits.streams_max,
             "there are more streams than may be"
         );
         let mut held_bytes = 0;
@@ -43,7 +43,7 @@ impl Streams {
         }
         assert_eq!(
             self.pool.bytes_left + held_bytes,
-            desk.settings.limits.buffers_bytes_max as isize,
+            desk.settings().limits.buffers_bytes_max as isize,
             "the bytes of all buffers are counted wrong"
         );
         let armed = self.lives.iter().filter(|(_, live)| live.armed.is_armed());
@@ -53,15 +53,15 @@ impl Streams {
     fn check_live(&self, id: LiveId, live: &Live, desk: &Desk) {
         live.stream.check();
         let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
-        let of_clients = live.outlet.post.own_clients_bytes();
+        let of_clients = live.rtp_out.post.own_clients_bytes();
         assert!(
-            of_input + live.outlet.held_bytes() <= RTP_BYTES_MAX + of_clients,
+            of_input + live.rtp_out.held_bytes() <= RTP_BYTES_MAX + of_clients,
             "a stream's RTP holds too much"
         );
         let may_rest =
-            live.source != Origin::Gone || self.draining.resting(&live.session) == Some(id);
+            live.source != Feed::Gone || self.draining.resting(&live.session) == Some(id);
         assert!(
-            may_rest || live.outlet.is_over(live.stream.newest()),
+            may_rest || live.rtp_out.is_over(live.stream.newest()),
             "a stream has a rest for UDP clients, and another of its session came after it"
         );
         assert!(

@@ -39,12 +39,14 @@ pub(super) fn rest_time(bytes: u64) -> Duration {
 }
 
 impl Draining {
+    /// A stream's source is gone, and what is left of it is sent.
     pub fn enter(&mut self, session: &SessionId, serial: u64, id: LiveId) {
         self.all.insert(serial, id);
         let of_session = self.by_session.entry(session.clone()).or_default();
         of_session.insert(serial, id);
     }
 
+    /// It has been sent, or given up.
     pub fn leave(&mut self, session: &SessionId, serial: u64) {
         self.all.remove(&serial);
         if let Some(of_session) = self.by_session.get_mut(session) {
@@ -107,7 +109,7 @@ impl Streams {
     /// A stream of this session is about to begin: it has a place.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
         // They are gone when this input is settled.
-        let too_many = (self.lives.len() + 1).saturating_sub(desk.settings.limits.streams_max);
+        let too_many = (self.lives.len() + 1).saturating_sub(desk.settings().limits.streams_max);
         let too_many = too_many.max(self.draining.too_many_of(session));
         for id in self.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place", desk);
@@ -138,7 +140,7 @@ impl Streams {
     /// What is left of a stream for its UDP clients is not sent any more.
     pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id) {
-            live.outlet.clear();
+            live.rtp_out.clear();
         }
         self.forget_if_over(id, desk);
     }

@@ -5,86 +5,17 @@
 //! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
 //! does is known by the stream ([`Live::attended_until`]).
 
+#[cfg(test)]
+mod tests;
+
 use super::viewer::{STREAM_POLICY, Viewing, Watched};
 use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Cutter, LISTED_MIN, MEDIA_TYPE, Unlisted};
-use crate::http::{Parameter, Refusal, Reply, ResponseHead, Status, Target};
-use crate::moment::Moment;
-use crate::relay::RETRY_AFTER_SECONDS;
+use crate::hls::{Content, Found, Object, Wanted};
+use crate::http::{Refusal, Reply, ResponseHead, Status};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, LiveId};
-
-/// What is wanted of a stream's segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The playlist, when it has the segment of this number, if one is named.
-    List { number: Option<u64> },
-    /// What has this name: a segment, or a map.
-    Named(Box<str>),
-}
-
-const LIST: &str = "index.m3u8";
-/// Names are shorter.
-const NAME_BYTES_MAX: usize = 64;
-/// Directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5). Those of what a list here
-/// does not offer are none of a player's that has read it, and ask for nothing.
-const BLOCK: &str = "_HLS_msn";
-const OTHER_DIRECTIVES: [&str; 2] = ["_HLS_part", "_HLS_skip"];
-/// So far behind the newest segment another may be asked for.
-const AHEAD_MAX: u64 = 2;
-/// How long a segment is good in a cache: not much longer than a token that was revoked should let
-/// anybody watch.
-const WINDOW_SECONDS: u64 = 60;
-/// Who has asked for a list or a segment is taken to watch for so many of the longest segments.
-const ATTENDANCE: u32 = 6;
-/// A list is waited for as long as so many of them (section 6.2.5.2).
-const WAITS: u32 = 3;
-
-impl Wanted {
-    /// What a path ends with; `None` if it can be none of them.
-    pub fn of(file: &[u8], target: &Target) -> Option<Result<Wanted, Refusal>> {
-        let name = std::str::from_utf8(file).ok()?;
-        if name == LIST {
-            return Some(Wanted::list(target));
-        }
-        let is_name = name.len() <= NAME_BYTES_MAX && name.contains('-') && name.contains('.');
-        let has_none = target.parameters().next().is_none();
-        is_name.then(|| match has_none {
-            true => Ok(Wanted::Named(name.into())),
-            false => Err(wrong("a segment has no parameters")),
-        })
-    }
-
-    fn list(target: &Target) -> Result<Wanted, Refusal> {
-        let mut number = None;
-        let mut has_others = false;
-        for Parameter { name, value } in target.parameters() {
-            if OTHER_DIRECTIVES.contains(&name) {
-                has_others = true;
-                continue;
-            }
-            let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-            let value = value.parse().ok().filter(|_| digits);
-            if name != BLOCK || number.is_some() || value.is_none() {
-                return Err(wrong(
-                    "a playlist's one parameter is _HLS_msn, a number of digits",
-                ));
-            }
-            number = value;
-        }
-        match (number, has_others) {
-            (None, true) => Err(wrong("_HLS_part and _HLS_skip go with _HLS_msn only")),
-            (number, _) => Ok(Wanted::List { number }),
-        }
-    }
-
-    /// Whether a session that does not run may be waited for: a segment of it has no name yet.
-    pub fn can_wait(&self) -> bool {
-        matches!(self, Wanted::List { .. })
-    }
-}
 
 impl Streams {
     /// The session's streams, the running one first. Where origins say who may watch, what has
@@ -108,38 +39,45 @@ impl Streams {
         (reply, may_wait): (Reply, bool),
         desk: &mut Desk,
     ) -> Option<Watched> {
-        let lives: Vec<LiveId> = self.segmented(session, desk.settings.asks_origin).collect();
+        let mut lives: Vec<LiveId> = self
+            .segmented(session, desk.settings().asks_origin)
+            .collect();
         let newest = *lives.first()?;
-        match wanted {
-            Wanted::List { number } => {
-                self.attend(newest, desk);
-                desk.counts.add(Count::Playlists, 1);
-                let may_wait = may_wait && !reply.head_only;
-                let list = self.playlist(newest, *number, (reply, may_wait), desk.now);
-                Some(list.unwrap_or_else(|otherwise| otherwise))
-            }
-            Wanted::Named(name) => {
-                desk.counts.add(Count::Segments, 1);
-                let mut named = lives.iter();
-                let found =
-                    named.find_map(|live| Some((*live, self.named(id, *live, name, &reply)?)));
-                if let Some((live, _)) = found {
-                    self.attend(live, desk);
-                    self.flow(live);
-                }
-                let missing = || Watched::Refused(no_segment());
-                Some(found.map_or_else(missing, |(_, watched)| watched))
-            }
+        let count = match wanted.is_list() {
+            true => Count::Playlists,
+            false => Count::Segments,
+        };
+        desk.count(count, 1);
+        if wanted.is_list() {
+            lives.truncate(1);
+            self.attend(newest, desk);
         }
+        let may_wait = may_wait && !reply.head_only;
+        let found = lives.into_iter().find_map(|id| {
+            let cutter = self.lives.get_mut(id)?.stream.segments()?;
+            Some((id, cutter.find(wanted, may_wait)?))
+        });
+        let Some((live, found)) = found else {
+            return Some(Watched::Refused(no_segment()));
+        };
+        Some(match found {
+            Found::NotYet(time) => Watched::NotYet(desk.now() + time),
+            Found::Refused(refusal) => Watched::Refused(refusal),
+            Found::Object(object) => {
+                self.attend(live, desk);
+                self.give_out(id, live, &object, reply)
+            }
+        })
     }
 
-    /// Somebody watches a stream by its playlist.
+    /// Somebody watches a stream by its playlist. What has ended is there for a while, however
+    /// often it is asked for.
     fn attend(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id)
             && live.stream.end().is_none()
             && let Some(cutter) = live.stream.segments()
         {
-            live.attended_until = Some(desk.now + cutter.target() * ATTENDANCE);
+            live.attended_until = Some(desk.now() + cutter.attendance());
             self.rearm(id, desk);
         }
     }
@@ -155,87 +93,42 @@ impl Streams {
         self.tend(id, desk);
     }
 
-    /// A stream's playlist, or what is to be said instead.
-    fn playlist(
-        &mut self,
-        id: LiveId,
-        number: Option<u64>,
-        (reply, may_wait): (Reply, bool),
-        now: Moment,
-    ) -> Result<Watched, Watched> {
-        let live = self.lives.get_mut(id).ok_or_else(not_running)?;
-        let (via, has_ended) = (live.via.as_deref(), live.stream.end().is_some());
-        let cutter = live.stream.segments().ok_or_else(not_running)?;
-        let wait = |cutter: &Cutter| match (has_ended, may_wait) {
-            (true, _) => not_running(),
-            (false, true) => Watched::NotYet(now + cutter.target() * WAITS),
-            (false, false) => Watched::Refused(too_early()),
-        };
-        let newest = match cutter.newest_listed() {
-            Ok(newest) => newest,
-            Err(Unlisted::TooFew(_)) => return Err(wait(cutter)),
-            Err(unlisted) => return Err(Watched::Refused(refusal(unlisted))),
-        };
-        match number {
-            Some(number) if number > newest.saturating_add(AHEAD_MAX) => {
-                let detail = "_HLS_msn lies more than two segments ahead";
-                return Err(Watched::Refused(wrong(detail)));
-            }
-            Some(number) if number > newest && !has_ended => return Err(wait(cutter)),
-            Some(_) | None => {}
-        }
-        let list = cutter.list();
-        let list = list.map_err(|unlisted| Watched::Refused(refusal(unlisted)))?;
-        // What was asked for by its number stays as it is: newer segments are asked for by theirs.
-        let seconds = match number {
-            Some(_) => cutter.target().as_secs() * u64::from(ATTENDANCE),
-            None => 1,
-        };
-        let caching = format!("public, max-age={seconds}");
-        let mut bytes = head(&reply, MEDIA_TYPE, list.len() as u64, &caching, via);
-        if !reply.head_only {
-            bytes.extend_from_slice(&list);
-        }
-        Ok(Watched::Whole(bytes, reply))
-    }
-
-    /// A segment or a map of this stream, if it has one of this name.
-    fn named(
+    /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
+    fn give_out(
         &mut self,
         id: ConnectionId,
         live_id: LiveId,
-        name: &str,
-        reply: &Reply,
-    ) -> Option<Watched> {
-        let live = self.lives.get_mut(live_id)?;
-        let via = live.via.clone();
-        let cutter = live.stream.segments()?;
-        let media_type = cutter.kind()?.media_type();
-        let caching = format!("public, max-age={WINDOW_SECONDS}, immutable");
-        let head = |length| head(reply, media_type, length, &caching, via.as_deref());
-        if let Some(map) = cutter.map(name) {
-            let mut bytes = head(map.bytes.len() as u64);
-            if !reply.head_only {
-                bytes.extend_from_slice(&map.bytes);
+        object: &Object,
+        reply: Reply,
+    ) -> Watched {
+        let live = self.lives.get_mut(live_id);
+        let via = live.as_ref().and_then(|live| live.via.as_deref());
+        let mut bytes = head(object, via, &reply);
+        match (&object.content, live) {
+            (Content::Bytes(content), _) if !reply.head_only => bytes.extend_from_slice(content),
+            (Content::Range { lead, from, to }, Some(live)) if !reply.head_only => {
+                let viewer = live.stream.join_range(id, (*from, *to), lead.clone());
+                self.flow(live_id);
+                let viewing = Viewing::of_segment((live_id, viewer), reply);
+                return Watched::Segment(bytes, viewing);
             }
-            return Some(Watched::Whole(bytes, *reply));
+            (Content::Bytes(_) | Content::Range { .. }, _) => {}
         }
-        let segment = cutter.segment(name)?.clone();
-        let head = head(segment.bytes());
-        if reply.head_only {
-            return Some(Watched::Whole(head, *reply));
-        }
-        let viewer = live.stream.join_segment(id, &segment);
-        let viewing = Viewing::of_segment((live_id, viewer), *reply);
-        Some(Watched::Segment(head, viewing))
+        Watched::Whole(bytes, reply)
     }
 }
 
-fn head(reply: &Reply, media_type: &str, length: u64, caching: &str, via: Option<&str>) -> Vec<u8> {
+fn head(object: &Object, via: Option<&str>, reply: &Reply) -> Vec<u8> {
+    let immutable = if object.is_immutable {
+        ", immutable"
+    } else {
+        ""
+    };
+    let caching = format!("public, max-age={}{immutable}", object.seconds);
     let head = ResponseHead::new(Status::Ok, reply)
-        .field("Content-Type", media_type)
-        .field("Content-Length", &length.to_string())
-        .field("Cache-Control", caching)
+        .field("Content-Type", object.media_type)
+        .field("Content-Length", &object.content.bytes().to_string())
+        .field("Cache-Control", &caching)
         .field("X-Content-Type-Options", "nosniff")
         .field("Content-Security-Policy", STREAM_POLICY);
     match via {
@@ -244,44 +137,7 @@ fn head(reply: &Reply, media_type: &str, length: u64, caching: &str, via: Option
     }
 }
 
-fn wrong(detail: &str) -> Refusal {
-    Refusal::new(Status::BadRequest, detail)
-}
-
-fn not_running() -> Watched {
-    let detail = "this session is not running now";
-    Watched::Refused(Refusal::new(Status::NotFound, detail))
-}
-
 fn no_segment() -> Refusal {
     let detail = "no segment of the session has this name, or not any more";
     Refusal::new(Status::NotFound, detail)
-}
-
-fn too_early() -> Refusal {
-    let detail = format!(
-        "the stream has not come so far: a playlist has {LISTED_MIN} whole segments at least"
-    );
-    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-}
-
-fn refusal(unlisted: Unlisted) -> Refusal {
-    match unlisted {
-        Unlisted::Unfit(reason) => Refusal::new(
-            Status::NotAcceptable,
-            format!(
-                "the stream cannot be HLS: {reason}; MPEG-TS or fragmented MP4 with times, MP3 and AAC can; it goes out as it is \
-                 where the path ends with its sessionid"
-            ),
-        ),
-        Unlisted::TooFew(_) => too_early(),
-        Unlisted::TooLarge => Refusal::busy(
-            Status::ServiceUnavailable,
-            format!(
-                "{LISTED_MIN} segments do not fit into the stream's buffer; a larger --buffer, fewer bits a second or key frames less \
-                 far apart would do"
-            ),
-            RETRY_AFTER_SECONDS,
-        ),
-    }
 }

@@ -2,9 +2,9 @@
 //! which goes on with it.
 //!
 //! ```text
-//!   source lost ─→ Awaited ── a source, by whichever way ─→ it goes on at its first join point
-//!                     ├─ nobody watches any more, or too long ─→ ended
-//!                     └─ a source with other tracks ─→ ended; the source's stream begins anew
+//!   source lost ─→ Held ── a source, by whichever way ─→ it goes on at its first join point
+//!                  ├─ nobody watches any more, or too long ─→ ended
+//!                  └─ a source with other tracks ─→ ended; the source's stream begins anew
 //! ```
 //!
 //! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
@@ -12,7 +12,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Live, Origin, Said, Streams};
+use super::{Feed, Live, Said, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::desk::Desk;
@@ -22,7 +22,7 @@ use crate::stream::{End, Told};
 impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
-        let limits = &desk.settings.limits;
+        let limits = &desk.settings().limits;
         // As much as is read at once: what goes out in one go then drives no viewer out of the
         // buffer.
         let unit_bytes_max = limits.stream.buffer_bytes / 2;
@@ -43,8 +43,8 @@ impl Streams {
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
     pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
-        let now = desk.now;
-        let until = now + desk.settings.limits.hold_time;
+        let now = desk.now();
+        let until = now + desk.settings().limits.hold_time;
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
@@ -58,12 +58,12 @@ impl Streams {
             return false;
         };
         if !is_watched
-            || desk.is_closing
+            || desk.is_closing()
             || !splicer.break_off(format, live.stream.header().to_vec())
         {
             return false;
         }
-        let source = std::mem::replace(&mut live.source, Origin::Awaited { until });
+        let source = std::mem::replace(&mut live.source, Feed::Held { until });
         let pull = live.pull.take();
         let digest = live.session.digest();
         let viewers = live.stream.viewer_count();
@@ -90,7 +90,7 @@ impl Streams {
         &mut self,
         id: LiveId,
         content_type: Option<String>,
-        source: Origin,
+        source: Feed,
         source_address: SocketAddr,
         desk: &mut Desk,
     ) {
@@ -113,9 +113,9 @@ impl Streams {
     /// The source that came for a stream is not like the one before: its viewers are let go, and
     /// the source has a stream of its own, which begins anew.
     pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
-        let now = desk.now;
+        let now = desk.now();
         let live = self.lives.get_mut(old)?;
-        let source = std::mem::replace(&mut live.source, Origin::Awaited { until: now });
+        let source = std::mem::replace(&mut live.source, Feed::Held { until: now });
         let (pull, via) = (live.pull.take(), live.via.take());
         let (input, bare) = (live.input.take(), live.bare.take());
         let (session, address) = (live.session.clone(), live.source_address);

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
-use super::outlet::Outlet;
 use super::rtp::RtpInput;
+use super::rtp_out::RtpOut;
 use super::turns::Line;
-use super::{Cut, Origin};
+use super::{Cut, Feed};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -34,7 +34,7 @@ pub struct Live {
     pub(super) session: SessionId,
     /// Its place in the order in which streams began.
     pub(super) serial: u64,
-    pub(super) source: Origin,
+    pub(super) source: Feed,
     pub(super) source_address: SocketAddr,
     pub(super) started_unix_seconds: u64,
     pub(super) stream: Stream<ConnectionId>,
@@ -55,7 +55,7 @@ pub struct Live {
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
-    pub(super) outlet: Outlet,
+    pub(super) rtp_out: RtpOut,
     /// Where it stands among the streams that have something for their viewers.
     pub(super) line: Option<Line>,
     /// What had come of it when it last took its place there, or left.
@@ -74,6 +74,7 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    /// One more viewer was cut for this reason.
     pub fn count(&mut self, cut: Cut) {
         match cut {
             Cut::Stalled => self.stalled += 1,
@@ -138,7 +139,7 @@ impl Live {
             + self.stream.held_bytes()
             + splicer
             + input
-            + self.outlet.held_bytes()
+            + self.rtp_out.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
     }
@@ -150,7 +151,7 @@ impl Live {
 
     /// Whether it waits for a source.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.source, Origin::Awaited { .. })
+        matches!(self.source, Feed::Held { .. })
     }
 
     /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
@@ -205,7 +206,7 @@ impl Live {
         } = self.stream.figures();
         Row {
             sessionid: &self.session,
-            source: (self.source != Origin::Gone).then(|| self.row_source()),
+            source: (self.source != Feed::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
             format: match self.stream.told() {
@@ -217,11 +218,11 @@ impl Live {
             content_type: self.stream.media_type(),
             bitrate: self.stream.bit_rate(now),
             bytes_received,
-            bytes_sent: bytes_sent + self.outlet.post.bytes_sent(),
+            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
-            udp_clients: self.outlet.post.client_count(),
+            udp_clients: self.rtp_out.post.client_count(),
             udp: self
-                .outlet
+                .rtp_out
                 .post
                 .figures()
                 .map(|(address, figures)| RowClient { address, figures })
@@ -240,12 +241,12 @@ const ABORTED: &str = "it was aborted";
 
 /// How a stream that begins now is cut into segments, if streams are.
 fn plan(desk: &mut Desk) -> Option<Plan> {
-    desk.settings.serves_hls.then(|| Plan {
-        segment: desk.settings.limits.hls_segment_time,
+    desk.settings().serves_hls.then(|| Plan {
+        segment: desk.settings().limits.hls_segment_time,
         buffer_bytes: 0,
-        tag: desk.random.draw() as u32,
-        started: Duration::from_secs(desk.settings.started_unix_seconds),
-        number: desk.date().0.unix_seconds,
+        tag: desk.draw() as u32,
+        started: Duration::from_secs(desk.settings().started_unix_seconds),
+        began: desk.now(),
     })
 }
 
@@ -255,11 +256,11 @@ impl Streams {
         &mut self,
         session: SessionId,
         content_type: Option<String>,
-        source: Origin,
+        source: Feed,
         source_address: SocketAddr,
         desk: &mut Desk,
     ) -> LiveId {
-        let now = desk.now;
+        let now = desk.now();
         // Whoever the source is, its stream is no document of this server's.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
@@ -268,7 +269,7 @@ impl Streams {
         }
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
-        desk.counts.add(Count::Streams, 1);
+        desk.count(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         desk.log(
@@ -278,7 +279,7 @@ impl Streams {
                 session.digest()
             ),
         );
-        let mut stream = Stream::new(desk.settings.limits.stream, content_type, now);
+        let mut stream = Stream::new(desk.settings().limits.stream, content_type, now);
         if let Some(plan) = plan(desk) {
             stream.cut_into_segments(plan);
         }
@@ -295,7 +296,7 @@ impl Streams {
             source_type: None,
             input: None,
             bare: None,
-            outlet: Outlet::default(),
+            rtp_out: RtpOut::default(),
             attended_until: None,
             cuts: Cuts::default(),
             line: None,
@@ -330,7 +331,7 @@ impl Streams {
         bytes: &[u8],
         desk: &mut Desk,
     ) -> Option<Unlike> {
-        let now = desk.now;
+        let now = desk.now();
         let live = self.lives.get_mut(id)?;
         live.stream.count(bytes.len(), now);
         let Some(splicer) = &mut live.splicer else {
@@ -349,7 +350,7 @@ impl Streams {
 
     /// What has become of it goes on to all who want it.
     fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
@@ -384,11 +385,11 @@ impl Streams {
         if is_told {
             self.tell_of_transport(id, desk);
         }
-        self.feed_outlet(id, bytes, desk);
+        self.feed_rtp_out(id, bytes, desk);
     }
 
     /// Whether that is where its media comes from.
-    pub fn has_as_source(&self, id: LiveId, source: Origin) -> bool {
+    pub fn has_as_source(&self, id: LiveId, source: Feed) -> bool {
         self.lives.get(id).is_some_and(|live| live.source == source)
     }
 
@@ -400,7 +401,7 @@ impl Streams {
         reason: &'static str,
         desk: &mut Desk,
     ) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -415,8 +416,8 @@ impl Streams {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        let source = std::mem::replace(&mut live.source, Origin::Gone);
-        live.outlet.finish(live.stream.newest(), now);
+        let source = std::mem::replace(&mut live.source, Feed::Gone);
+        live.rtp_out.finish(live.stream.newest(), now);
         live.stream.finish(end);
         let pull = live.pull;
         let has_viewers = live.is_watched();
@@ -455,52 +456,50 @@ impl Streams {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        if live.source != Origin::Gone || !live.outlet.is_over(live.stream.newest()) {
+        if live.source != Feed::Gone || !live.rtp_out.is_over(live.stream.newest()) {
             return;
         }
-        live.outlet.clear();
+        live.rtp_out.clear();
         if live.is_watched() {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
             let figures = live.stream.figures();
-            desk.counts
-                .add(Count::BytesReceived, figures.bytes_received);
-            desk.counts.add(Count::BytesSent, figures.bytes_sent);
-            desk.counts.add(Count::Skips, figures.skips);
-            desk.counts
-                .add(Count::UdpBytesSent, live.outlet.post.bytes_sent());
+            desk.count(Count::BytesReceived, figures.bytes_received);
+            desk.count(Count::BytesSent, figures.bytes_sent);
+            desk.count(Count::Skips, figures.skips);
+            desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             self.order.remove(&live.serial);
-            desk.timers.disarm(&mut live.armed, Owner::Live(id));
+            desk.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
     pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_held_back = self.is_held_back(id, desk);
+        let is_ahead = self.is_ahead(id, desk);
         if let Some(live) = self.lives.get_mut(id)
             && live.is_paused
-            && !is_held_back
+            && !is_ahead
             && live.stream.wanted_bytes(&self.pool) > 0
         {
             live.is_paused = false;
-            if let Origin::Http(connection) = live.source {
-                desk.actions.push_back(Action::ReadOn(connection));
+            if let Feed::Http(connection) = live.source {
+                desk.act(Action::ReadOn(connection));
             }
         }
     }
 
     /// How many bytes of a source are wanted.
     pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
-        let is_held_back = self.is_held_back(id, desk);
+        let is_ahead = self.is_ahead(id, desk);
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
         let wanted_bytes = live.stream.wanted_bytes(&self.pool);
-        live.is_paused = wanted_bytes == 0 || is_held_back;
+        live.is_paused = wanted_bytes == 0 || is_ahead;
         if live.is_paused {
             0
         } else {
@@ -512,13 +511,7 @@ impl Streams {
 impl Streams {
     /// A stream's source is gone before its time, unless it is not its source any more: the stream
     /// waits for another, or ends.
-    pub fn source_lost(
-        &mut self,
-        id: LiveId,
-        source: Origin,
-        reason: &'static str,
-        desk: &mut Desk,
-    ) {
+    pub fn source_lost(&mut self, id: LiveId, source: Feed, reason: &'static str, desk: &mut Desk) {
         if self.has_as_source(id, source) {
             self.finish_reorder(id, desk);
         }
@@ -565,14 +558,14 @@ impl Streams {
     /// The server shuts down: streams end whose source is no connection that could be ended.
     pub fn shut_down(&mut self, desk: &mut Desk) {
         let lives = self.lives.iter();
-        let ids = lives.filter(|(_, live)| !matches!(live.source, Origin::Http(_)));
+        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_)));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end(id, End::Complete, SHUT_DOWN, desk);
         }
     }
 
-    fn dismiss(&mut self, source: Origin) {
-        if let Origin::Http(connection) = source {
+    fn dismiss(&mut self, source: Feed) {
+        if let Feed::Http(connection) = source {
             self.say(Said::CutOff(connection));
         }
     }

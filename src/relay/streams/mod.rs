@@ -8,8 +8,8 @@ mod frame;
 mod hls;
 mod hold;
 mod live;
-mod outlet;
 mod rtp;
+mod rtp_out;
 mod turns;
 mod viewer;
 
@@ -20,11 +20,10 @@ use super::counts::Count;
 use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
-pub(super) use hls::Wanted;
 pub use live::Live;
 use live::Row;
 pub(super) use live::SHUT_DOWN;
-pub use outlet::Datagrams;
+pub use rtp_out::Datagrams;
 pub(super) use viewer::{Place, Viewing, Watched};
 
 use super::metrics::Sums;
@@ -61,13 +60,13 @@ pub(super) struct Streams {
 
 /// Where a stream's media comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum Feed {
     /// The body of this client's request, or of this origin's answer.
     Http(ConnectionId),
     /// The datagrams of this address.
     Rtp(SocketAddr),
     /// Nowhere for now: another source may come until then.
-    Awaited { until: Moment },
+    Held { until: Moment },
     /// Nowhere any more.
     Gone,
 }
@@ -84,6 +83,7 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
             Cut::Stalled => "stalled",
@@ -107,7 +107,7 @@ pub(super) enum Said {
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.
-    SourceLeft { source: Origin, id: LiveId },
+    SourceLeft { source: Feed, id: LiveId },
     /// A stream that was fetched has ended so, or has lost its source and is held.
     PullOver {
         pull: PullId,
@@ -171,8 +171,8 @@ impl Streams {
     pub fn fetched_from(&self, id: LiveId, pull: PullId) -> Option<ConnectionId> {
         let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
         match live.source {
-            Origin::Http(connection) => Some(connection),
-            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Gone => None,
+            Feed::Http(connection) => Some(connection),
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Gone => None,
         }
     }
 
@@ -188,11 +188,11 @@ impl Streams {
             running: self.running.len(),
             draining: self.draining.len(),
             figures: Figures {
-                bytes_received: desk.counts.of(Count::BytesReceived),
-                bytes_sent: desk.counts.of(Count::BytesSent),
-                skips: desk.counts.of(Count::Skips),
+                bytes_received: desk.counts().of(Count::BytesReceived),
+                bytes_sent: desk.counts().of(Count::BytesSent),
+                skips: desk.counts().of(Count::Skips),
             },
-            udp_bytes: desk.counts.of(Count::UdpBytesSent),
+            udp_bytes: desk.counts().of(Count::UdpBytesSent),
             ..Sums::default()
         };
         for (_, live) in self.lives.iter() {
@@ -200,9 +200,9 @@ impl Streams {
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += live.outlet.post.bytes_sent();
+            sums.udp_bytes += live.rtp_out.post.bytes_sent();
             sums.viewers += live.stream.viewer_count();
-            sums.udp_clients += live.outlet.post.client_count();
+            sums.udp_clients += live.rtp_out.post.client_count();
             sums.held += usize::from(live.has_waiting_viewers());
         }
         sums
@@ -213,7 +213,7 @@ impl Streams {
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let lives = self.order.values().filter_map(|id| self.lives.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (address, figures) in lives.flat_map(|live| live.outlet.post.figures()) {
+        for (address, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }
@@ -240,13 +240,13 @@ impl Streams {
     }
 
     /// Where a stream's media comes from, and which pull brings it.
-    pub fn source_of(&self, id: LiveId) -> Option<(Origin, Option<PullId>)> {
+    pub fn source_of(&self, id: LiveId) -> Option<(Feed, Option<PullId>)> {
         let live = self.lives.get(id)?;
         Some((live.source, live.pull))
     }
 
     /// A session's stream, if it runs, and where its media comes from.
-    pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Origin)> {
+    pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Feed)> {
         let id = *self.running.get(session)?;
         Some((id, self.lives.get(id)?.source))
     }
@@ -265,22 +265,22 @@ impl Streams {
 
     /// When a stream has something to do, if nothing arrives.
     fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
-        let now = desk.now;
+        let now = desk.now();
         // While something is on its way nothing more is taken, however late it is: when that is
         // out, it goes on.
-        let transport = live.outlet.transport.as_ref();
+        let transport = live.rtp_out.transport.as_ref();
         let paced = transport
-            .filter(|_| live.outlet.is_empty())
+            .filter(|_| live.rtp_out.is_empty())
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.deadline());
-        let idle_time = desk.settings.limits.source_idle_time;
+        let idle_time = desk.settings().limits.source_idle_time;
         let gone = match live.source {
-            Origin::Awaited { until } => Some(until),
-            Origin::Rtp(_) => live.heard().map(|heard| heard + idle_time),
-            Origin::Http(_) | Origin::Gone => None,
+            Feed::Held { until } => Some(until),
+            Feed::Rtp(_) => live.heard().map(|heard| heard + idle_time),
+            Feed::Http(_) | Feed::Gone => None,
         };
-        let rest = live.outlet.rest_until;
+        let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
         let all = [paced, reordered, gone, rest, attended];
         all.into_iter().flatten().min()
@@ -293,7 +293,7 @@ impl Streams {
             .get(id)
             .and_then(|live| self.deadline(live, desk));
         if let (Some(deadline), Some(live)) = (deadline, self.lives.get_mut(id)) {
-            desk.timers.arm(&mut live.armed, Owner::Live(id), deadline);
+            desk.arm(&mut live.armed, Owner::Live(id), deadline);
         }
     }
 
@@ -304,26 +304,26 @@ impl Streams {
         };
         live.armed.fired();
         let source = live.source;
-        let idle_time = desk.settings.limits.source_idle_time;
+        let idle_time = desk.settings().limits.source_idle_time;
         let heard = live.heard();
-        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now);
+        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now());
         match source {
-            Origin::Rtp(_) if is_silent => {
+            Feed::Rtp(_) if is_silent => {
                 self.source_lost(id, source, SILENT, desk);
                 return false;
             }
-            Origin::Awaited { until } if until <= desk.now => {
+            Feed::Held { until } if until <= desk.now() => {
                 self.end(id, End::Lost, "its source did not come back", desk);
                 return false;
             }
-            Origin::Rtp(_) | Origin::Awaited { .. } | Origin::Http(_) | Origin::Gone => {}
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Gone => {}
         }
-        if live.attended_until.is_some_and(|until| until <= desk.now) {
+        if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
             return false;
         }
-        let rest_until = live.outlet.rest_until;
-        if rest_until.is_some_and(|until| until <= desk.now) {
+        let rest_until = live.rtp_out.rest_until;
+        if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
             return false;
         }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Origin, Streams};
+use super::{Feed, Streams};
 use crate::gate::SessionId;
 use crate::moment::Moment;
 use crate::relay::LiveId;
@@ -71,8 +71,8 @@ impl RtpInput {
     fn count_disorder(&mut self, desk: &mut Desk) {
         let disorder = self.disorder();
         let told = std::mem::replace(&mut self.disorder_told, disorder);
-        desk.counts.add(Count::Late, disorder.late - told.late);
-        desk.counts.add(Count::Lost, disorder.lost - told.lost);
+        desk.count(Count::Late, disorder.late - told.late);
+        desk.count(Count::Lost, disorder.lost - told.lost);
     }
 }
 
@@ -103,9 +103,9 @@ impl Streams {
         desk: &mut Desk,
     ) {
         if let Some(live) = self.lives.get_mut(id) {
-            live.input = Some(Box::new(RtpInput::new(second, from, desk.now)));
+            live.input = Some(Box::new(RtpInput::new(second, from, desk.now())));
             // What comes as RTP goes out as it came.
-            live.outlet.transport = None;
+            live.rtp_out.transport = None;
             self.rearm(id, desk);
         }
     }
@@ -122,18 +122,18 @@ impl Streams {
         let live = self.lives.get_mut(id)?;
         let input = live.input.as_mut()?;
         let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            desk.counts.add(Count::OutOfSequence, 1);
+            desk.count(Count::OutOfSequence, 1);
             return None;
         };
-        input.heard = desk.now;
-        desk.counts.add(Count::Datagrams, 1);
+        input.heard = desk.now();
+        desk.count(Count::Datagrams, 1);
         let transport = input.is_transport().then_some(packet.payload);
-        let fits = live.outlet.post.forward(bytes, transport);
-        desk.counts.add(Count::Unsent, u64::from(!fits));
+        let fits = live.rtp_out.post.forward(bytes, transport);
+        desk.count(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
-            true => input.reorder.insert(number, packet.payload, desk.now),
+            true => input.reorder.insert(number, packet.payload, desk.now()),
             false => {
-                live.stream.count(packet.payload.len(), desk.now);
+                live.stream.count(packet.payload.len(), desk.now());
                 None
             }
         };
@@ -144,7 +144,7 @@ impl Streams {
     /// The next media of a stream's source that is in order now, if there is some.
     pub fn next_in_order(&mut self, id: LiveId, desk: &mut Desk) -> Option<Vec<u8>> {
         let input = self.lives.get_mut(id)?.input.as_mut()?;
-        let next = input.reorder.next(desk.now);
+        let next = input.reorder.next(desk.now());
         if next.is_none() {
             input.count_disorder(desk);
             if input.deadline().is_some() {
@@ -186,11 +186,11 @@ impl Streams {
         };
         let is_its = |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == from;
         if !live.input.as_deref().is_some_and(is_its) {
-            desk.counts.add(Count::SecondSource, 1);
+            desk.count(Count::SecondSource, 1);
             return false;
         }
-        let fits = live.outlet.post.forward(bytes, None);
-        desk.counts.add(Count::Unsent, u64::from(!fits));
+        let fits = live.rtp_out.post.forward(bytes, None);
+        desk.count(Count::Unsent, u64::from(!fits));
         self.post(id);
         true
     }
@@ -206,11 +206,11 @@ impl Streams {
     /// sends no RTP.
     pub fn rtp_source_of(&self, session: &SessionId) -> Option<(LiveId, SocketAddr, bool)> {
         match self.running_source(session)? {
-            (id, Origin::Rtp(address)) => {
+            (id, Feed::Rtp(address)) => {
                 let is_bare = self.lives.get(id)?.bare.is_some();
                 Some((id, address, is_bare))
             }
-            (_, Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone) => None,
+            (_, Feed::Http(_) | Feed::Held { .. } | Feed::Gone) => None,
         }
     }
 }

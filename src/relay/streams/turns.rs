@@ -22,6 +22,7 @@ pub(super) enum Line {
 const MUCH_BYTES: u64 = 4 * 1024;
 
 impl Line {
+    /// The line of a viewer who has not got so many bytes.
     pub fn with(bytes: u64) -> Line {
         if bytes >= MUCH_BYTES {
             Line::Much

@@ -114,7 +114,7 @@ impl Streams {
                 continue;
             };
             if self.turns.is_over_with_this() {
-                let (behind_bytes, _) = live.stream.behind(viewer, desk.now);
+                let (behind_bytes, _) = live.stream.behind(viewer, desk.now());
                 self.turns.end_turn();
                 let line = self.turns.line_up(behind_bytes, id);
                 (live.line, live.lined_up) = (Some(line), newest);
@@ -149,7 +149,7 @@ impl Streams {
     ) -> Option<Watched> {
         let live_id = *self.running.get(session)?;
         let live = self.lives.get_mut(live_id)?;
-        let is_chunked = reply.version == Version::Http11 && !desk.settings.is_close_delimited;
+        let is_chunked = reply.version == Version::Http11 && !desk.settings().is_close_delimited;
         let reply = Reply {
             keep_alive: reply.keep_alive && is_chunked,
             ..reply
@@ -159,7 +159,7 @@ impl Streams {
             let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
             return Some(Watched::Whole(head, reply));
         }
-        let viewer = live.stream.join(id, desk.now);
+        let viewer = live.stream.join(id, desk.now());
         // In the stream's turn, not in that of short answers: many may come at once.
         self.flow(live_id);
         Some(Watched::Viewing(Viewing {
@@ -270,9 +270,9 @@ impl Streams {
             return;
         };
         live.cuts.count(cut);
-        let (bytes, time) = live.stream.behind(viewer, desk.now);
+        let (bytes, time) = live.stream.behind(viewer, desk.now());
         let digest = live.session.digest();
-        desk.counts.cut(cut.name());
+        desk.count_cut(cut.name());
         desk.log(
             Level::Info,
             format_args!(

@@ -179,26 +179,26 @@ fn another_ssrc_counts_when_the_source_is_silent() {
         pass(&mut stage, Duration::from_millis(900));
         rtp(&mut stage, 96, 100 * number..100 * number + 20, 8);
     }
-    let counts = &stage.relay.desk.counts;
+    let counts = stage.relay.desk.counts();
     assert_eq!(counts.of(Count::Datagrams), 50);
     assert_eq!(counts.of(Count::SecondSource), 48 * 20);
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 1);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 1);
     pass(&mut stage, Duration::from_millis(100));
     rtp(&mut stage, 96, 1..3, 8);
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 2);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 2);
     assert_eq!(stage.relay.streams.running.len(), 1);
     // Who says goodbye makes room at once, though not for a stream that begins within a second.
     goodbye(&mut stage, 8);
     assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 2);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 2);
     pass(&mut stage, Duration::from_secs(1));
     rtp(&mut stage, 96, 3..5, 9);
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 3);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 3);
     pass(&mut stage, Duration::from_secs(1));
     goodbye(&mut stage, 9);
     rtp(&mut stage, 96, 1..3, 10);
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 4);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 4);
 }
 
 /// Each begins and ends a stream with three datagrams.
@@ -224,7 +224,7 @@ fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
         });
         pass(&mut stage, Duration::from_millis(10));
     }
-    assert_eq!(stage.relay.desk.counts.of(Count::Streams), 10);
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 10);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn rtp_is_asked_the_same_as_the_other_ways_in() {
     stage.relay.shut_down(stage.now);
     rtp(&mut stage, 33, 0..10, 7);
     assert_eq!(stage.relay.streams.running.len(), 0, "shut down");
-    assert_eq!(stage.relay.desk.counts.of(Count::Refused), 20);
+    assert_eq!(stage.relay.desk.counts().of(Count::Refused), 20);
 }
 
 /// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
@@ -269,7 +269,7 @@ fn what_came_early_goes_out_when_its_source_says_goodbye() {
     goodbye(&mut stage, 7);
     let (media, is_complete) = stage.media(viewer);
     assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
-    assert_eq!(stage.relay.desk.counts.of(Count::Lost), 1);
+    assert_eq!(stage.relay.desk.counts().of(Count::Lost), 1);
     assert_eq!(
         stage.relay.streams.lives.len(),
         1,

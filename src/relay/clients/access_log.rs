@@ -184,7 +184,7 @@ impl Clients {
     /// A request has arrived.
     pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, desk: &mut Desk) {
         let date = desk.date();
-        if desk.settings.has_access_log
+        if desk.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
@@ -195,7 +195,7 @@ impl Clients {
     /// A request has been refused before its head was whole.
     pub(super) fn note_unread_request(&mut self, id: ConnectionId, desk: &mut Desk) {
         let date = desk.date();
-        if desk.settings.has_access_log
+        if desk.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::unread(connection.peer.ip(), date);
@@ -205,6 +205,6 @@ impl Clients {
 
     /// The request has been answered, or never will be.
     pub(super) fn end_access(&mut self, entry: &Entry, desk: &mut Desk) {
-        desk.actions.push_back(Action::LogAccess(entry.line()));
+        desk.act(Action::LogAccess(entry.line()));
     }
 }

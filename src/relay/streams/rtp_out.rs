@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::draining::rest_time;
-use super::{Origin, Streams};
+use super::{Feed, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
 use crate::moment::Moment;
@@ -38,7 +38,7 @@ pub struct Datagrams<'a> {
 
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
-pub(super) struct Outlet {
+pub(super) struct RtpOut {
     /// The clients, and what is on its way to them.
     pub post: Post,
     /// The way of MPEG-TS, if the stream is that, or may be.
@@ -51,6 +51,7 @@ pub(super) struct Outlet {
 
 /// MPEG-TS on its way from the buffer into datagrams.
 pub(super) struct Transport {
+    /// When the next datagrams are due.
     pub pacing: Pacing,
     packetiser: Packetiser,
     /// The next byte of the stream that goes out.
@@ -70,7 +71,7 @@ impl Datagrams<'_> {
     }
 }
 
-impl Outlet {
+impl RtpOut {
     /// Whether nothing is on its way.
     pub fn is_empty(&self) -> bool {
         self.post.is_empty()
@@ -197,11 +198,11 @@ impl Streams {
         };
         let source = live.source;
         let address = match source {
-            Origin::Rtp(address) => Some(address),
-            Origin::Http(_) | Origin::Awaited { .. } | Origin::Gone => None,
+            Feed::Rtp(address) => Some(address),
+            Feed::Http(_) | Feed::Held { .. } | Feed::Gone => None,
         };
-        let random = || desk.random.draw();
-        live.outlet.post.set_clients(clients, address, random);
+        let random = || desk.draw();
+        live.rtp_out.post.set_clients(clients, address, random);
         let may_be_transport = matches!(
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
@@ -209,25 +210,25 @@ impl Streams {
         let is_body = live.bare.is_some() || (live.input.is_none() && address.is_none());
         let has_ended = live.stream.end().is_some();
         let is_over =
-            live.outlet.post.client_count() == 0 || live.outlet.is_over(live.stream.newest());
+            live.rtp_out.post.client_count() == 0 || live.rtp_out.is_over(live.stream.newest());
         if has_ended && is_over {
             self.end_rest(id, desk);
-        } else if live.outlet.post.client_count() == 0 {
-            live.outlet.transport = None;
+        } else if live.rtp_out.post.client_count() == 0 {
+            live.rtp_out.transport = None;
             self.resume(id, desk);
-        } else if live.outlet.transport.is_none() && is_body && may_be_transport && !has_ended {
-            live.outlet.transport = Some(Transport::new(live.stream.newest(), desk.random.draw()));
+        } else if live.rtp_out.transport.is_none() && is_body && may_be_transport && !has_ended {
+            live.rtp_out.transport = Some(Transport::new(live.stream.newest(), desk.draw()));
             self.rearm(id, desk);
         }
     }
 
     /// Media of a body has arrived: its UDP clients get what is due of it.
-    pub(super) fn feed_outlet(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now;
+    pub(super) fn feed_rtp_out(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        if let Some(transport) = &mut live.outlet.transport {
+        if let Some(transport) = &mut live.rtp_out.transport {
             transport.pacing.feed(bytes, now);
             self.pump(id, desk);
         }
@@ -235,7 +236,7 @@ impl Streams {
 
     /// What is due of a transport stream becomes datagrams, once those before are out.
     pub(super) fn pump(&mut self, id: LiveId, desk: &mut Desk) {
-        let now = desk.now;
+        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -243,19 +244,19 @@ impl Streams {
             Told::Undecided if live.stream.end().is_none() => return,
             Told::Known(Format::MpegTs) => {}
             Told::Undecided | Told::Known(_) | Told::Unknown => {
-                live.outlet.transport = None;
+                live.rtp_out.transport = None;
                 self.resume(id, desk);
                 return self.forget_if_over(id, desk);
             }
         }
-        if live.outlet.is_empty() {
+        if live.rtp_out.is_empty() {
             let has_ended = live.stream.end().is_some();
             let stream = &live.stream;
-            live.outlet.write(now, has_ended, |from, bytes_max| {
+            live.rtp_out.write(now, has_ended, |from, bytes_max| {
                 stream.slice(from, bytes_max)
             });
         }
-        if !self.is_held_back(id, desk) {
+        if !self.is_ahead(id, desk) {
             self.resume(id, desk);
         }
         self.post(id);
@@ -264,10 +265,10 @@ impl Streams {
     }
 
     /// Whether a body is so far ahead of its clock that it must not be read.
-    pub(super) fn is_held_back(&self, id: LiveId, desk: &Desk) -> bool {
-        let held_bytes_max = desk.settings.limits.stream.buffer_bytes as u64 / 2;
+    pub(super) fn is_ahead(&self, id: LiveId, desk: &Desk) -> bool {
+        let held_bytes_max = desk.settings().limits.stream.buffer_bytes as u64 / 2;
         self.lives.get(id).is_some_and(|live| {
-            let transport = live.outlet.transport.as_ref();
+            let transport = live.rtp_out.transport.as_ref();
             transport.is_some_and(|transport| {
                 live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
             })
@@ -276,17 +277,17 @@ impl Streams {
 
     pub(super) fn post(&mut self, id: LiveId) {
         if let Some(live) = self.lives.get_mut(id)
-            && !live.outlet.is_empty()
-            && !live.outlet.is_queued
+            && !live.rtp_out.is_empty()
+            && !live.rtp_out.is_queued
         {
-            live.outlet.is_queued = true;
+            live.rtp_out.is_queued = true;
             self.posting.push_back(id);
         }
     }
 
     /// The letter that a stream sends to one of its clients.
     pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
-        let (bytes, datagram_bytes) = self.lives.get(id)?.outlet.post.letter()?;
+        let (bytes, datagram_bytes) = self.lives.get(id)?.rtp_out.post.letter()?;
         Some(Datagrams {
             to,
             bytes,
@@ -300,7 +301,7 @@ impl Streams {
             if let Some(client) = self
                 .lives
                 .get_mut(id)
-                .and_then(|live| live.outlet.post.next_client())
+                .and_then(|live| live.rtp_out.post.next_client())
             {
                 // One after the other, so that no stream waits for the clients of another.
                 self.posting.rotate_left(1);
@@ -309,7 +310,7 @@ impl Streams {
             }
             self.posting.pop_front();
             if let Some(live) = self.lives.get_mut(id) {
-                live.outlet.is_queued = false;
+                live.rtp_out.is_queued = false;
                 self.pump(id, desk);
             }
         }
@@ -318,10 +319,10 @@ impl Streams {
 
     /// So many of the datagrams that were sent last were not taken.
     pub fn not_taken(&mut self, count: u64, desk: &mut Desk) {
-        desk.counts.add(Count::Unsent, count);
+        desk.count(Count::Unsent, count);
         let last = self.posted.take();
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
-            live.outlet.post.not_taken(count);
+            live.rtp_out.post.not_taken(count);
         }
     }
 
@@ -330,7 +331,7 @@ impl Streams {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if live.outlet.post.client_count() > 0 && live.rtp_fault().is_some() {
+        if live.rtp_out.post.client_count() > 0 && live.rtp_fault().is_some() {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,

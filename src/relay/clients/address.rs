@@ -41,23 +41,23 @@ impl Clients {
     /// A client has connected. `None`: there is no place even to refuse it in words.
     pub fn accept(&mut self, peer: SocketAddr, desk: &mut Desk) -> Option<ConnectionId> {
         let peer = canonical(peer);
-        let door = desk.settings.door(peer.ip());
+        let door = desk.settings().door(peer.ip());
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
-        let may_take_place = is_anyones || desk.settings.is_operators(peer.ip());
-        let has_place = desk.settings.has_place(self.connections.len(), host);
-        if desk.is_closing || !(has_place || (may_take_place && self.make_place(desk))) {
+        let may_take_place = is_anyones || desk.settings().is_operators(peer.ip());
+        let has_place = desk.settings().has_place(self.connections.len(), host);
+        if desk.is_closing() || !(has_place || (may_take_place && self.make_place(desk))) {
             return None;
         }
         let is_beyond = !self.has_room(desk);
-        let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), desk.now);
+        let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), desk.now());
         connection.is_named = !is_anyones;
         match door {
             Door::Own => {}
             Door::Header => connection.phase = Phase::Introduction,
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
-        desk.counts.add(Count::Connections, 1);
+        desk.count(Count::Connections, 1);
         let id = self.connections.insert(connection);
         if is_anyones && is_beyond {
             self.note_unplaced(id);
@@ -74,7 +74,7 @@ impl Clients {
         while let Some(id) = self.unplaced.pop_front() {
             let is_strangers = |connection: &Connection| {
                 let host = connection.peer.ip();
-                !(connection.is_named && desk.settings.is_operators(host))
+                !(connection.is_named && desk.settings().is_operators(host))
             };
             if self.connections.get(id).is_some_and(is_strangers) {
                 self.close(id, desk);
@@ -116,17 +116,17 @@ impl Clients {
             return false;
         };
         connection.phase = Phase::Head(HeadReader::default());
-        connection.progress = desk.now;
+        connection.progress = desk.now();
         let Some(client) = client else {
             return true;
         };
         let peer = canonical(client);
         // A proxy that another one introduces is nobody, as one that speaks for itself.
-        let is_nobody = desk.settings.is_proxy(peer.ip());
+        let is_nobody = desk.settings().is_proxy(peer.ip());
         connection.peer = peer;
         connection.is_proxied = true;
         connection.forwarder = desk
-            .settings
+            .settings()
             .is_forwarder(peer.ip())
             .then(|| Box::new(peer));
         connection.is_named = !is_nobody;
@@ -135,7 +135,7 @@ impl Clients {
         }
         self.count(id, desk);
         let others = self.connections.len().saturating_sub(1);
-        desk.settings.has_place(others, Some(peer.ip()))
+        desk.settings().has_place(others, Some(peer.ip()))
     }
 
     /// A request has come: if it is by way of a proxy that says so in a field, it is somebody
@@ -153,7 +153,7 @@ impl Clients {
         }) else {
             return Ok(());
         };
-        let client = forwarded.client(|address| desk.settings.is_proxy(address));
+        let client = forwarded.client(|address| desk.settings().is_proxy(address));
         let named = client.as_ref().ok().copied().flatten();
         let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
         connection.is_proxied |= named.is_some();
@@ -172,7 +172,7 @@ impl Clients {
         };
         let host = connection.is_named.then_some(connection.peer.ip());
         let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
-        let beyond = desk.settings.beyond(of_host.unwrap_or(0));
+        let beyond = desk.settings().beyond(of_host.unwrap_or(0));
         if connection.is_beyond_limit != Some(Beyond::All) {
             connection.is_beyond_limit = beyond.filter(|_| host.is_some());
         }

@@ -1,0 +1,91 @@
+//! Who watches by playlists, on the stage: how long a stream that has ended is there for them.
+#![cfg(feature = "hls")]
+
+use crate::relay::ConnectionId;
+use crate::relay::stage::Stage;
+
+/// AAC in ADTS of so many seconds and a bit: frames of 1,024 samples, 48,000 a second.
+fn aac(seconds: usize) -> Vec<u8> {
+    let frame = [
+        &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
+        &[0x11; 249],
+    ]
+    .concat();
+    frame.repeat(seconds * 47)
+}
+
+fn request(stage: &mut Stage, line: &str) -> ConnectionId {
+    stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+}
+
+fn list(stage: &mut Stage) -> String {
+    let id = request(stage, "GET /stream/s/index.m3u8");
+    let text = stage.text(id);
+    stage.lose(id);
+    text
+}
+
+fn hear(stage: &mut Stage, id: ConnectionId, bytes: &[u8]) {
+    stage.relay.received(id, bytes, stage.now);
+    stage.settle();
+}
+
+/// The target is two seconds.
+#[test]
+fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_for() {
+    let mut stage = Stage::new(&[]);
+    let media = aac(9);
+    let (first, last) = media.split_at(media.len() - 256);
+    let head = format!(
+        "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+        media.len()
+    );
+    let source = stage.client(&head);
+    hear(&mut stage, source, first);
+    stage.wait_seconds(9);
+    assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
+    stage.wait_seconds(3);
+    hear(&mut stage, source, last);
+    for _ in 0..8 {
+        assert!(list(&mut stage).contains("#EXT-X-ENDLIST"));
+        stage.wait_seconds(1);
+    }
+    stage.wait_seconds(2);
+    assert!(list(&mut stage).starts_with("HTTP/1.1 404"));
+    stage.lose(source);
+    stage.assert_nothing_left();
+}
+
+/// Nobody would ask it whether they still may.
+#[test]
+fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
+    for (tokens, is_given) in [("--body-rate=0", true), ("--origin-tokens", false)] {
+        let mut stage = Stage::new(&["--origin=http://127.0.0.1:9000", tokens]);
+        let viewer = request(&mut stage, "GET /stream/s/index.m3u8");
+        let media = aac(9);
+        let length = media.len();
+        let origin = stage.answer(&format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: audio/aac\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        hear(&mut stage, origin, &media[..length - 256]);
+        assert!(
+            stage.text(viewer).contains("#EXTINF"),
+            "{}",
+            stage.text(viewer)
+        );
+        let name = stage
+            .text(viewer)
+            .lines()
+            .last()
+            .expect("a name")
+            .to_owned();
+        let fetch = |stage: &mut Stage| {
+            let id = request(stage, &format!("GET /stream/s/{name}"));
+            stage.text(id).starts_with("HTTP/1.1 200")
+        };
+        assert!(fetch(&mut stage));
+        hear(&mut stage, origin, &media[length - 256..]);
+        assert_eq!(list(&mut stage).contains("#EXT-X-ENDLIST"), is_given);
+        assert_eq!(fetch(&mut stage), is_given);
+    }
+}

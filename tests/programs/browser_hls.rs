@@ -1,0 +1,135 @@
+//! HLS in Chromium: by its own player, and by hls.js, a library for pages. That is fetched from
+//! npm's registry when it is needed.
+
+use super::devtools::Browser;
+use super::hls::{STREAMS, await_list, await_segments, list_url, publish_for};
+use super::support::server::Server;
+use super::support::until;
+use super::tools::*;
+
+const LIBRARY: &str = "hls.js@1.7.4";
+const VIDEO: &str = "document.querySelector('video')";
+const PLAYER: &str = "document.body.innerHTML = '<video autoplay muted></video>'";
+/// Those with pictures.
+const BOTH: [usize; 2] = [0, 1];
+
+/// The library's source.
+fn library() -> String {
+    let folder = folder("hls.js");
+    let file = folder.join("package/dist/hls.min.js");
+    if !file.exists() {
+        let folder = folder.to_str().expect("a path in UTF-8");
+        let fetch = format!(
+            "cd '{folder}' && npm pack --silent {LIBRARY} && tar xzf hls.js-*.tgz package/dist/hls.min.js"
+        );
+        let fetched = run("sh", &["-c", &fetch]);
+        let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
+        assert!(fetched.status.success(), "{said}");
+    }
+    std::fs::read_to_string(file).expect("the library")
+}
+
+/// A page on which the browser's own player plays this.
+fn native(name: &str, url: &str) -> Browser {
+    let mut browser = Browser::open(name, "about:blank");
+    browser.evaluate(&format!("{PLAYER}; {VIDEO}.src = '{url}'; true"));
+    browser
+}
+
+/// A page on which the library does. It writes down what goes wrong for good.
+fn scripted(name: &str, url: &str) -> Browser {
+    let mut browser = Browser::open(name, "about:blank");
+    browser.evaluate(&format!("{}; true", library()));
+    browser.evaluate(&format!(
+        "{PLAYER}; window.faults = []; window.hls = new Hls();
+         hls.on(Hls.Events.ERROR, (_, data) => {{ if (data.fatal) faults.push(data.details); }});
+         hls.loadSource('{url}'); hls.attachMedia({VIDEO}); true"
+    ));
+    browser
+}
+
+/// It plays so many seconds from where it is.
+fn plays_on(browser: &mut Browser, seconds: u32) {
+    browser.await_true(&format!(
+        "{VIDEO}.currentTime > 0 && {VIDEO}.videoWidth == 160"
+    ));
+    browser.evaluate(&format!("window.begun = {VIDEO}.currentTime; true"));
+    browser.await_true(&format!("{VIDEO}.currentTime >= begun + {seconds}"));
+    let is_well = format!("{VIDEO}.error === null && (window.faults ?? []).length == 0");
+    assert_eq!(browser.evaluate(&is_well), true);
+}
+
+fn joins_late(open: fn(&str, &str) -> Browser, name: &str) {
+    let server = Server::start(&["--hls-segment=1", "--cors=*"]);
+    let encoders = BOTH.map(|index| {
+        let (session, codecs, output) = STREAMS[index];
+        publish_for(&server, session, "120", codecs, output)
+    });
+    for index in BOTH {
+        let session = STREAMS[index].0;
+        await_segments(&server, session, 8);
+        let mut browser = open(&format!("{name}-{session}"), &list_url(&server, session));
+        plays_on(&mut browser, 8);
+    }
+    drop(encoders);
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromiums_own_player_joins_late_and_plays_on() {
+    joins_late(native, "native");
+}
+
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_joins_late_and_plays_on() {
+    joins_late(scripted, "scripted");
+}
+
+/// What the source's end makes of its stream: held, it goes on behind a seam; else another begins,
+/// with names and numbers of its own.
+fn plays_past(held: &str, name: &str) {
+    let server = Server::start(&["--hls-segment=1", "--cors=*", held]);
+    for index in BOTH {
+        let (session, codecs, output) = STREAMS[index];
+        let first = publish_for(&server, session, "120", codecs, output);
+        await_segments(&server, session, 6);
+        let url = list_url(&server, session);
+        let mut browser = scripted(&format!("{name}-{session}"), &url);
+        plays_on(&mut browser, 2);
+        drop(first);
+        let _second = publish_for(&server, session, "120", codecs, output);
+        // More than it had of the first.
+        plays_on(&mut browser, 15);
+    }
+}
+
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_plays_past_a_seam() {
+    plays_past("--hold=30", "seam");
+}
+
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_plays_past_a_source_that_begins_anew() {
+    plays_past("--hold=0", "anew");
+}
+
+/// Opened by itself a playlist is a page of the browser's, in a sandbox: the user starts it.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromium_opens_a_playlist_by_itself() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let (session, codecs, output) = STREAMS[0];
+    let _encoder = publish_for(&server, session, "120", codecs, output);
+    await_list(&server, session);
+    let mut browser = Browser::open("hls-alone", &list_url(&server, session));
+    browser.await_true(&format!("({VIDEO}?.readyState ?? 0) >= 2"));
+    until("it plays", || {
+        browser.press_space();
+        let plays = browser.evaluate(&format!("!{VIDEO}.paused"));
+        (plays == true).then_some(())
+    });
+    plays_on(&mut browser, 3);
+}
