@@ -17,6 +17,8 @@ pub(super) struct Flv {
     roll: Roll,
     pictures: Part,
     sound: Part,
+    /// That some sound, some pictures are left out was said.
+    has_left_out: [bool; 2],
     /// What metadata say of the pictures' size.
     size: Option<(u16, u16)>,
     room: Vec<u8>,
@@ -27,7 +29,7 @@ pub(super) struct Flv {
 enum Part {
     #[default]
     Unknown,
-    /// This is said to be left out.
+    /// Nothing of it is carried.
     LeftOut,
     Track {
         index: usize,
@@ -122,7 +124,7 @@ impl Flv {
         let codec = match content {
             Content::Nothing => return Ok(()),
             Content::Unknown(name) => {
-                if !matches!(part, Part::LeftOut) {
+                if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
                     ear.leave_out(number, name);
                 }
                 if matches!(part, Part::Unknown) {

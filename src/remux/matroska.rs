@@ -341,7 +341,7 @@ fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8])) -> Option<()> {
         let sizes = &mut sizes[..more];
         match lacing {
             0x02 => xiph_sizes(sizes, &mut rest)?,
-            0x04 if rest.len() % (more + 1) == 0 => sizes.fill(rest.len() / (more + 1)),
+            0x04 if rest.len().is_multiple_of(more + 1) => sizes.fill(rest.len() / (more + 1)),
             0x04 => return None,
             _ => ebml_sizes(sizes, &mut rest)?,
         }

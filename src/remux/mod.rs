@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A [`Reader`] is fed a stream's bytes from its header on, in any splits, and says [`Heard`]:
-//! which tracks there are, and their units one by one. The same bytes give the same units however they
-//! are cut. It copies no more than it must see at once; what it holds is bounded
+//! which tracks there are, and their units one by one. The same bytes give the same units
+//! however they are cut. It copies no more than it must see at once; what it holds is bounded
 //! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
 //! [`Fault`], which ends it, and nothing else.
 

@@ -13,7 +13,7 @@ use super::medium::{Fault, Time, Track};
 use super::packets::{Ear, Packet, Packets};
 use super::roll::{Roll, Times};
 use crate::format::LetGo;
-use crate::format::mp4::{MOOF_BYTES_MAX, box_head, boxes, child, number};
+use crate::format::mp4::{BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, number};
 use crate::format::window::{Look, Step, Walker};
 use runs::Run;
 use setup::Setup;
@@ -100,16 +100,38 @@ impl Walker<Ear<'_>> for Mp4 {
         let Some(end) = at.checked_add(head.length) else {
             return Err(ear.let_go("a box of MP4 is longer than anything"));
         };
-        let bytes_max = match &head.kind {
-            b"moov" => MOOV_BYTES_MAX,
-            b"moof" if self.has_moov => MOOF_BYTES_MAX,
-            b"mdat" if self.has_moov => {
-                self.mdat_end = Some(end);
-                return Ok(Step::Pass(head.bytes as u64));
+        match &head.kind {
+            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, ear),
+            b"mdat" | b"moof" if !self.has_moov => {
+                Err(ear.let_go("MP4 has no moov before its samples"))
             }
-            b"mdat" | b"moof" => return Err(ear.let_go("MP4 has no moov before its samples")),
-            _ => return Ok(Step::Pass(head.length)),
-        };
+            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, ear),
+            b"mdat" => {
+                self.mdat_end = Some(end);
+                Ok(Step::Pass(head.bytes as u64))
+            }
+            _ => Ok(Step::Pass(head.length)),
+        }
+    }
+}
+
+impl Mp4 {
+    pub(super) fn new(unit_bytes_max: usize) -> Mp4 {
+        Mp4 {
+            unit_bytes_max,
+            ..Mp4::default()
+        }
+    }
+
+    /// A box that must be seen whole, and may have so many bytes.
+    fn whole(
+        &mut self,
+        head: &BoxHead,
+        seen: &[u8],
+        at: u64,
+        bytes_max: usize,
+        ear: &mut Ear<'_>,
+    ) -> Result<Step, LetGo> {
         let whole = usize::try_from(head.length).ok();
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
             return Err(ear.let_go("a moov or moof is longer than 256 KiB"));
@@ -120,19 +142,10 @@ impl Walker<Ear<'_>> for Mp4 {
         if &head.kind == b"moov" {
             self.begin(content, ear)?;
         } else {
-            let runs = self.fragment.begin(content, at, &mut self.tracks);
-            ear.check(runs)?;
+            let begun = self.fragment.begin(content, at, &mut self.tracks);
+            ear.check(begun)?;
         }
         Ok(Step::Pass(head.length))
-    }
-}
-
-impl Mp4 {
-    pub(super) fn new(unit_bytes_max: usize) -> Mp4 {
-        Mp4 {
-            unit_bytes_max,
-            ..Mp4::default()
-        }
     }
 
     /// Takes a `moov`.
@@ -162,14 +175,17 @@ impl Mp4 {
                 packets,
             });
         }
+        self.extend(extends);
+        self.has_moov = true;
+        self.roll.say_tracks(ear.sink);
+        Ok(())
+    }
+
+    /// What counts for each track where a fragment says nothing.
+    fn extend(&mut self, extends: &[u8]) {
         for (_, trex) in boxes(extends).filter(|(kind, _)| kind == b"trex") {
-            let fields = (
-                number(trex, 4),
-                number(trex, 12),
-                number(trex, 16),
-                number(trex, 20),
-            );
-            let (Some(track), Some(duration), Some(size), Some(flags)) = fields else {
+            let fields = [4, 12, 16, 20].map(|at| number(trex, at));
+            let [Some(track), Some(duration), Some(size), Some(flags)] = fields else {
                 continue;
             };
             let mut tracks = self.tracks.iter_mut();
@@ -181,9 +197,6 @@ impl Mp4 {
                 };
             }
         }
-        self.has_moov = true;
-        self.roll.say_tracks(ear.sink);
-        Ok(())
     }
 
     fn carry(
@@ -230,10 +243,10 @@ impl Mp4 {
         let Some(track) = self.tracks.get_mut(sample.track) else {
             return Ok(Step::Pass(end - at));
         };
-        let Some((index, packets)) = &mut track.packets else {
+        if track.packets.is_none() {
             self.fragment.step();
             return Ok(Step::Pass(bytes));
-        };
+        }
         let whole = usize::try_from(bytes).ok();
         let Some(whole) = whole.filter(|whole| *whole <= self.unit_bytes_max) else {
             return Err(ear.let_go("a sample of MP4 is longer than what may be held"));
@@ -241,16 +254,14 @@ impl Mp4 {
         let Some(content) = seen.get(..whole) else {
             return Ok(Step::Hold(whole));
         };
-        let time = |ticks: i64| {
-            let ticks = ticks.checked_add(track.shift)?;
-            Time::of(ticks, track.ticks_per_second)
-        };
-        let times = time(sample.decode.saturating_sub(track.ahead)).zip(time(sample.present));
-        let Some((decode, present)) = times else {
+        let Some(times) = track.times(&sample) else {
             return Err(ear.let_go("a time of MP4 is out of reason"));
         };
+        let Some((index, packets)) = &mut track.packets else {
+            return Ok(Step::Pass(bytes));
+        };
         let packet = Packet {
-            times: Times { decode, present },
+            times,
             is_join: sample.is_join,
             bytes: content,
         };
@@ -274,6 +285,16 @@ impl Mp4 {
             + self.fragment.content.capacity()
             + self.fragment.runs.capacity() * size_of::<Run>()
             + self.room.capacity()
+    }
+}
+
+impl Carried {
+    fn times(&self, sample: &Sample) -> Option<Times> {
+        let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
+        Some(Times {
+            decode: time(sample.decode.saturating_sub(self.ahead))?,
+            present: time(sample.present)?,
+        })
     }
 }
 

@@ -185,44 +185,51 @@ impl MpegTs {
         self.map_pid = Some(pid);
         self.map.clear();
         self.map.extend_from_slice(section);
-        let had_tracks = self.roll.clear();
-        let mut had: Vec<Stream> = std::mem::take(&mut self.streams);
+        let (had_tracks, mut had) = (self.roll.clear(), std::mem::take(&mut self.streams));
         for named in named() {
-            let known = had
-                .iter()
-                .position(|stream| Some(stream.codec) == named.codec && stream.pid == named.pid);
-            let before = had_tracks
-                .iter()
-                .find(|track| known.is_some() && track.number == u64::from(named.pid));
-            let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
-            let track = named.codec.filter(|_| is_new).map(|codec| Track {
-                number: u64::from(named.pid),
-                codec,
-                clock: pes::TICKS_PER_SECOND,
-                setup: before
-                    .and_then(|track| track.setup.clone())
-                    .or_else(|| named.setup()),
-                shape: before.map_or_else(|| named.shape(), |track| track.shape),
-            });
-            let Some(codec) = track.and_then(|track| {
-                self.roll.add(track)?;
-                named.codec
-            }) else {
-                let name = named.name();
-                let number = u64::from(named.pid);
+            if !self.carry(&named, &had_tracks, &mut had) {
+                let (number, name) = (u64::from(named.pid), named.name());
                 sink(Heard::LeftOut {
                     number,
                     codec: &name,
                 });
-                continue;
-            };
-            self.streams.push(match known {
-                Some(place) => had.swap_remove(place),
-                None => Stream::new(named.pid, codec),
-            });
+            }
         }
         self.roll.say_tracks(sink);
         Ok(())
+    }
+
+    /// Says whether a stream that the map names is carried: if it was there before, it goes on.
+    fn carry(&mut self, named: &Named<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
+        let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
+        let Some(codec) = named.codec.filter(|_| is_new) else {
+            return false;
+        };
+        let known = had
+            .iter()
+            .position(|stream| (stream.pid, stream.codec) == (named.pid, codec));
+        let number = u64::from(named.pid);
+        let before = had_tracks
+            .iter()
+            .find(|track| known.is_some() && track.number == number);
+        let track = match before {
+            Some(track) => track.clone(),
+            None => Track {
+                number,
+                codec,
+                clock: pes::TICKS_PER_SECOND,
+                setup: named.setup(),
+                shape: named.shape(),
+            },
+        };
+        if self.roll.add(track).is_none() {
+            return false;
+        }
+        self.streams.push(match known {
+            Some(place) => had.swap_remove(place),
+            None => Stream::new(named.pid, codec),
+        });
+        true
     }
 
     /// A packet of a stream that is carried.
@@ -239,16 +246,7 @@ impl MpegTs {
         if payload.is_empty() {
             return Ok(());
         }
-        let counter = stream.counter.replace(packet.counter());
-        if counter == Some(packet.counter()) && !packet.is_discontinuous() {
-            // Sent twice.
-            return Ok(());
-        }
-        let follows = counter.is_none_or(|counter| (counter + 1) & 0x0f == packet.counter());
-        if packet.is_scrambled() || (!follows && !packet.is_discontinuous()) {
-            stream.lose();
-        }
-        if packet.is_scrambled() {
+        if !stream.follows(packet) {
             return Ok(());
         }
         if packet.unit_starts() {
@@ -306,6 +304,21 @@ impl Stream {
             head: Head::default(),
             content,
         }
+    }
+
+    /// Whether a packet is to be read: the next one, or one behind some that are missing.
+    fn follows(&mut self, packet: Packet<'_>) -> bool {
+        let counter = self.counter.replace(packet.counter());
+        let is_jump = packet.is_discontinuous();
+        if counter == Some(packet.counter()) && !is_jump {
+            // Sent twice.
+            return false;
+        }
+        let follows = counter.is_none_or(|counter| (counter + 1) & 0x0f == packet.counter());
+        if packet.is_scrambled() || (!follows && !is_jump) {
+            self.lose();
+        }
+        !packet.is_scrambled()
     }
 
     /// Packets are missing.

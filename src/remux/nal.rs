@@ -43,6 +43,8 @@ pub(super) enum Kind {
     Behind,
 }
 
+/// More are looked through for each that comes.
+const SETS_MAX: usize = 64;
 /// In front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
 /// What these may take more than the lengths or start codes that came.
@@ -218,6 +220,9 @@ impl Pictures {
             }),
         }
         self.has_changed = true;
+        if self.sets.len() > SETS_MAX {
+            return Err(Fault("H.264 or H.265 has more than 64 parameter sets"));
+        }
         let bytes = self.sets.iter().map(|set| set.nal.len() + 2);
         if bytes.sum::<usize>() > SETUP_BYTES_MAX - 128 {
             return Err(Fault("parameter sets are longer than 4 KiB together"));

@@ -98,15 +98,16 @@ impl Roll {
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        if track.setup.as_deref() == Some(setup) && track.shape == shape {
-            return Ok(());
+        // Who is here has made a setup, whether it is another one or not.
+        self.changes += 1;
+        if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
+            return Err(Fault("a codec's setup changes all the time"));
         }
         if setup.len() > SETUP_BYTES_MAX {
             return Err(Fault("a codec's setup is longer than 4096 bytes"));
         }
-        self.changes += 1;
-        if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
-            return Err(Fault("a codec's setup changes all the time"));
+        if track.setup.as_deref() == Some(setup) && track.shape == shape {
+            return Ok(());
         }
         track.setup = Some(setup.into());
         track.shape = shape;

@@ -45,28 +45,12 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
         chroma: 1,
         ..Sequence::default()
     };
-    let mut is_separate = false;
-    if HIGH_PROFILES.contains(&profile) {
-        sequence.chroma = u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)?;
-        is_separate = sequence.chroma == 3 && bits.flag()?;
-        sequence.luma_depth = depth(&mut bits)?;
-        sequence.chroma_depth = depth(&mut bits)?;
-        bits.skip(1)?;
-        if bits.flag()? {
-            scaling_lists(&mut bits, if sequence.chroma == 3 { 12 } else { 8 })?;
-        }
-    }
+    let is_separate = HIGH_PROFILES.contains(&profile) && samples(&mut bits, &mut sequence)?;
     bits.golomb()?;
     let order = bits.golomb()?;
     match order {
         0 => _ = bits.golomb()?,
-        1 => {
-            bits.skip(1)?;
-            bits.golomb()?;
-            bits.golomb()?;
-            let cycle = bits.golomb().filter(|cycle| *cycle <= 255)?;
-            (0..cycle).try_for_each(|_| bits.golomb().map(|_| ()))?;
-        }
+        1 => cycle(&mut bits)?,
         _ => {}
     }
     bits.golomb()?;
@@ -79,8 +63,8 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     let fields = 1 + u32::from(sequence.has_fields);
     bits.skip(1 + u32::from(sequence.has_fields))?;
     let high = high.checked_mul(fields)?;
-    let chroma = if is_separate { 0 } else { sequence.chroma };
-    let (of_width, of_height) = crop_units(chroma);
+    let cropped = if is_separate { 0 } else { sequence.chroma };
+    let (of_width, of_height) = crop_units(cropped);
     let crop = window(&mut bits)?;
     sequence.width = size(wide.checked_mul(16)?, crop[0], crop[1], of_width)?;
     sequence.height = size(high.checked_mul(16)?, crop[2], crop[3], of_height * fields)?;
@@ -97,6 +81,32 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     };
     sequence.reorder = told.unwrap_or(usual).min(REORDER_MAX as u32) as u8;
     Some(sequence)
+}
+
+/// Of profiles that say what samples are; says whether colours are coded apart.
+fn samples(bits: &mut Bits<'_>, sequence: &mut Sequence) -> Option<bool> {
+    sequence.chroma = chroma(bits)?;
+    let is_separate = sequence.chroma == 3 && bits.flag()?;
+    sequence.luma_depth = depth(bits)?;
+    sequence.chroma_depth = depth(bits)?;
+    bits.skip(1)?;
+    if bits.flag()? {
+        scaling_lists(bits, if sequence.chroma == 3 { 12 } else { 8 })?;
+    }
+    Some(is_separate)
+}
+
+/// The order of pictures that is said once for all.
+fn cycle(bits: &mut Bits<'_>) -> Option<()> {
+    bits.skip(1)?;
+    bits.golomb()?;
+    bits.golomb()?;
+    let pictures = bits.golomb().filter(|pictures| *pictures <= 255)?;
+    (0..pictures).try_for_each(|_| bits.golomb().map(|_| ()))
+}
+
+fn chroma(bits: &mut Bits<'_>) -> Option<u8> {
+    u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)
 }
 
 fn depth(bits: &mut Bits<'_>) -> Option<u8> {
@@ -168,21 +178,8 @@ fn usability(bits: &mut Bits<'_>) -> Option<u32> {
     if bits.flag()? {
         bits.skip(65)?;
     }
-    let mut has_buffer = false;
-    for _ in 0..2 {
-        if bits.flag()? {
-            has_buffer = true;
-            let schedules = bits.golomb().filter(|schedules| *schedules < 32)? + 1;
-            bits.skip(8)?;
-            for _ in 0..schedules {
-                bits.golomb()?;
-                bits.golomb()?;
-                bits.skip(1)?;
-            }
-            bits.skip(20)?;
-        }
-    }
-    bits.skip(u32::from(has_buffer) + 1)?;
+    let has_buffers = [buffer(bits)?, buffer(bits)?];
+    bits.skip(u32::from(has_buffers.contains(&true)) + 1)?;
     if !bits.flag()? {
         return None;
     }
@@ -191,6 +188,22 @@ fn usability(bits: &mut Bits<'_>) -> Option<u32> {
         bits.golomb()?;
     }
     bits.golomb()
+}
+
+/// What is said of a buffer that data are sent into, if that is.
+fn buffer(bits: &mut Bits<'_>) -> Option<bool> {
+    let is_there = bits.flag()?;
+    if is_there {
+        let schedules = bits.golomb().filter(|schedules| *schedules < 32)? + 1;
+        bits.skip(8)?;
+        for _ in 0..schedules {
+            bits.golomb()?;
+            bits.golomb()?;
+            bits.skip(1)?;
+        }
+        bits.skip(20)?;
+    }
+    Some(is_there)
 }
 
 /// The most pictures that a decoder of this level holds (table A-1), of so many macroblocks each.
@@ -222,22 +235,13 @@ pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
         are_nested: bits.flag()?,
         ..Sequence::default()
     };
-    bits.skip(96)?;
-    let mut below = 0;
-    for layer in 0..8 {
-        if layer < more_layers {
-            below += 88 * bits.bit()? + 8 * bits.bit()?;
-        } else if more_layers > 0 {
-            bits.skip(2)?;
-        }
-    }
-    bits.skip(below)?;
+    profile(&mut bits, more_layers)?;
     sequence.number = bits.golomb()?;
-    sequence.chroma = u8::try_from(bits.golomb()?).ok().filter(|it| *it < 4)?;
+    sequence.chroma = chroma(&mut bits)?;
     let is_separate = sequence.chroma == 3 && bits.flag()?;
     let (wide, high) = (bits.golomb()?, bits.golomb()?);
-    let chroma = if is_separate { 0 } else { sequence.chroma };
-    let (of_width, of_height) = crop_units(chroma);
+    let cropped = if is_separate { 0 } else { sequence.chroma };
+    let (of_width, of_height) = crop_units(cropped);
     let crop = window(&mut bits)?;
     sequence.width = size(wide, crop[0], crop[1], of_width)?;
     sequence.height = size(high, crop[2], crop[3], of_height)?;
@@ -253,4 +257,18 @@ pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
     }
     sequence.reorder = reorder.min(REORDER_MAX as u32) as u8;
     Some(sequence)
+}
+
+/// Profile, tier and level, also of each layer but the highest.
+fn profile(bits: &mut Bits<'_>, more_layers: u32) -> Option<()> {
+    bits.skip(96)?;
+    let mut below = 0;
+    for layer in 0..8 {
+        if layer < more_layers {
+            below += 88 * bits.bit()? + 8 * bits.bit()?;
+        } else if more_layers > 0 {
+            bits.skip(2)?;
+        }
+    }
+    bits.skip(below)
 }

@@ -208,3 +208,90 @@ fn the_units_are_the_packets_that_ffprobe_finds() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+/// The bytes of each unit, by codec: one track of each.
+fn bytes_of(file: &[u8], format: Format) -> Vec<(Codec, Vec<Vec<u8>>)> {
+    let mut reader = Reader::new(format, 1 << 20).expect("a reader");
+    let mut found: Vec<(Codec, Vec<Vec<u8>>)> = Vec::new();
+    let mut take = |heard: Heard<'_>| match heard {
+        Heard::Tracks(tracks) => {
+            for track in tracks.iter().skip(found.len()) {
+                found.push((track.codec, Vec::new()));
+            }
+        }
+        Heard::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
+        Heard::LeftOut { .. } => {}
+    };
+    let _ = reader.feed(file, &mut take);
+    reader.finish(&mut take);
+    found
+}
+
+/// What is cut out of MPEG-TS is what ffmpeg makes of it for MP4, delimiters left out of both.
+#[test]
+#[ignore = "needs ffmpeg"]
+fn the_units_of_mpeg_ts_are_the_bytes_that_ffmpeg_copies() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
+    let more = std::env::var_os("TOLLGATE_MORE_MEDIA").map(std::path::PathBuf::from);
+    let folder = folder("remux");
+    let mut differ = Vec::new();
+    for media in [Some(own), more].into_iter().flatten() {
+        for file in std::fs::read_dir(&media).expect("a folder") {
+            let path = file.expect("a file").path();
+            if path.extension().is_none_or(|extension| extension != "ts") {
+                continue;
+            }
+            let units = bytes_of(&std::fs::read(&path).expect("a file"), Format::MpegTs);
+            for (codec, units) in &units {
+                let (stream, filter) = match codec {
+                    Codec::H264 => ("0:v:0", "filter_units=remove_types=9"),
+                    Codec::H265 => ("0:v:0", "filter_units=remove_types=35"),
+                    Codec::Aac => ("0:a:0", "aac_adtstoasc"),
+                    _ => ("0:a:0", "null"),
+                };
+                let copy = folder.join("copy.mp4");
+                let (from, to) = (path.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8"));
+                let flags = "frag_keyframe+delay_moov+default_base_moof";
+                let copied = run(
+                    "ffmpeg",
+                    &[
+                        "-y",
+                        "-v",
+                        "error",
+                        "-i",
+                        from,
+                        "-map",
+                        stream,
+                        "-c",
+                        "copy",
+                        "-bsf",
+                        filter,
+                        "-movflags",
+                        flags,
+                        to,
+                    ],
+                );
+                let copy = std::fs::read(&copy).unwrap_or_default();
+                let copy = bytes_of(&copy, Format::Mp4);
+                let Some((_, copy)) = copy.first().filter(|_| copied.status.success()) else {
+                    println!("{from} {codec:?}: ffmpeg copies nothing");
+                    continue;
+                };
+                let same = units
+                    .iter()
+                    .zip(copy)
+                    .take_while(|(unit, copy)| unit == copy)
+                    .count();
+                println!(
+                    "{from} {codec:?}: {same} of {} units, {} copied",
+                    units.len(),
+                    copy.len()
+                );
+                if same < units.len() || same < copy.len() {
+                    differ.push(format!("{from} {codec:?}: unit {same}"));
+                }
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}

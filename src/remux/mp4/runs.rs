@@ -32,6 +32,7 @@ const FLAGS: u32 = 0x400;
 const OFFSET: u32 = 0x800;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
+const TOO_MANY: Fault = Fault("a fragment of MP4 has more than 65536 samples or 4096 runs");
 const FAULT: Fault = Fault("a fragment of MP4 is not whole");
 
 /// The runs of a `moof` that stands at this offset, of the tracks that it knows.
@@ -54,29 +55,23 @@ pub(super) fn read(
         let base = base.unwrap_or(if flags & 0x2_0000 != 0 { at } else { end });
         let mut time = begins(traf).ok_or(FAULT)?.unwrap_or(track.next);
         end = base;
-        for (kind, of_run) in places(traf) {
-            if &kind != b"trun" {
-                continue;
-            }
+        for (_, of_run) in places(traf).filter(|(kind, _)| kind == b"trun") {
             let from = place.start + of_run.start;
             let content = traf.get(of_run).ok_or(FAULT)?;
             let run = Run::read(content, from, index, (base, end, time), usual).ok_or(FAULT)?;
             samples += run.samples.min(SAMPLES_MAX + 1);
             if samples > SAMPLES_MAX || runs.len() >= RUNS_MAX {
-                return Err(Fault(
-                    "a fragment of MP4 has more than 65536 samples or 4096 runs",
-                ));
+                return Err(TOO_MANY);
             }
             let (bytes, ticks, ahead) = run.sum(moof).ok_or(FAULT)?;
             end = run.at.checked_add(bytes).ok_or(FAULT)?;
             time = time.checked_add(ticks).ok_or(FAULT)?;
             track.ahead = track.ahead.max(ahead);
-            if run.samples > 0 {
-                runs.push(run);
-            }
+            runs.push(run);
         }
         track.next = time;
     }
+    runs.retain(|run| run.samples > 0);
     Ok(())
 }
 

@@ -139,33 +139,40 @@ impl Head {
             self.bytes.extend_from_slice(taken);
             *payload = behind;
         }
-        self.place = Place::Content;
+        let read = self.read(clock)?;
+        self.place = match read {
+            None => Place::Outside,
+            Some(_) => Place::Content,
+        };
+        Ok(read.map(Some))
+    }
+
+    /// A head that is whole; `None` if it is not one of media.
+    fn read(&self, clock: &mut Clock) -> Result<Option<Mark>, Fault> {
         let [0, 0, 1, _, _, _, flags, said, _, rest @ ..] = self.bytes.as_slice() else {
-            self.place = Place::Outside;
             return Ok(None);
         };
         if flags & 0xc0 != 0x80 {
-            self.place = Place::Outside;
             return Ok(None);
         }
         let present = ticks(rest).filter(|_| said & 0x80 != 0);
-        let decode = rest.get(5..).and_then(ticks).filter(|_| said & 0x40 != 0);
-        let times = match present {
+        let decode = rest.get(5..).and_then(ticks);
+        let decode = decode.filter(|_| said & 0x40 != 0).or(present);
+        let times = match present.zip(decode) {
             None => None,
-            Some(present) => {
-                let decode = clock.ticks(decode.unwrap_or(present));
-                let ahead =
-                    MediaTime::from_ticks(present).since(MediaTime::from_ticks(decode as u64));
+            Some((present, decode)) => {
+                let ahead = MediaTime::from_ticks(present).since(MediaTime::from_ticks(decode));
+                let decode = clock.ticks(decode);
                 Some(Times {
                     decode: time(decode)?,
                     present: time(decode.saturating_add(ahead))?,
                 })
             }
         };
-        Ok(Some(Some(Mark {
+        Ok(Some(Mark {
             times,
             is_random_access: self.is_random_access,
-        })))
+        }))
     }
 
     /// Bytes that its one allocation takes.

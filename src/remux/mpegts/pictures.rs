@@ -80,52 +80,59 @@ impl PictureStream {
         }
         self.bytes.extend_from_slice(bytes);
         while let Some(at) = start(&self.bytes, self.searched) {
-            let Some(nal) = self
-                .bytes
-                .get(at + START_BYTES..at + START_BYTES + TELLING_BYTES)
-            else {
+            let nal = at + START_BYTES;
+            let Some(telling) = self.bytes.get(nal..nal + TELLING_BYTES) else {
                 self.searched = at;
                 return Ok(());
             };
-            self.searched = at + START_BYTES;
-            let kind = self.pictures.kind(nal);
+            let kind = self.pictures.kind(telling);
             let is_picture = matches!(kind, Some(Kind::Key | Kind::Picture));
-            let is_first = is_picture && nal[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
+            let is_first = is_picture && telling[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
             let is_front = matches!(kind, Some(Kind::Delimiter | Kind::Set | Kind::Before));
-            match &mut self.unit {
-                State::Within { has_picture, .. } if !*has_picture || !(is_first || is_front) => {
-                    *has_picture |= is_picture;
-                    continue;
-                }
-                // The second field of a picture has no time of its own.
-                State::Within { .. }
-                    if self.pictures.sequence().has_fields && !self.marks.has(at) =>
-                {
-                    continue;
-                }
-                State::Within { .. } => self.say(at, voice)?,
-                State::Searching if is_first || is_front => {}
-                State::Searching => continue,
+            self.searched = nal;
+            if (is_first || is_front) && self.may_end(at) {
+                self.say(at, voice)?;
+                self.begin(at);
             }
-            self.bytes.drain(..at);
-            self.searched = START_BYTES;
-            let mark = self.marks.take(at);
-            self.marks.pass(at);
-            self.unit = State::Within {
-                mark,
-                has_picture: is_picture,
-            };
+            if let State::Within { has_picture, .. } = &mut self.unit {
+                *has_picture |= is_picture;
+            }
         }
-        self.searched = self
-            .searched
-            .max(self.bytes.len().saturating_sub(START_BYTES - 1));
+        let seen = self.bytes.len().saturating_sub(START_BYTES - 1);
+        self.searched = self.searched.max(seen);
         if let State::Searching = self.unit {
-            let passed = self.searched;
-            self.bytes.drain(..passed);
-            self.marks.pass(passed);
+            self.pass(self.searched);
             self.searched = 0;
         }
         Ok(())
+    }
+
+    /// Whether another unit may begin there.
+    fn may_end(&self, at: usize) -> bool {
+        match self.unit {
+            State::Searching => true,
+            // The second field of a picture has no time of its own.
+            State::Within { has_picture, .. } => {
+                has_picture && (!self.pictures.sequence().has_fields || self.marks.has(at))
+            }
+        }
+    }
+
+    /// A unit begins there.
+    fn begin(&mut self, at: usize) {
+        let mark = self.marks.take(at);
+        self.pass(at);
+        self.searched = START_BYTES;
+        self.unit = State::Within {
+            mark,
+            has_picture: false,
+        };
+    }
+
+    /// So many bytes are done with.
+    fn pass(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+        self.marks.pass(bytes);
     }
 
     /// The last unit is as whole as it gets.
@@ -147,48 +154,30 @@ impl PictureStream {
         let room = &mut *voice.room;
         room.clear();
         room.reserve_exact(length);
-        let (mut is_key, mut has_sequence) = (false, false);
-        for nal in nals(unit) {
-            match self.pictures.kind(nal) {
-                None | Some(Kind::Delimiter) => continue,
-                Some(Kind::Set) => {
-                    self.pictures.take_set(nal)?;
-                    has_sequence |= self.is_h265 || nal[0] & 0x1f == 7;
-                }
-                Some(Kind::Key) => is_key = true,
-                Some(Kind::Picture | Kind::Before | Kind::Behind) => {}
-            }
-            if room.len() + nal.len() + 4 > room.capacity() {
-                room.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
-            }
-            nal::push(nal, room);
-            if room.len() > length + MORE_BYTES_MAX {
-                return Err(Fault("a picture is made of too many NAL units"));
-            }
-        }
+        let Found { is_key, has_sets } = write(&mut self.pictures, unit, room)?;
         let index = voice.index;
         if let Some(setup) = self.pictures.new_setup() {
             voice.roll.set_up(index, &setup, self.pictures.shape())?;
         }
         let told = mark.and_then(|mark| mark.times);
-        let times = told.or_else(|| self.guessed());
-        let Some(times) = times else {
+        let Some(times) = told.or_else(|| self.guessed()) else {
             return Ok(());
         };
-        if let Some(last) = self.last {
-            let gap = times
-                .decode
-                .nanoseconds()
-                .saturating_sub(last.decode.nanoseconds());
+        self.note(times);
+        let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
+        let is_join = is_key || (has_sets && is_random_access);
+        voice.roll.say(index, times, is_join, room, voice.sink);
+        Ok(())
+    }
+
+    fn note(&mut self, times: Times) {
+        let decode = times.decode.nanoseconds();
+        if let Some(last) = self.last.replace(times) {
+            let gap = decode.saturating_sub(last.decode.nanoseconds());
             if (1..=Time::SECOND).contains(&gap) {
                 self.gap = gap;
             }
         }
-        self.last = Some(times);
-        let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
-        let is_join = is_key || (has_sequence && (is_random_access || !self.is_h265));
-        voice.roll.say(index, times, is_join, room, voice.sink);
-        Ok(())
     }
 
     /// Of a unit that has no times: as if it were none that is shown before others.
@@ -210,6 +199,37 @@ impl PictureStream {
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
     }
+}
+
+/// What stands in a unit.
+#[derive(Default)]
+struct Found {
+    is_key: bool,
+    has_sets: bool,
+}
+
+/// Writes a unit as the medium has it, and takes the parameter sets that are in it.
+fn write(pictures: &mut Pictures, unit: &[u8], room: &mut Vec<u8>) -> Result<Found, Fault> {
+    let mut found = Found::default();
+    for nal in nals(unit) {
+        match pictures.kind(nal) {
+            None | Some(Kind::Delimiter) => continue,
+            Some(Kind::Set) => {
+                pictures.take_set(nal)?;
+                found.has_sets = true;
+            }
+            Some(Kind::Key) => found.is_key = true,
+            Some(Kind::Picture | Kind::Before | Kind::Behind) => {}
+        }
+        if room.len() + nal.len() + 4 > room.capacity() {
+            room.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
+        }
+        nal::push(nal, room);
+        if room.len() > unit.len() + MORE_BYTES_MAX {
+            return Err(Fault("a picture is made of too many NAL units"));
+        }
+    }
+    Ok(found)
 }
 
 /// Where the next start code begins, from there on.

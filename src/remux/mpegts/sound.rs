@@ -19,6 +19,11 @@ pub(super) struct SoundStream {
     setup: sound::Setup,
 }
 
+/// Substreams of E-AC-3: eight of each kind.
+const PARTS_MAX: usize = 16;
+/// Bytes that say how long a packet of Opus is: one of 120 ms has 32 of them at most.
+const OPUS_SIZES_MAX: usize = 64;
+
 /// A unit at the front.
 struct Front {
     length: usize,
@@ -109,7 +114,7 @@ impl SoundStream {
             return Look::Found(front);
         }
         let mut length = front.length;
-        loop {
+        for _ in 0..PARTS_MAX {
             match self.frame(behind) {
                 Look::More if !is_last => return Look::More,
                 Look::Nothing if !self.is_in_step => return Look::Nothing,
@@ -120,11 +125,10 @@ impl SoundStream {
                     length += part.length;
                     behind = others;
                 }
-                Look::More | Look::Nothing | Look::Found(_) => {
-                    return Look::Found(Front { length, ..front });
-                }
+                Look::More | Look::Nothing | Look::Found(_) => break,
             }
         }
+        Look::Found(Front { length, ..front })
     }
 
     /// The frame whose head stands in front.
@@ -192,9 +196,10 @@ fn opus(bytes: &[u8]) -> Look {
     if *first != 0x7f || second & 0xe0 != 0xe0 {
         return Look::Nothing;
     }
-    let sizes = rest.iter().take_while(|byte| **byte == 0xff).count();
+    let sizes = rest.iter().take(OPUS_SIZES_MAX + 1);
+    let sizes = sizes.take_while(|byte| **byte == 0xff).count();
     let Some(last) = rest.get(sizes) else {
-        return if sizes > 64 {
+        return if sizes > OPUS_SIZES_MAX {
             Look::Nothing
         } else {
             Look::More
@@ -210,7 +215,7 @@ fn opus(bytes: &[u8]) -> Look {
         at += 1 + usize::from(*more);
     }
     let Some(packet) = bytes.get(at..at + size) else {
-        return if size > 64 * 255 {
+        return if size > OPUS_SIZES_MAX * 255 {
             Look::Nothing
         } else {
             Look::More
