@@ -23,6 +23,7 @@ pub struct Findings {
 
 /// A PES packet.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "each test looks at what it is about")]
 pub struct Pes {
     /// In ticks of 90 kHz, without wrap.
     pub decode: i64,
@@ -46,7 +47,7 @@ struct Pid {
 pub fn analyse(stream: &[u8]) -> Findings {
     let mut analysis = Analysis::default();
     analysis.found.margin = f64::MAX;
-    if stream.len() % 188 != 0 {
+    if !stream.len().is_multiple_of(188) {
         analysis.error(0, "is not made of packets");
     }
     for (number, packet) in stream.chunks_exact(188).enumerate() {
