@@ -34,7 +34,8 @@
 //!   unframes it;
 //! - `relay::streams::live::Streams::append` is given the media,
 //! - `relay::streams::live::Streams::take_media` joins sources that follow each other,
-//! - `relay::streams::live::Streams::pass_on` gives it to all who want it:
+//! - `relay::streams::live::Streams::pass_on` to all who want it, in whichever container,
+//! - `relay::streams::live::Streams::give` to those of one stream:
 //! - `stream::Stream::append` copies it, the only copy there is,
 //! - `stream::buffer::Buffer::fill` into a block.
 //!

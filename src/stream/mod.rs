@@ -483,7 +483,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Where a new viewer begins, and whether with the header.
-    fn start(&self, now: Moment) -> (Start, bool) {
+    pub(super) fn start(&self, now: Moment) -> (Start, bool) {
         let live_edge = (Start::at(self.buffer.newest()), false);
         let from_the_start = self.buffer.oldest() == 0;
         match self.points.told {
@@ -508,15 +508,6 @@ impl<C: Copy> Stream<C> {
         let is_short = self.buffer.newest() <= BEGINNING_BYTES;
         let is_beginning = is_short || self.points.header_serial == 0;
         self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
-    }
-
-    /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
-    pub fn opening(&self, now: Moment) -> (Vec<u8>, u64) {
-        let (start, needs_header) = self.start(now);
-        let header = needs_header.then(|| self.header().to_vec());
-        let mut lead = header.unwrap_or_default();
-        lead.extend_from_slice(start.prelude.as_slice());
-        (lead, start.offset)
     }
 
     fn back(&self, now: Moment) -> Back {

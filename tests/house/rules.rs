@@ -26,6 +26,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "stream",
             "hls",
             "rtp",
+            "remux",
             "format",
             "http",
             "gate",

@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
+use super::cast::{Cast, Shadow};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
-use super::shadow::{Cast, Shadow};
 use super::turns::Line;
 use super::{Cut, Feed};
 use crate::format::Format;
@@ -22,14 +22,13 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
-use crate::post::ClientFigures;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
 use crate::remux::Remuxer;
-use crate::rtp::{Disorder, PAYLOAD_TYPE_MPEG_TS};
-use crate::stream::{End, Figures, Notice, Stream, Told};
+use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
+use crate::stream::{End, Notice, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
 pub struct Live {
@@ -80,7 +79,8 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    fn add(&mut self, other: Cuts) {
+    /// And those of another.
+    pub fn add(&mut self, other: Cuts) {
         self.stalled += other.stalled;
         self.lost_unit += other.lost_unit;
         self.token += other.token;
@@ -94,52 +94,6 @@ impl Cuts {
             Cut::Token => self.token += 1,
         }
     }
-}
-
-/// A row of list-streams.
-#[derive(Serialize)]
-pub struct Row<'a> {
-    sessionid: &'a SessionId,
-    /// None: it is gone, and the stream drains.
-    source: Option<RowSource>,
-    held: bool,
-    started_at: u64,
-    format: Option<&'static str>,
-    /// Places in its buffer at which decoding can begin, and why there are none.
-    joins: usize,
-    no_joins: Option<&'static str>,
-    content_type: Option<&'a str>,
-    bitrate: u64,
-    bytes_received: u64,
-    bytes_sent: u64,
-    viewers: usize,
-    udp_clients: usize,
-    /// What each of these has got.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    udp: Vec<RowClient>,
-    skips: u64,
-    cuts: Cuts,
-    /// The containers that it is made into.
-    remuxed: Vec<&'static str>,
-    rtp: Option<&'a str>,
-    /// What it takes of the server's memory.
-    held_bytes: usize,
-}
-
-#[derive(Serialize)]
-struct RowClient {
-    address: SocketAddr,
-    #[serde(flatten)]
-    figures: ClientFigures,
-}
-
-#[derive(Serialize)]
-struct RowSource {
-    protocol: &'static str,
-    address: String,
-    /// Of RTP that is put in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packets: Option<Disorder>,
 }
 
 impl Live {
@@ -227,8 +181,8 @@ impl Live {
             _ if self.input.is_some() => None,
             Told::Undecided | Told::Known(Format::MpegTs) => None,
             Told::Known(format) if desk.settings().remuxes && Remuxer::reads(format) => {
-                let target = |cast: &&Cast| cast.target().format() == Format::MpegTs;
-                self.casts.iter().find(target)?.fault()
+                let target = |cast: &&Cast| cast.target.format() == Format::MpegTs;
+                self.casts.iter().find(target)?.fault.as_deref()
             }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
@@ -246,88 +200,6 @@ impl Live {
         (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
             format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
         })
-    }
-
-    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
-        let clients = self.rtp_out.post.figures();
-        clients.map(|(address, figures)| RowClient { address, figures })
-    }
-
-    fn row_source(&self) -> RowSource {
-        let input = self.input.as_ref();
-        RowSource {
-            protocol: match (input, &self.bare) {
-                (Some(_), _) => "rtp-udp",
-                (None, Some(_)) => "udp",
-                (None, None) => "http",
-            },
-            address: self.source_address.to_string(),
-            packets: input
-                .filter(|input| input.is_transport())
-                .map(|input| input.disorder()),
-        }
-    }
-
-    /// What list-streams says of it.
-    pub(super) fn row<'a>(
-        &'a self,
-        shadows: impl Iterator<Item = &'a Live>,
-        desk: &'a Desk,
-    ) -> Row<'a> {
-        let mut row = self.own_row(desk);
-        for shadow in shadows {
-            row.add(shadow);
-        }
-        row
-    }
-
-    fn own_row<'a>(&'a self, desk: &Desk) -> Row<'a> {
-        let Figures {
-            bytes_received,
-            bytes_sent,
-            skips,
-        } = self.stream.figures();
-        Row {
-            sessionid: &self.session,
-            source: (self.source != Feed::Gone).then(|| self.row_source()),
-            held: self.has_waiting_viewers(),
-            started_at: self.started_unix_seconds,
-            format: match self.stream.told() {
-                Told::Known(format) => Some(format.name()),
-                Told::Undecided | Told::Unknown => None,
-            },
-            joins: self.stream.joins(),
-            no_joins: self.stream.no_joins_reason(),
-            content_type: self.stream.media_type(),
-            bitrate: self.stream.bit_rate(desk.now()),
-            bytes_received,
-            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
-            viewers: self.stream.viewer_count(),
-            udp_clients: self.rtp_out.post.client_count(),
-            udp: self.row_clients().collect(),
-            skips,
-            cuts: self.cuts,
-            remuxed: Vec::new(),
-            rtp: self.rtp_fault(desk),
-            held_bytes: self.held_bytes(),
-        }
-    }
-}
-
-impl Row<'_> {
-    /// What goes out of a shadow goes out of its stream.
-    fn add(&mut self, shadow: &Live) {
-        let figures = shadow.stream.figures();
-        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
-        self.viewers += shadow.stream.viewer_count();
-        self.udp_clients += shadow.rtp_out.post.client_count();
-        self.udp.extend(shadow.row_clients());
-        self.skips += figures.skips;
-        self.cuts.add(shadow.cuts);
-        let target = shadow.shadow.as_ref().map(Shadow::target);
-        self.remuxed
-            .extend(target.map(|target| target.format().name()));
-        self.held_bytes += shadow.held_bytes();
     }
 }
 
@@ -430,8 +302,14 @@ impl Streams {
         fed.err()
     }
 
-    /// What has become of it goes on to all who want it.
-    pub(super) fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+    /// What has become of it goes on to all who want it, in whichever container.
+    fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        self.give(id, bytes, desk);
+        self.feed_shadows(id, bytes, desk);
+    }
+
+    /// A stream has these bytes, and so have its viewers and its UDP clients.
+    pub(super) fn give(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let now = desk.now();
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
@@ -468,7 +346,6 @@ impl Streams {
             self.say(Said::Shown(id));
         }
         self.feed_rtp_out(id, bytes, desk);
-        self.feed_shadows(id, bytes, desk);
     }
 
     /// Whether that is where its media comes from.
@@ -530,13 +407,11 @@ impl Streams {
 
     /// Nothing more comes of a stream: what there is goes out still.
     pub(super) fn close_stream(&mut self, id: LiveId, end: End, desk: &mut Desk) {
-        let now = desk.now();
-        let Some(live) = self.lives.get_mut(id) else {
-            return;
-        };
-        live.source = Feed::Gone;
-        live.rtp_out.finish(live.stream.newest(), now);
-        live.stream.finish(end);
+        if let Some(live) = self.lives.get_mut(id) {
+            live.source = Feed::Gone;
+            live.rtp_out.finish(live.stream.newest(), desk.now());
+            live.stream.finish(end);
+        }
         self.say(Said::Grown(id));
         self.flow(id);
         self.post(id);
@@ -553,7 +428,7 @@ impl Streams {
             return;
         }
         live.rtp_out.clear();
-        let has_shadows = live.casts.iter().any(|cast| cast.live().is_some());
+        let has_shadows = live.casts.iter().any(|cast| cast.live.is_some());
         if live.is_watched() || has_shadows {
             return;
         }

@@ -2,12 +2,14 @@
 //! go out, and the bound on all buffers.
 
 mod bare;
+mod cast;
 mod check;
 mod draining;
 mod frame;
 mod hls;
 mod hold;
 mod live;
+mod row;
 mod rtp;
 mod rtp_out;
 mod shadow;
@@ -22,10 +24,9 @@ use super::desk::Desk;
 use draining::Draining;
 use frame::Frame;
 pub use live::Live;
-use live::Row;
 pub(super) use live::SHUT_DOWN;
+use row::Row;
 pub use rtp_out::Datagrams;
-use shadow::Cast;
 pub(super) use viewer::{Place, Viewing, Watched};
 
 use super::metrics::Sums;
@@ -266,7 +267,7 @@ impl Streams {
         let lives = self.order.range(after + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
         lives.map(move |(serial, live)| {
-            let shadows = live.casts.iter().filter_map(Cast::live);
+            let shadows = live.casts.iter().filter_map(|cast| cast.live);
             let shadows = shadows.filter_map(|id| self.lives.get(id));
             (serial, live.row(shadows, desk))
         })

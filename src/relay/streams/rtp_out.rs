@@ -198,8 +198,8 @@ impl Transport {
 }
 
 impl Streams {
-    /// A stream goes out to these addresses from now on, but not to its own source: by itself, or by
-    /// its shadow.
+    /// A stream goes out to these addresses from now on, but not to its own source: by itself, or
+    /// by its shadow.
     pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
         let sent = self.sendable(id, !clients.is_empty(), desk);
         if sent != id {

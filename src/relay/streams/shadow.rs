@@ -5,16 +5,17 @@
 //! is one at most for each container, while somebody wants it:
 //!
 //! ```text
-//!   wanted ─→ it begins where a viewer of the original would ─┬─ nobody wants it any more ─→ gone
-//!                                                              ├─ the original ends ─→ drains ─→ gone
-//!                                                              └─ a fault ─→ the same; no other is
-//!                                                                 made while the source lasts
+//!   wanted ─→ begins where a viewer of the original would ─┬─ nobody wants it ─→ gone
+//!                                                           ├─ the original ends ─→ drains ─→ gone
+//!                                                           └─ a fault ─→ the same, and no other
+//!                                                              while the source lasts
 //! ```
 //!
 //! Its original stays until it is gone, and never knows it otherwise: a fault ends the shadow
 //! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
 //! that, and one begins only while one is left.
 
+use super::cast::{Cast, Shadow};
 use super::live::plan;
 use super::viewer::Watched;
 use super::{Live, Streams};
@@ -23,28 +24,14 @@ use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
-use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
-use crate::relay::{ConnectionId, Level, Limits, LiveId, RETRY_AFTER_SECONDS};
+use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, Stream, Told};
 
-/// What makes a stream the shadow of another.
-pub(super) struct Shadow {
-    original: LiveId,
-    target: Target,
-    /// `None`: nothing more comes of it.
-    remuxer: Option<Box<Remuxer>>,
-    /// So many bytes may come out beside what goes in.
-    allowance: usize,
-}
-
-/// What an original knows of its shadow in one container.
-pub(super) struct Cast {
-    target: Target,
-    live: Option<LiveId>,
-    /// Why there is none of this source.
-    fault: Option<Box<str>>,
-}
+/// Fed at once: so much may come out of little.
+const PIECE_BYTES: usize = 16 * 1024;
+/// Kept for what comes out next, of whichever stream.
+const ROOM_BYTES: usize = 256 * 1024;
 
 /// Why there is no shadow.
 pub(super) enum NotCast {
@@ -54,125 +41,6 @@ pub(super) enum NotCast {
     Unfit(String),
     /// There may be no more.
     NoRoom,
-}
-
-/// A part of `--buffer` that a unit may have.
-const UNIT_PART: usize = 4;
-/// What comes out for a byte that goes in, at the most and for long: frames of a few bytes become
-/// packets of 188. A source that makes more of it is there to make work.
-const OUT_PER_BYTE: usize = 32;
-/// Fed at once: so much may come out of little.
-const PIECE_BYTES: usize = 16 * 1024;
-/// Tracks that are named to who cannot have them.
-const LINES_MAX: usize = 4;
-/// Kept for what comes out next, of whichever stream.
-const ROOM_BYTES: usize = 256 * 1024;
-
-impl Limits {
-    /// The longest unit that is taken into another container.
-    fn remuxed_unit_bytes_max(&self) -> usize {
-        self.stream.buffer_bytes / UNIT_PART
-    }
-
-    /// How many shadows there may be at once.
-    pub fn shadows_max(&self) -> usize {
-        self.buffers_bytes_max / self.stream.buffer_bytes.max(1)
-    }
-
-    /// What all of them hold at the most, beside what `--buffers` bounds.
-    pub fn shadows_held_bytes_max(&self) -> usize {
-        let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
-        let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
-        let rtp = RTP_BYTES + udp_clients;
-        let each = self.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
-        self.shadows_max() * each
-    }
-}
-
-impl Shadow {
-    fn new(original: LiveId, target: Target, remuxer: Remuxer, unit_bytes_max: usize) -> Shadow {
-        Shadow {
-            original,
-            target,
-            remuxer: Some(Box::new(remuxer)),
-            // All that it holds may come at once.
-            allowance: Shadow::allowance_max(unit_bytes_max),
-        }
-    }
-
-    fn allowance_max(unit_bytes_max: usize) -> usize {
-        2 * Remuxer::held_bytes_max(unit_bytes_max)
-    }
-
-    /// Whose shadow it is.
-    pub fn original(&self) -> LiveId {
-        self.original
-    }
-
-    /// Its container.
-    pub fn target(&self) -> Target {
-        self.target
-    }
-
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let remuxer = self.remuxer.as_deref();
-        remuxer.map_or(0, |remuxer| size_of::<Remuxer>() + remuxer.held_bytes())
-    }
-
-    /// Takes the original's next bytes and appends what comes of them.
-    fn feed(&mut self, bytes: &[u8], unit_max: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(remuxer) = &mut self.remuxer else {
-            return Ok(());
-        };
-        let before = out.len();
-        remuxer.feed(bytes, out)?;
-        let most = Shadow::allowance_max(unit_max);
-        let may_come = self.allowance + bytes.len() * OUT_PER_BYTE;
-        let left = may_come.checked_sub(out.len() - before);
-        self.allowance = left
-            .ok_or(Fault("its frames are too small for other containers"))?
-            .min(most);
-        Ok(())
-    }
-
-    /// Why nothing will come of it, as far as is known.
-    fn emptiness(&self) -> Option<String> {
-        let remuxer = self.remuxer.as_deref()?;
-        let lines = remuxer.left_out().iter().take(LINES_MAX);
-        let lines: Vec<&str> = lines.map(String::as_str).collect();
-        remuxer.carries_nothing().then(|| lines.join(", "))
-    }
-
-    /// Nothing more is fed: appends what has waited, and lets the remuxer go.
-    fn finish(&mut self, out: &mut Vec<u8>) {
-        if let Some(mut remuxer) = self.remuxer.take() {
-            // What a fault leaves is whole.
-            let _ = remuxer.finish(out);
-        }
-    }
-}
-
-impl Cast {
-    /// Its shadow.
-    pub fn live(&self) -> Option<LiveId> {
-        self.live
-    }
-
-    /// Its container.
-    pub fn target(&self) -> Target {
-        self.target
-    }
-
-    /// Why there is none.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// Bytes that it takes.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
-    }
 }
 
 impl NotCast {
@@ -251,8 +119,8 @@ impl Streams {
         }
     }
 
-    /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head alone
-    /// is no reason to make one.
+    /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head
+    /// alone is no reason to make one.
     pub(super) fn playable(
         &mut self,
         id: LiveId,
@@ -289,7 +157,7 @@ impl Streams {
             return id;
         };
         let mut casts = live.casts.iter().filter(|cast| cast.target == target);
-        match casts.find_map(Cast::live) {
+        match casts.find_map(|cast| cast.live) {
             Some(shadow) => shadow,
             None if is_wanted && !has_ended => self.cast(id, target, desk).unwrap_or(id),
             None => id,
@@ -433,13 +301,11 @@ impl Streams {
     fn feed_shadow(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
         for piece in bytes.chunks(PIECE_BYTES) {
-            let live = self.lives.get_mut(id);
-            let Some(shadow) = live.and_then(|live| live.shadow.as_mut()) else {
-                return;
-            };
             let mut out = std::mem::take(&mut self.remuxed);
-            let fed = shadow.feed(piece, unit_max, &mut out);
-            self.pass_on(id, &out, desk);
+            let live = self.lives.get_mut(id);
+            let shadow = live.and_then(|live| live.shadow.as_mut());
+            let fed = shadow.map_or(Ok(()), |shadow| shadow.feed(piece, unit_max, &mut out));
+            self.give(id, &out, desk);
             out.clear();
             out.shrink_to(ROOM_BYTES);
             self.remuxed = out;
@@ -451,21 +317,18 @@ impl Streams {
 
     /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
     fn let_shadow_go(&mut self, id: LiveId, Fault(why): Fault, desk: &mut Desk) {
+        let original = self.original_of(id);
         let live = self.lives.get(id);
-        let Some((shadow, live)) = live.and_then(|live| Some((live.shadow.as_ref()?, live))) else {
-            return;
-        };
-        let (original, target) = (shadow.original, shadow.target);
-        desk.log(
-            Level::Warn,
-            format_args!(
-                "event=remux-fails session={} to={} detail=\"{why}\"",
-                live.session.digest(),
-                target.format().name()
-            ),
-        );
-        if let Some(original) = self.lives.get_mut(original) {
-            let mut casts = original.casts.iter_mut();
+        if let Some(live) = live
+            && let Some(Shadow { target, .. }) = live.shadow
+        {
+            let (digest, name) = (live.session.digest(), target.format().name());
+            desk.log(
+                Level::Warn,
+                format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\""),
+            );
+            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            let mut casts = casts.into_iter().flatten();
             if let Some(cast) = casts.find(|cast| cast.target == target) {
                 cast.fault = Some(why.into());
             }
@@ -482,15 +345,14 @@ impl Streams {
 
     fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
         let live = self.lives.get_mut(id);
-        let Some(live) = live.filter(|live| live.stream.end().is_none()) else {
-            return;
-        };
-        let mut rest = Vec::new();
-        if let Some(shadow) = &mut live.shadow {
-            shadow.finish(&mut rest);
+        if let Some(live) = live.filter(|live| live.stream.end().is_none()) {
+            let mut rest = Vec::new();
+            if let Some(shadow) = &mut live.shadow {
+                shadow.finish(&mut rest);
+            }
+            self.give(id, &rest, desk);
+            self.close_stream(id, end, desk);
         }
-        self.pass_on(id, &rest, desk);
-        self.close_stream(id, end, desk);
     }
 
     /// Another source goes on with a stream: what the one before could not be made may come of it.
@@ -518,35 +380,28 @@ impl Streams {
 
     /// A stream's shadow is gone, if it is one: so may be who stayed for it.
     pub(super) fn forget_shadow(&mut self, live: &Live, id: LiveId, desk: &mut Desk) {
-        let Some(Shadow {
+        if let Some(Shadow {
             original, target, ..
         }) = live.shadow
-        else {
-            return;
-        };
-        if let Some(original) = self.lives.get_mut(original) {
-            for cast in &mut original.casts {
-                if cast.live == Some(id) {
-                    cast.live = None;
-                }
+        {
+            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            for cast in casts.into_iter().flatten() {
+                cast.live = cast.live.filter(|live| *live != id);
             }
+            let (digest, name) = (live.session.digest(), target.format().name());
+            desk.log(
+                Level::Info,
+                format_args!("event=remux-ends session={digest} to={name}"),
+            );
+            self.forget_if_over(original, desk);
         }
-        desk.log(
-            Level::Info,
-            format_args!(
-                "event=remux-ends session={} to={}",
-                live.session.digest(),
-                target.format().name()
-            ),
-        );
-        self.forget_if_over(original, desk);
     }
 
     /// The shadows of a stream.
     pub(super) fn shadows_of(&self, id: LiveId) -> [Option<LiveId>; Target::ALL.len()] {
         let live = self.lives.get(id);
         let mut casts = live.into_iter().flat_map(|live| &live.casts);
-        [(); Target::ALL.len()].map(|()| casts.next().and_then(Cast::live))
+        [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.live))
     }
 
     /// A stream, and its shadows.
@@ -557,7 +412,7 @@ impl Streams {
     /// Whose shadow a stream is, or itself.
     pub(super) fn original_of(&self, id: LiveId) -> LiveId {
         let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
-        shadow.map_or(id, Shadow::original)
+        shadow.map_or(id, |shadow| shadow.original)
     }
 
     /// Whether anybody watches a stream, in whichever container.

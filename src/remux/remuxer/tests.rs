@@ -93,7 +93,13 @@ fn times_that_make_no_sense_do_no_harm() {
             times[track] = times[track].saturating_add(step);
             let later = (random.draw() % 3) as i64 * (random.draw() % 20) as i64 * Time::SECOND;
             let length = 1 + (random.draw() % (if seed % 2 == 0 { 8 } else { 4000 })) as usize;
-            (track, times[track], later, random.draw().is_multiple_of(2), length)
+            (
+                track,
+                times[track],
+                later,
+                random.draw().is_multiple_of(2),
+                length,
+            )
         });
         let units: Vec<_> = units.collect();
         for to in Target::ALL {

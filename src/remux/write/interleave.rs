@@ -16,11 +16,13 @@ use super::super::medium::Unit;
 pub struct Kept {
     /// The place of its track in the list.
     pub track: usize,
+    /// When it is to be decoded, in nanoseconds.
     pub decode: i64,
     /// Never before `decode`.
     pub present: i64,
     /// Decoding can begin with it.
     pub is_join: bool,
+    /// As they came.
     pub bytes: Box<[u8]>,
 }
 

@@ -5,10 +5,13 @@ use super::boxes::{boxed, close, full, numbers, put};
 /// A sample that waits for its fragment to be whole. Times are ticks of its track.
 #[derive(Debug)]
 pub(super) struct Sample {
+    /// When it is to be decoded, in ticks.
     pub decode: i64,
     /// How much later it is shown.
     pub offset: u32,
+    /// Decoding can begin with it.
     pub is_join: bool,
+    /// As they came.
     pub bytes: Box<[u8]>,
 }
 
@@ -17,6 +20,7 @@ pub(super) struct Sample {
 pub(super) struct Run<'a> {
     /// The track's, from 1 on.
     pub number: u32,
+    /// It has pictures.
     pub is_video: bool,
     /// In the order of their decode times.
     pub samples: &'a [Sample],

@@ -78,7 +78,9 @@ fn stamp(mark: u8, ticks: i64) -> [u8; 5] {
 
 /// What one PES packet goes out with.
 pub(super) struct Sending<'a> {
+    /// The stream's.
     pub pid: u16,
+    /// The same.
     pub counter: &'a mut Counter,
     /// The clock is told with this PID.
     pub tells_clock: bool,

@@ -33,9 +33,13 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// How MPEG-TS carries a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Carriage {
+    /// Of the map.
     pub stream_type: u8,
+    /// Of the PES packets.
     pub stream_id: u8,
+    /// Of the map, one behind the other.
     pub descriptors: Vec<u8>,
+    /// What stands around its units.
     pub framing: Framing,
     /// So many bits a second its decoder lets in.
     pub bits: u64,

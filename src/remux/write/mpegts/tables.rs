@@ -9,8 +9,11 @@ const PROGRAM: u16 = 1;
 /// What the map says of an elementary stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// The stream's.
     pub pid: u16,
+    /// What it is.
     pub stream_type: u8,
+    /// One behind the other.
     pub descriptors: Vec<u8>,
 }
 

@@ -1,0 +1,143 @@
+//! A stream as list-streams shows it, what is made of it included.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::Feed;
+use super::live::{Cuts, Live};
+use crate::gate::SessionId;
+use crate::post::ClientFigures;
+use crate::relay::desk::Desk;
+use crate::rtp::Disorder;
+use crate::stream::{Figures, Told};
+
+/// A row of list-streams.
+#[derive(Serialize)]
+pub struct Row<'a> {
+    sessionid: &'a SessionId,
+    /// None: it is gone, and the stream drains.
+    source: Option<RowSource>,
+    held: bool,
+    started_at: u64,
+    format: Option<&'static str>,
+    /// Places in its buffer at which decoding can begin, and why there are none.
+    joins: usize,
+    no_joins: Option<&'static str>,
+    content_type: Option<&'a str>,
+    bitrate: u64,
+    bytes_received: u64,
+    bytes_sent: u64,
+    viewers: usize,
+    udp_clients: usize,
+    /// What each of these has got.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    udp: Vec<RowClient>,
+    skips: u64,
+    cuts: Cuts,
+    /// The containers that it is made into.
+    remuxed: Vec<&'static str>,
+    rtp: Option<&'a str>,
+    /// What it takes of the server's memory.
+    held_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowClient {
+    address: SocketAddr,
+    #[serde(flatten)]
+    figures: ClientFigures,
+}
+
+#[derive(Serialize)]
+struct RowSource {
+    protocol: &'static str,
+    address: String,
+    /// Of RTP that is put in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<Disorder>,
+}
+
+impl Live {
+    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
+        let clients = self.rtp_out.post.figures();
+        clients.map(|(address, figures)| RowClient { address, figures })
+    }
+
+    fn row_source(&self) -> RowSource {
+        let input = self.input.as_ref();
+        RowSource {
+            protocol: match (input, &self.bare) {
+                (Some(_), _) => "rtp-udp",
+                (None, Some(_)) => "udp",
+                (None, None) => "http",
+            },
+            address: self.source_address.to_string(),
+            packets: input
+                .filter(|input| input.is_transport())
+                .map(|input| input.disorder()),
+        }
+    }
+
+    /// What list-streams says of it.
+    pub(super) fn row<'a>(
+        &'a self,
+        shadows: impl Iterator<Item = &'a Live>,
+        desk: &'a Desk,
+    ) -> Row<'a> {
+        let mut row = self.own_row(desk);
+        for shadow in shadows {
+            row.add(shadow);
+        }
+        row
+    }
+
+    fn own_row<'a>(&'a self, desk: &Desk) -> Row<'a> {
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = self.stream.figures();
+        Row {
+            sessionid: &self.session,
+            source: (self.source != Feed::Gone).then(|| self.row_source()),
+            held: self.has_waiting_viewers(),
+            started_at: self.started_unix_seconds,
+            format: match self.stream.told() {
+                Told::Known(format) => Some(format.name()),
+                Told::Undecided | Told::Unknown => None,
+            },
+            joins: self.stream.joins(),
+            no_joins: self.stream.no_joins_reason(),
+            content_type: self.stream.media_type(),
+            bitrate: self.stream.bit_rate(desk.now()),
+            bytes_received,
+            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
+            viewers: self.stream.viewer_count(),
+            udp_clients: self.rtp_out.post.client_count(),
+            udp: self.row_clients().collect(),
+            skips,
+            cuts: self.cuts,
+            remuxed: Vec::new(),
+            rtp: self.rtp_fault(desk),
+            held_bytes: self.held_bytes(),
+        }
+    }
+}
+
+impl Row<'_> {
+    /// What goes out of a shadow goes out of its stream.
+    fn add(&mut self, shadow: &Live) {
+        let figures = shadow.stream.figures();
+        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
+        self.viewers += shadow.stream.viewer_count();
+        self.udp_clients += shadow.rtp_out.post.client_count();
+        self.udp.extend(shadow.row_clients());
+        self.skips += figures.skips;
+        self.cuts.add(shadow.cuts);
+        let target = shadow.shadow.as_ref().map(|shadow| shadow.target);
+        self.remuxed
+            .extend(target.map(|target| target.format().name()));
+        self.held_bytes += shadow.held_bytes();
+    }
+}
