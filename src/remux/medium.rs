@@ -98,21 +98,6 @@ impl Codec {
             Codec::Aac | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => false,
         }
     }
-
-    /// Its name, for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::H264 => "H.264",
-            Codec::H265 => "H.265",
-            Codec::Av1 => "AV1",
-            Codec::Vp9 => "VP9",
-            Codec::Aac => "AAC",
-            Codec::MpegAudio => "MPEG audio",
-            Codec::Ac3 => "AC-3",
-            Codec::Eac3 => "E-AC-3",
-            Codec::Opus => "Opus",
-        }
-    }
 }
 
 /// The size of pictures or what sound is made of.

@@ -14,7 +14,6 @@ pub(crate) mod psi;
 mod streams;
 mod tables;
 
-pub use super::header::Repetition;
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
