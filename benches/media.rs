@@ -90,9 +90,9 @@ fn send(criterion: &mut Criterion) {
                 &addresses,
                 |bencher, addresses| {
                     bencher.iter(|| {
-                        for to in addresses {
-                            black_box(udp.send(&Datagrams {
-                                to: *to,
+                        for to in addresses.chunks(64) {
+                            udp.send(black_box(&Datagrams {
+                                to,
                                 bytes: &bytes,
                                 datagram_bytes: DATAGRAM_BYTES,
                             }));

@@ -98,7 +98,7 @@ def pair(tools, clients, rate, is_segmented, mode="rtp-udp"):
     environment = dict(os.environ)
     if not is_segmented:
         environment["LD_PRELOAD"] = tools["shim"]
-    command = [PROGRAM, "--listen=127.0.0.1:0", "--rtp=127.0.0.1:0", "--token-server=127.0.0.1", f"--udp-clients={clients}", "--head-bytes=64K", "--log=error"]
+    command = [PROGRAM, "--listen=127.0.0.1:0", "--rtp=127.0.0.1:0", "--token-server=127.0.0.1", f"--udp-clients={clients}", "--head-bytes=64K", "--buffer=1M", "--log=error"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     (first, held), (loop_first, loop_held) = sinks(clients), sinks(clients)
     stop = threading.Event()

@@ -11,6 +11,7 @@
 //! relay       THE CORE: the whole server without a socket or a clock
 //! post        what is on its way to a stream's UDP clients, and what each has got
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
+//! events      what has happened, as text that is kept once for all who follow it
 //! hls         where a stream's segments begin and end, and the list of them
 //! remux       the same pictures and sound in another container
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
@@ -76,6 +77,7 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod events;
 pub mod format;
 pub mod gate;
 pub mod gather;

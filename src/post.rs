@@ -36,6 +36,10 @@ pub struct Post {
     corrections: Vec<(Matrix, Fec)>,
     /// Some client gets MPEG-TS alone.
     has_bare: bool,
+    /// Who gets the first letter now, and their places among the clients: at most
+    /// [`AT_ONCE_MAX`].
+    to: Vec<SocketAddr>,
+    places: Vec<usize>,
     bytes_sent: u64,
 }
 
@@ -69,6 +73,8 @@ enum Kind {
 pub const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
 /// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
 pub const POST_BYTES_MAX: usize = 512 * 1024;
+/// A letter goes to so many clients with one call.
+const AT_ONCE_MAX: usize = 64;
 /// Among so many letters one is sought to which a datagram can be added.
 const LETTERS_TRIED_MAX: usize = 16;
 
@@ -92,44 +98,53 @@ impl Kind {
 }
 
 impl Post {
-    /// The first letter, and where it is to go now.
-    pub fn next_client(&mut self) -> Option<SocketAddr> {
-        loop {
-            let letter = self.letters.front()?;
-            let rest = self.clients.get(self.next_place..).unwrap_or_default();
-            let gets = |client: &Destination| {
-                self.source != Some(client.address) && letter.kind.is_for(client.carriage)
-            };
-            if let Some(next) = rest.iter().position(gets) {
-                let mut to = rest[next].address;
+    /// Finds out to whom the first letter goes next; says no where there is none.
+    pub fn next_clients(&mut self) -> bool {
+        self.to.clear();
+        self.places.clear();
+        while let Some(letter) = self.letters.front() {
+            let count = letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
+            let clients = self.clients.iter().zip(&mut self.figures).enumerate();
+            for (place, (client, figures)) in clients.skip(self.next_place) {
+                if self.to.len() >= AT_ONCE_MAX {
+                    break;
+                }
+                self.next_place = place + 1;
+                if self.source == Some(client.address) || !letter.kind.is_for(client.carriage) {
+                    continue;
+                }
+                let mut to = client.address;
                 // No matrix is given to a client whose ports would not reach so far.
                 to.set_port(to.port().saturating_add(letter.kind.port_offset()));
-                if let Some(figures) = self.figures.get_mut(self.next_place + next) {
-                    figures.sent += letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
-                }
-                self.next_place += next + 1;
-                self.bytes_sent += letter.bytes.len() as u64;
-                return Some(to);
+                figures.sent += count;
+                self.to.push(to);
+                self.places.push(place);
+            }
+            self.bytes_sent += (letter.bytes.len() * self.to.len()) as u64;
+            if !self.to.is_empty() {
+                return true;
             }
             self.next_place = 0;
             self.letters_bytes -= letter.held_bytes();
             self.letters.pop_front();
         }
+        false
     }
 
-    /// So many datagrams of the first letter were not taken, for whom it went to last.
-    pub fn not_taken(&mut self, count: u64) {
-        let last = self.next_place.checked_sub(1);
-        if let Some(figures) = last.and_then(|last| self.figures.get_mut(last)) {
-            figures.sent = figures.sent.saturating_sub(count);
-            figures.dropped += count;
+    /// So many datagrams of the first letter were not taken, for each whom it went to last.
+    pub fn not_taken(&mut self, counts: &[usize]) {
+        for (place, count) in self.places.drain(..).zip(counts) {
+            if let Some(figures) = self.figures.get_mut(place) {
+                figures.sent = figures.sent.saturating_sub(*count as u64);
+                figures.dropped += *count as u64;
+            }
         }
     }
 
-    /// The letter that is being sent: its bytes, and the size of its datagrams.
-    pub fn letter(&self) -> Option<(&[u8], usize)> {
+    /// The letter that is being sent, and to whom: its bytes, and the size of its datagrams.
+    pub fn letter(&self) -> Option<(&[SocketAddr], &[u8], usize)> {
         let letter = self.letters.front()?;
-        Some((&letter.bytes, letter.datagram_bytes))
+        Some((&self.to, &letter.bytes, letter.datagram_bytes))
     }
 
     /// Whether nothing is on its way.
@@ -148,10 +163,10 @@ impl Post {
     }
 
     /// What each has got who gets something.
-    pub fn figures(&self) -> impl Iterator<Item = (SocketAddr, ClientFigures)> {
+    pub fn figures(&self) -> impl Iterator<Item = (Destination, ClientFigures)> {
         let all = self.clients.iter().zip(&self.figures);
         let those = all.filter(|(client, _)| self.source != Some(client.address));
-        those.map(|(client, figures)| (client.address, *figures))
+        those.map(|(client, figures)| (*client, *figures))
     }
 
     /// Whether every datagram has to be of the same size.
@@ -275,6 +290,8 @@ impl Post {
         letters.sum::<usize>()
             + corrections.sum::<usize>()
             + self.letters.capacity() * size_of::<Letter>()
+            + self.to.capacity() * size_of::<SocketAddr>()
+            + self.places.capacity() * size_of::<usize>()
             + self.corrections.capacity() * size_of::<(Matrix, Fec)>()
             + self.own_clients_bytes()
     }
@@ -312,6 +329,8 @@ impl Post {
             .map(|(client, figures)| (client.address, *figures))
             .collect();
         self.put_in_order(clients);
+        // Their places are others' now.
+        self.places.clear();
         let is_client = |source: &SocketAddr| {
             let mut clients = self.clients.iter();
             clients.any(|client| client.address == *source)

@@ -166,6 +166,15 @@ impl<T> Slots<T> {
         })
     }
 
+    /// Every entry from this place on, in the order of the places. Looks at each place there is.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (Id<T>, &T)> {
+        let places = index..self.entries.capacity();
+        places.filter_map(|index| {
+            let id = self.id_at(index)?;
+            Some((id, self.get(id)?))
+        })
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()

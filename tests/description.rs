@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
-use support::client::request;
+use support::client::{Client, request};
 use support::server::Server;
-use support::streaming::Source;
+use support::streaming::{Source, Viewer};
+use support::until;
 
 /// A path, a method and a status.
 type Answered = (String, String, u16);
@@ -76,21 +77,97 @@ fn what_is_described_is_what_is_answered() {
             assert_eq!(server.request("PATCH", path).status(), 405);
             continue;
         }
-        ask(method, path, "", &[]);
+        if (path.as_str(), method.as_str()) == ("/api/events", "GET") {
+            // It has no end.
+            assert_eq!(follow(&server).2, 200);
+        } else {
+            ask(method, path, "", &[]);
+        }
         ask(method, path, "?unknown=1", &[]);
         ask(method, path, "", &["Origin: http://elsewhere.example"]);
         let query = match path.as_str() {
             "/api/add-token" => "?type=http&sessionid=b",
             "/api/revoke-token" | "/api/abort-stream" => "?sessionid=b",
+            "/api/kick-viewer" => "?id=00000001-1",
             _ => "",
         };
         ask(method, path, query, &["Content-Length: 70000"]);
     }
     seen.extend(beyond_the_disk());
+    seen.extend(kicked());
+    seen.insert(follow(&server));
+    seen.insert(no_room_for_readers());
     let of_own_method = documented
         .into_iter()
         .filter(|(_, _, status)| *status != 405);
     assert_eq!(of_own_method.collect::<BTreeSet<_>>(), seen);
+}
+
+/// What is answered who ends viewers, until no more may be kept out.
+fn kicked() -> Vec<Answered> {
+    const VIEWERS: usize = 1025;
+    let server = Server::gated(&[
+        "--wait=60",
+        "--rtp=127.0.0.1:0",
+        "--connections-per-host=2000",
+    ]);
+    let of_udp = "/api/add-token?type=rtp-udp&sessionid=k0&udp-clients=127.0.0.2:9";
+    assert_eq!(server.request("POST", of_udp).status(), 201);
+    server.admit("k0");
+    let _source = Source::open(server.address(), "/stream/k0");
+    let viewers: Vec<Viewer> = (0..VIEWERS)
+        .map(|number| {
+            if number > 0 {
+                server.admit(&format!("k{number}"));
+            }
+            Viewer::ask(server.address(), &format!("/stream/k{number}"))
+        })
+        .collect();
+    let rows = until("all are listed", || {
+        let rows = server.request("GET", "/api/list-viewers").json();
+        let rows = rows.as_array().expect("rows").clone();
+        (rows.len() == VIEWERS + 1).then_some(rows)
+    });
+    let kick = |row: &Value| {
+        let id = row["id"].as_str().expect("an id");
+        let target = format!("/api/kick-viewer?id={id}&block=60");
+        server.request("DELETE", &target).status()
+    };
+    let statuses: Vec<u16> = rows.iter().chain(&rows[..1]).map(kick).collect();
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 204).count(),
+        1024
+    );
+    drop(viewers);
+    let answered = |status| ("/api/kick-viewer".to_owned(), "DELETE".to_owned(), status);
+    statuses.into_iter().map(answered).collect()
+}
+
+/// Events have no end: only their head is read.
+fn follow(server: &Server) -> Answered {
+    let mut client = Client::connect(server.address());
+    client.send_head("GET", "/api/events", &[]);
+    (
+        "/api/events".to_owned(),
+        "GET".to_owned(),
+        client.head().status,
+    )
+}
+
+/// What is answered when as many follow the events as may.
+fn no_room_for_readers() -> Answered {
+    let server = Server::gated(&["--connections-per-host=1000"]);
+    let readers: Vec<Client> = (0..128)
+        .map(|_| {
+            let mut client = Client::connect(server.address());
+            client.send_head("GET", "/api/events", &[]);
+            assert_eq!(client.head().status, 200);
+            client
+        })
+        .collect();
+    let answered = follow(&server);
+    drop(readers);
+    answered
 }
 
 /// What is answered when the token file takes no more.

@@ -244,6 +244,27 @@ fn there_are_no_parts_any_more_when_a_fragment_does_not_go_into_one() {
     assert_eq!(checker.discontinuities, 0);
 }
 
+/// What fills is overwritten before it is whole: what there was of it has gone, and what comes next
+/// has none of its names.
+#[test]
+fn parts_of_what_is_overwritten_are_gone() {
+    let mut rig = Rig::new(40_000);
+    let mut encoder = Encoder::new(Kind::Mp4);
+    rig.feed(&encoder.run(9.2), 9.2);
+    let hint = rig.playlist().hint.unwrap();
+    let earlier = hint.replace(".2.", ".1.");
+    assert!(rig.fetch(&earlier).is_some());
+    encoder.unit_bytes = 30_000;
+    for _ in 0..20 {
+        rig.feed(&encoder.run(0.5), 0.5);
+    }
+    assert!(rig.fetch(&earlier).is_none() && rig.fetch(&hint).is_none());
+    encoder.unit_bytes = 150;
+    rig.feed(&encoder.run(9.0), 9.0);
+    let list = rig.playlist();
+    assert!(list.part_target.is_none() && list.hint.is_none());
+}
+
 /// The next part is waited for, and so is the list that has it.
 #[test]
 fn what_comes_next_is_waited_for_and_nothing_else() {
@@ -498,7 +519,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
                 .unwrap()
                 .clone();
             let range = (segment.from, segment.to);
-            let viewer = stream.join_range(1, range, segment.lead.clone());
+            let viewer = stream.join_range(1, range, segment.lead.clone(), Moment::START);
             assert_eq!(
                 stream.supply(viewer, 0),
                 Supply::Bytes(segment.lead.len() + (segment.to - segment.from) as usize)
@@ -524,7 +545,12 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     let list = Playlist::read(&String::from_utf8(list).unwrap());
     let name = &list.segments[0].name;
     let segment = stream.segments().unwrap().segment(name).unwrap().clone();
-    let viewer = stream.join_range(7, (segment.from, segment.to), segment.lead.clone());
+    let viewer = stream.join_range(
+        7,
+        (segment.from, segment.to),
+        segment.lead.clone(),
+        Moment::START,
+    );
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
     let mut cuts = Vec::new();
     for _ in 0..40 {

@@ -10,6 +10,7 @@ mod support;
 
 use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
+use serde_json::{Value, json};
 use support::client::Client;
 use support::response::{End, Response};
 use support::server::Server;
@@ -464,4 +465,49 @@ fn is_hint(server: &Server, name: &str) -> bool {
         .request("HEAD", &format!("/stream/demo/{name}"))
         .status()
         == 404
+}
+
+fn viewers(server: &Server) -> Vec<Value> {
+    let rows = server.request("GET", "/api/list-viewers").json();
+    rows.as_array().expect("an array").clone()
+}
+
+fn await_viewer(server: &Server) -> Value {
+    until("somebody is listed", || viewers(server).pop())
+}
+
+/// A player of HLS is nobody between two requests: it is there while it waits for a list, and while
+/// a segment is on its way to it.
+#[test]
+fn players_of_segments_are_listed_while_they_are_answered() {
+    let server = Server::gated(&["--buffer=32M", "--buffers=64M"]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut encoder = Encoder::new(Kind::Ts);
+    source.send(&encoder.run(1.0));
+    let mut client = Client::connect(server.address());
+    client.send_head("GET", LIST, &[]);
+    let parked = await_viewer(&server);
+    assert_eq!(
+        (&parked["state"], &parked["way"]),
+        (&json!("waiting"), &json!("hls"))
+    );
+    source.send(&encoder.run(7.0));
+    let list = Playlist::read(&client.response("GET").text());
+    assert_eq!(viewers(&server), [Value::Null; 0]);
+    let name = &list.segments[0].name;
+    let segment = client.request("GET", &format!("/stream/demo/{name}"), &[]);
+    assert_eq!(segment.status(), 200);
+    assert_eq!(viewers(&server), [Value::Null; 0]);
+    // Ended while it waits, it is told so, and its connection is good still.
+    let ahead = list.segments.last().expect("a segment").number + 1;
+    client.send_head("GET", &format!("{LIST}?_HLS_msn={ahead}"), &[]);
+    let parked = await_viewer(&server);
+    let id = parked["id"].as_str().expect("an id");
+    let kick = format!("/api/kick-viewer?id={id}");
+    assert_eq!(server.request("DELETE", &kick).status(), 204);
+    client
+        .response("GET")
+        .assert_problem(403, &["ended by the operator"]);
+    client.assert_usable();
 }

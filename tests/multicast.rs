@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   server ── near ─────────── near ── host A
-//!        └─── far ──────────── far ─── host B      (a pair of virtual Ethernet devices each)
+//!        ├─── far ──────────── far ─── host B      (a pair of virtual Ethernet devices each)
+//!        └─── uplink ── router ── downlink ── host C
 //! ```
 
 mod support;
@@ -24,7 +25,7 @@ struct Network {
 /// A program in a namespace, which is killed at the end.
 struct Program(Child);
 
-const HOSTS: [&str; 3] = ["server", "a", "b"];
+const HOSTS: [&str; 5] = ["server", "a", "b", "router", "c"];
 
 fn run(line: &str) {
     let mut words = line.split_whitespace();
@@ -42,12 +43,18 @@ impl Network {
             run(&format!("ip netns add {}", network.of(host)));
             network.ip(host, "link set lo up");
         }
-        for (number, (host, link)) in [("a", "near"), ("b", "far")].into_iter().enumerate() {
-            let (server, other) = (network.of("server"), network.of(host));
+        let links = [
+            ("server", "a", "near"),
+            ("server", "b", "far"),
+            ("server", "router", "uplink"),
+            ("router", "c", "downlink"),
+        ];
+        for (number, (host, other, link)) in links.into_iter().enumerate() {
+            let (one, two) = (network.of(host), network.of(other));
             run(&format!(
-                "ip link add {link} netns {server} type veth peer name {link} netns {other}"
+                "ip link add {link} netns {one} type veth peer name {link} netns {two}"
             ));
-            for (at, last) in [("server", 1), (host, 2)] {
+            for (at, last) in [(host, 1), (other, 2)] {
                 network.ip(at, &format!("addr add 10.77.{number}.{last}/24 dev {link}"));
                 network.ip(
                     at,
@@ -60,7 +67,46 @@ impl Network {
                 );
             }
         }
+        for (at, net, by) in [("server", 3, "77:2::2"), ("c", 2, "77:3::1")] {
+            let (net4, by4) = (
+                format!("10.77.{net}.0/24"),
+                by.replace("77:", "10.77.").replace("::", "."),
+            );
+            network.ip(at, &format!("route add {net4} via {by4}"));
+            network.ip(at, &format!("route add fd77:{net}::/64 via fd{by}"));
+        }
         network
+    }
+
+    /// Has the router forward what is sent to groups (smcroute): one in each direction, by IPv4 and
+    /// IPv6, from one sender each. It takes one off the TTL.
+    fn forward_groups(&self) -> Program {
+        let folder = std::env::temp_dir();
+        let at = |kind: &str| format!("{}/{}.{kind}", folder.display(), self.name);
+        let routes = "phyint uplink enable\nphyint downlink enable\n\
+                      mroute from uplink source 10.77.2.1 group 239.7.7.7 to downlink\n\
+                      mroute from uplink source fd77:2::1 group ff3e::7777 to downlink\n\
+                      mroute from downlink source 10.77.3.2 group 239.7.7.7 to uplink\n\
+                      mroute from downlink source fd77:3::2 group ff3e::7777 to uplink\n";
+        std::fs::write(at("conf"), routes).expect("a file");
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            let set = format!("echo 1 > /proc/sys/net/{setting}");
+            self.program("router", "sh", &["-c", &set]).output();
+        }
+        let (file, pid, socket) = (at("conf"), at("pid"), at("sock"));
+        let arguments = [
+            "-n", "-N", "-l", "err", "-f", &file, "-P", &pid, "-u", &socket,
+        ];
+        let router = self.program("router", "smcrouted", &arguments);
+        until("the router has its routes", || {
+            let has_both = |family: &str, group: &str| {
+                let arguments = [family, "mroute", "show", "table", "all"];
+                let list = self.program("router", "ip", &arguments).output();
+                String::from_utf8_lossy(&list).matches(group).count() == 2
+            };
+            (has_both("-4", "239.7.7.7") && has_both("-6", "ff3e::7777")).then_some(())
+        });
+        router
     }
 
     fn of(&self, host: &str) -> String {
@@ -108,6 +154,18 @@ impl Network {
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
         Some((status, body.to_owned()))
+    }
+
+    /// A source that publishes this over HTTP, and stays.
+    fn put(&self, media: &[Vec<u8>]) -> Program {
+        let body: String = chunk(&media.concat())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let put = format!(
+            "import socket,time\ns=socket.create_connection(('127.0.0.1',8000))\ns.sendall(b'PUT /stream/tv HTTP/1.1\\r\\nHost: h\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'+bytes.fromhex('{body}'))\ntime.sleep(30)"
+        );
+        self.python("server", &put)
     }
 
     fn admit(&self, session: &str, types: &str, client: &str) {
@@ -161,8 +219,19 @@ impl Drop for Program {
     }
 }
 
+/// Twenty datagrams' worth of a transport stream goes out of this, and some stays.
+fn media() -> Vec<Vec<u8>> {
+    let each = (0..40).map(|number| transport(number, Some(f64::from(number) * 0.02)));
+    each.collect()
+}
+
 /// Sends datagrams to a group, one after another, from an address by an interface.
 fn sender(group: &str, from: &str, datagrams: &[Vec<u8>]) -> String {
+    sender_with(group, from, datagrams, 1)
+}
+
+/// The same, so that they pass so many routers less one.
+fn sender_with(group: &str, from: &str, datagrams: &[Vec<u8>], hops: u8) -> String {
     let group: SocketAddr = group.parse().expect("an address");
     let hex: Vec<String> = datagrams
         .iter()
@@ -173,8 +242,9 @@ fn sender(group: &str, from: &str, datagrams: &[Vec<u8>]) -> String {
     } else {
         "AF_INET6"
     };
+    let option = if group.is_ipv4() { "0,33" } else { "41,18" };
     format!(
-        "import socket\ns=socket.socket(socket.{family},socket.SOCK_DGRAM)\ns.bind(('{from}',6000))\ng=('{}',{})\nfor d in '{}'.split():\n  s.sendto(bytes.fromhex(d),g)",
+        "import socket\ns=socket.socket(socket.{family},socket.SOCK_DGRAM)\ns.bind(('{from}',6000))\ns.setsockopt({option},{hops})\ng=('{}',{})\nfor d in '{}'.split():\n  s.sendto(bytes.fromhex(d),g)",
         group.ip(),
         group.port(),
         hex.join(" ")
@@ -192,7 +262,7 @@ fn receiver(group: &str, interface: &str, count: usize) -> String {
         )
     } else {
         format!(
-            "s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\ns.bind(('{ip}',{port}))\ns.setsockopt(41,20,socket.inet_pton(socket.AF_INET6,'{ip}')+struct.pack('i',socket.if_nametoindex('{interface}')))\ns.setsockopt(41,51,1)\ns.setsockopt(41,66,1)"
+            "s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\ns.bind(('{ip}',{port},0,socket.if_nametoindex('{interface}')))\ns.setsockopt(41,20,socket.inet_pton(socket.AF_INET6,'{ip}')+struct.pack('i',socket.if_nametoindex('{interface}')))\ns.setsockopt(41,51,1)\ns.setsockopt(41,66,1)"
         )
     };
     format!(
@@ -340,17 +410,8 @@ fn a_group_goes_out() {
         let mut outside = network.python("a", &receiver(group, "near", 1));
         await_line(&mut inside);
         await_line(&mut outside);
-        let media: Vec<Vec<u8>> = (0..40)
-            .map(|number| transport(number, Some(f64::from(number) * 0.02)))
-            .collect();
-        let body: String = chunk(&media.concat())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let put = format!(
-            "import socket,time\ns=socket.create_connection(('127.0.0.1',8000))\ns.sendall(b'PUT /stream/tv HTTP/1.1\\r\\nHost: h\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'+bytes.fromhex('{body}'))\ntime.sleep(30)"
-        );
-        let _source = network.python("server", &put);
+        let media = media();
+        let _source = network.put(&media);
         let output = inside.output();
         let text = String::from_utf8(output).expect("text");
         let lines: Vec<&str> = text.lines().collect();
@@ -365,4 +426,121 @@ fn a_group_goes_out() {
             "the other interface got some"
         );
     }
+}
+
+/// With a TTL of two what goes out passes one router, with one it does not leave its network; and
+/// so does what comes in.
+#[test]
+#[ignore = "makes network namespaces, which needs root; and needs smcroute"]
+fn groups_pass_as_many_routers_as_their_ttl_says() {
+    for (number, (ip, _, group)) in FAMILIES.into_iter().enumerate() {
+        let network = Network::new(&format!("ttl{number}"));
+        let _router = network.forward_groups();
+        let media = media();
+        for (hops, types, header_bytes) in [(1, "http,rtp-udp", 12), (2, "http,udp", 0)] {
+            let (to, out) = (
+                format!("--rtp-to={ip}"),
+                format!("--multicast={hops}%uplink"),
+            );
+            let _server = network.serve(&[&to, &out]);
+            network.admit("tv", types, group);
+            let mut beyond = network.python("c", &receiver(group, "downlink", 20));
+            let mut neighbour = network.python("router", &receiver(group, "uplink", 20));
+            await_line(&mut beyond);
+            await_line(&mut neighbour);
+            let _source = network.put(&media);
+            assert_got(neighbour, hops, header_bytes, &media);
+            if hops > 1 {
+                assert_got(beyond, hops - 1, header_bytes, &media);
+            } else {
+                let has_ended = beyond.0.try_wait();
+                assert!(matches!(has_ended, Ok(None)), "it passed the router");
+                drop(beyond);
+            }
+        }
+        let from = if group.starts_with('[') {
+            "fd77:3::2"
+        } else {
+            "10.77.3.2"
+        };
+        let _server = network.serve(&[&format!("--join={ip}@{from}%uplink")]);
+        network.admit("tv", "rtp-udp", group);
+        for (hops, first) in [(1, 100), (2, 1)] {
+            let datagrams = rtp(30, first, 7);
+            network
+                .python("c", &sender_with(group, from, &datagrams, hops))
+                .output();
+        }
+        let stream = until("what may pass has come, and no more", || {
+            let stream = network.stream("tv")?;
+            (stream["bytes_received"] == 30 * 7 * 188).then_some(stream)
+        });
+        assert_is_from(&stream, from);
+    }
+}
+
+/// What a receiver has printed: media with so many routers less one to go.
+fn assert_got(receiver: Program, hops: u8, header_bytes: usize, media: &[Vec<u8>]) {
+    let text = String::from_utf8(receiver.output()).expect("text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 20);
+    for (line, media) in lines.iter().zip(media) {
+        let hex: String = media.iter().map(|byte| format!("{byte:02x}")).collect();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], hops.to_string());
+        assert_eq!(words[2].len(), hex.len() + 2 * header_bytes);
+        assert!(words[2].ends_with(&hex));
+    }
+}
+
+/// A group that a token for MPEG-TS without RTP names: its source sends that, and nobody's RTP
+/// counts.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn transport_packets_without_rtp_come_in_by_a_group() {
+    for (number, (ip, hosts, group)) in FAMILIES.into_iter().enumerate() {
+        let network = Network::new(&format!("bare{number}"));
+        let joins = [format!("--join={ip}%near"), format!("--join={ip}%far")];
+        let _server = network.serve(&[&joins[0], &joins[1]]);
+        network.admit("tv", "udp", group);
+        network
+            .python("b", &sender(group, hosts[2], &rtp(30, 1, 7)))
+            .output();
+        until("RTP is dropped", || {
+            (network.dropped("second_source") == 30).then_some(())
+        });
+        network
+            .python("a", &sender(group, hosts[1], &media()))
+            .output();
+        let stream = until("all has come", || {
+            let stream = network.stream("tv")?;
+            (stream["bytes_received"] == 40 * 7 * 188).then_some(stream)
+        });
+        assert_is_from(&stream, hosts[1]);
+        assert_eq!(stream["source"]["protocol"], "udp");
+    }
+}
+
+/// A group of the link alone, which this server sends to and listens to: it does not hear itself,
+/// though its address there is one that only its zone tells.
+#[test]
+#[ignore = "makes network namespaces, which needs root"]
+fn a_group_of_the_link_does_not_hear_the_server_itself() {
+    let network = Network::new("self");
+    let group = "[ff02::7777]:5004";
+    let options = [
+        "--join=ff02::7777%near",
+        "--rtp-to=ff02::7777",
+        "--multicast=1%near",
+    ];
+    let _server = network.serve(&options);
+    network.admit("tv", "http,udp", group);
+    network.admit("heard", "udp", group);
+    let mut neighbour = network.python("a", &receiver(group, "near", 20));
+    await_line(&mut neighbour);
+    let media = media();
+    let source = network.put(&media);
+    assert_got(neighbour, 1, 0, &media);
+    assert!(network.stream("heard").is_none(), "it hears itself");
+    drop(source);
 }

@@ -39,7 +39,7 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "page",
-        what: "the operator's page (its HTML is not counted)",
+        what: "the operator's page and the viewers' (their HTML is not counted)",
         is_in: cfg!(feature = "page"),
         options: &[],
     },

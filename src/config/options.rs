@@ -328,8 +328,8 @@ const ROWS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Shown("none"),
         help: "list what the relay there has, too",
-        more: "`http://ADDR:PORT`. `list-tokens` and `list-streams` of this server then give the whole, \
-               asked of all peers at the same time. One that does not answer within 2 s is named in \
+        more: "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` of this server then \
+               give the whole, asked of all peers at the same time. One that does not answer within 2 s is named in \
                the field `Tollgate-Missing`. This host must be in its token subnet.",
     },
     Row {

@@ -1,44 +1,52 @@
-//! Sessions to which nobody is admitted for a while, because players reconnect at once when their
-//! stream is aborted.
+//! Who is not admitted for a while, because players reconnect at once when they are cut off: all
+//! who come to a session that was aborted, or a viewer who was ended.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
-use super::SessionId;
 use crate::held::table_bytes;
 use crate::moment::Moment;
 
-/// The blocked sessions, each until a moment.
-#[derive(Debug, Default)]
-pub struct Blocks {
-    until: HashMap<SessionId, Moment>,
+/// Those who are blocked, each until a moment.
+#[derive(Debug)]
+pub struct Blocks<K> {
+    until: HashMap<K, Moment>,
 }
 
-/// So many sessions are blocked at once. None makes room for another: an operator relies on it.
+impl<K> Default for Blocks<K> {
+    fn default() -> Blocks<K> {
+        Blocks {
+            until: HashMap::new(),
+        }
+    }
+}
+
+/// So many are blocked at once. None makes room for another: an operator relies on it.
 pub const BLOCKS_MAX: usize = 1024;
 
-impl Blocks {
-    /// Blocks a session until `until`, or until then instead if it is blocked; those whose time is
-    /// over are forgotten with this. Says whether there was room.
+impl<K: Clone + Eq + Hash> Blocks<K> {
+    /// Blocks one until `until`, or until then instead if it is blocked; those whose time is over
+    /// are forgotten with this. Says whether there was room.
     #[must_use]
-    pub fn add(&mut self, session: &SessionId, until: Moment, now: Moment) -> bool {
+    pub fn add(&mut self, whom: &K, until: Moment, now: Moment) -> bool {
         self.until.retain(|_, until| *until > now);
-        let has_room = self.until.len() < BLOCKS_MAX || self.until.contains_key(session);
+        let has_room = self.until.len() < BLOCKS_MAX || self.until.contains_key(whom);
         if has_room {
-            self.until.insert(session.clone(), until);
+            self.until.insert(whom.clone(), until);
         }
         has_room
     }
 
-    /// What they hold in memory, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let names: usize = self.until.keys().map(SessionId::held_bytes).sum();
-        table_bytes::<(SessionId, Moment)>(self.until.capacity()) + names
+    /// What they hold in memory, in bytes; `of` says so of what each is known by.
+    pub fn held_bytes(&self, of: impl Fn(&K) -> usize) -> usize {
+        let names: usize = self.until.keys().map(of).sum();
+        table_bytes::<(K, Moment)>(self.until.capacity()) + names
     }
 
-    /// How long the session is blocked still.
-    pub fn left(&self, session: &SessionId, now: Moment) -> Option<Duration> {
-        let until = self.until.get(session)?;
+    /// How long one is blocked still.
+    pub fn left(&self, whom: &K, now: Moment) -> Option<Duration> {
+        let until = self.until.get(whom)?;
         (*until > now).then(|| until.since(now))
     }
 }
@@ -46,6 +54,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::SessionId;
 
     #[test]
     fn a_session_is_blocked_for_its_time_and_no_longer() {
@@ -76,7 +85,7 @@ mod tests {
         }
         assert!(blocks.left(&named(0), now).is_some());
         assert!(blocks.add(&named(1), soon, now), "it is blocked already");
-        assert!((BLOCKS_MAX * 16..512 << 10).contains(&blocks.held_bytes()));
+        assert!((BLOCKS_MAX * 16..512 << 10).contains(&blocks.held_bytes(SessionId::held_bytes)));
         assert!(blocks.add(&named(BLOCKS_MAX), later + Duration::from_secs(3), soon));
     }
 }

@@ -31,7 +31,7 @@ pub use host::{Host, HostName};
 pub use join::{InterfaceName, Join};
 pub use limits::{Limits, MATRICES_MAX};
 pub use record::{Entry, Record};
-pub use session_id::SessionId;
+pub use session_id::{Digest, SessionId};
 pub use subnet::Subnet;
 pub use tokens::{Addition, Destination, Tokens};
 pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple};

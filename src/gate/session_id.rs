@@ -82,6 +82,12 @@ impl Display for Digest {
     }
 }
 
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// What is wrong with a sessionid. Offsets count decoded bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadSessionId {

@@ -145,6 +145,8 @@ pub struct Tokens {
     serial_next: u64,
     /// Bytes that the tuples take, and the lists of destinations.
     tuples_bytes: usize,
+    /// Sessionids whose `http` tuples made room, and what those opened.
+    forgotten: Vec<(SessionId, SessionId)>,
 }
 
 impl Tokens {
@@ -159,6 +161,7 @@ impl Tokens {
             time: Stamp::default(),
             serial_next: 1,
             tuples_bytes: 0,
+            forgotten: Vec::new(),
         }
     }
 
@@ -273,12 +276,19 @@ impl Tokens {
         }
     }
 
+    /// Sessionids whose `http` tuples made room since this was asked last, and what those opened.
+    pub fn take_forgotten(&mut self) -> Vec<(SessionId, SessionId)> {
+        std::mem::take(&mut self.forgotten)
+    }
+
     fn forget_http(&mut self, serial: u64) {
         let Some(tuple) = self.in_order.remove(&serial) else {
             return;
         };
         self.remove_shuts(&tuple);
         self.tuples_bytes -= tuple.held_bytes();
+        let of = self.opened_by(&tuple.session).clone();
+        self.forgotten.push((tuple.session.clone(), of));
         if let Some(known) = self.sessions.get_mut(&tuple.session) {
             known.http = None;
             if known.rtp.is_empty() {

@@ -222,10 +222,11 @@ impl Cutter {
             self.segments.pop_front();
         }
         let is_first_lost = |filling: &Filling| filling.start.offset < oldest;
-        self.filling = self
-            .filling
-            .take()
-            .filter(|filling| !is_first_lost(filling));
+        if self.filling.as_ref().is_some_and(is_first_lost) {
+            self.filling = None;
+            // The next segment has the same number: a name must not be that of other bytes.
+            self.parts.give_up();
+        }
     }
 
     /// Something begins: here the one before ends.
@@ -263,7 +264,8 @@ impl Cutter {
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
         }
-        if self.kind() == Some(Kind::Mp4) && self.parts.pass(point, gap) {
+        let has_parts = self.kind() == Some(Kind::Mp4) && self.filling.is_some();
+        if has_parts && self.parts.pass(point, gap) {
             self.list = None;
             self.has_grown = true;
         }
@@ -488,7 +490,7 @@ impl Cutter {
     pub(super) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
         let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
         let range = |part: &Part| (part.from, part.to);
-        if number == self.number && !self.is_over() && self.parts.ticks_max().is_some() {
+        if number == self.number && self.filling.is_some() && self.parts.ticks_max().is_some() {
             let whole = self.parts.whole();
             return match index.cmp(&whole.len()) {
                 Ordering::Less => Some(whole.get(index).map(range)),

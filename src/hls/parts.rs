@@ -154,9 +154,11 @@ impl Parts {
         });
     }
 
-    fn give_up(&mut self) {
+    /// There are none any more.
+    pub fn give_up(&mut self) {
         self.length = Length::Unfit;
         self.whole = Vec::new();
+        self.open = None;
     }
 
     /// Bytes that its allocation takes.

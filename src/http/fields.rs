@@ -55,6 +55,8 @@ pub(super) struct Fields {
     pub user_agent: Option<String>,
     /// `Referer`
     pub referer: Option<String>,
+    /// `Last-Event-ID`
+    pub last_event_id: Option<String>,
     /// `Via`, all of its lines joined
     pub via: Option<String>,
     /// `X-Forwarded-For` and `Forwarded`, all lines of each joined
@@ -104,6 +106,7 @@ impl Fields {
                 "authorization" => once(&mut found.authorization, field.name, value())?,
                 "user-agent" => found.user_agent = Some(value()),
                 "referer" => found.referer = Some(value()),
+                "last-event-id" => found.last_event_id = Some(value()),
                 "via" => append(&mut found.via, &value()),
                 "forwarded" => append(&mut found.forwarded.standard, &value()),
                 "x-forwarded-for" => append(&mut found.forwarded.x_forwarded_for, &value()),

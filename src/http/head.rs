@@ -94,6 +94,8 @@ pub struct Head {
     pub user_agent: Option<String>,
     /// `Referer`
     pub referer: Option<String>,
+    /// `Last-Event-ID`: what a browser that follows events has had last
+    pub last_event_id: Option<String>,
     /// `Via`, all of its lines joined
     pub via: Option<String>,
     /// `X-Forwarded-For` or `Forwarded`, all lines joined
@@ -199,6 +201,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
         authorization: fields.authorization,
         user_agent: fields.user_agent,
         referer: fields.referer,
+        last_event_id: fields.last_event_id,
         via: fields.via,
         forwarded: fields.forwarded,
     })

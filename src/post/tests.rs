@@ -50,13 +50,12 @@ fn datagrams(count: u8) -> Vec<u8> {
 /// All that goes out: each datagram, and where to.
 fn sent(post: &mut Post) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut all = Vec::new();
-    while let Some(to) = post.next_client() {
-        let (bytes, datagram_bytes) = post.letter().expect("a letter");
-        all.extend(
-            bytes
-                .chunks(datagram_bytes)
-                .map(|datagram| (to, datagram.to_vec())),
-        );
+    while post.next_clients() {
+        let (to, bytes, datagram_bytes) = post.letter().expect("a letter");
+        for to in to {
+            let datagrams = bytes.chunks(datagram_bytes);
+            all.extend(datagrams.map(|datagram| (*to, datagram.to_vec())));
+        }
     }
     all
 }
@@ -84,7 +83,7 @@ fn what_is_on_its_way_is_bounded_in_bytes_that_are_held() {
         assert!(held_bytes <= held_bytes_max, "{sizes:?}: {held_bytes}");
         assert!(held_bytes > POST_BYTES_MAX / 3, "{sizes:?}: {held_bytes}");
         assert!(refused > 0, "{sizes:?}");
-        while post.next_client().is_some() {}
+        while post.next_clients() {}
         assert!(post.is_empty() && post.letters_bytes == 0, "{sizes:?}");
         let (_, figures) = post.figures().next().expect("a client");
         assert_eq!(
@@ -116,24 +115,32 @@ fn clients_are_lent_and_the_source_is_passed_over() {
     assert!(Rc::ptr_eq(&post.clients, &list));
     assert_eq!(post.client_count(), 3);
     assert_eq!(post.held_bytes(), 4 * size_of::<ClientFigures>());
-    assert!(post.forward(b"one", None));
-    assert_eq!(post.next_client(), Some(address(1)));
-    set_clients(
-        &mut post,
-        [5, 1, 4]
-            .into_iter()
-            .map(|host| client("rtp", host))
-            .collect(),
-    );
+    // More than go at once, and two of them leave while the letter is on its way.
+    let list: Vec<Destination> = (1..=AT_ONCE_MAX as u8 + 3)
+        .map(|host| client("rtp", host))
+        .collect();
+    set_clients(&mut post, list.clone().into());
+    assert!(post.forward(b"one", None) && post.next_clients());
+    let first: Vec<SocketAddr> = list[..AT_ONCE_MAX].iter().map(|one| one.address).collect();
+    assert_eq!(post.letter().map(|(to, ..)| to), Some(&first[..]));
+    let changed = [200, 1, 66].into_iter().map(|host| client("rtp", host));
+    set_clients(&mut post, changed.collect());
     assert!(post.own_clients_bytes() > 3 * size_of::<ClientFigures>());
-    assert_eq!(post.next_client(), Some(address(5)));
-    assert_eq!(post.next_client(), Some(address(4)));
-    post.not_taken(1);
-    assert_eq!(post.next_client(), None);
+    // It is of clients that stand elsewhere now.
+    post.not_taken(&[1; AT_ONCE_MAX]);
+    assert!(post.next_clients());
+    let next = [address(200), address(66)];
+    assert_eq!(post.letter().map(|(to, ..)| to), Some(&next[..]));
+    post.not_taken(&[0, 1]);
+    assert!(!post.next_clients());
     let figures = post
         .figures()
-        .map(|(client, figures)| (client, figures.sent, figures.dropped));
-    let expected = [(address(1), 1, 0), (address(5), 1, 0), (address(4), 0, 1)];
+        .map(|(client, figures)| (client.address, figures.sent, figures.dropped));
+    let expected = [
+        (address(1), 1, 0),
+        (address(200), 1, 0),
+        (address(66), 0, 1),
+    ];
     assert!(figures.eq(expected));
     post.set_clients([client("rtp", 6)].into(), Some(address(6)), || 7);
     assert!(

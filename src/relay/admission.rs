@@ -12,7 +12,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::fetch::Fault;
-use super::pass::Pass;
+use super::pass::{Barred, Pass};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -21,10 +21,10 @@ use crate::stamp::Stamp;
 
 pub(super) use place::{Beyond, Door};
 use refusals::{
-    busy, for_source_only, for_watching_only, forbidden, from_elsewhere, no_token,
-    no_token_of_origin, not_running, of_nobody, token_is_over, watched_uncounted,
+    barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
+    no_token, no_token_of_origin, not_running, of_nobody, token_is_over, watched_uncounted,
 };
-pub(super) use refusals::{framework_is_off, not_found};
+pub(super) use refusals::{framework_is_off, kicked, no_viewer, not_found};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,14 @@ pub(super) enum Way {
     Hls,
     /// A call of the API.
     Call,
+    /// Whoever follows the events.
+    Events,
     /// The figures.
     Figures,
     /// The operator's page.
     Page,
+    /// The page on which a session is watched.
+    WatchPage,
     /// Whether the server runs.
     Health,
     /// Which methods a path knows.
@@ -122,7 +126,9 @@ pub(super) struct Standing {
 pub(super) struct Gate<'a> {
     settings: &'a Settings,
     tokens: Option<&'a Tokens>,
-    blocks: &'a Blocks,
+    blocks: &'a Blocks<SessionId>,
+    /// Viewers who are kept out.
+    barred: &'a Blocks<Barred>,
     /// The server has been told to end.
     is_closing: bool,
     now: Moment,
@@ -174,7 +180,7 @@ impl<'a> Gate<'a> {
     pub fn new(
         settings: &'a Settings,
         tokens: Option<&'a Tokens>,
-        blocks: &'a Blocks,
+        (blocks, barred): (&'a Blocks<SessionId>, &'a Blocks<Barred>),
         is_closing: bool,
         (now, time): (Moment, Stamp),
     ) -> Gate<'a> {
@@ -182,6 +188,7 @@ impl<'a> Gate<'a> {
             settings,
             tokens,
             blocks,
+            barred,
             is_closing,
             now,
             time,
@@ -220,8 +227,8 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Remuxed | Way::Hls => check_named(claim),
-            Way::Call | Way::Figures => {
+            Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage => check_named(claim),
+            Way::Call | Way::Events | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
                 if !may_look {
@@ -420,7 +427,11 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
-            | (Way::Viewer | Way::Remuxed | Way::Hls | Way::Call | Way::Figures | Way::Page, _)
+            | (
+                Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage | Way::Call | Way::Events,
+                _,
+            )
+            | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }
@@ -428,9 +439,15 @@ impl Gate<'_> {
 
     /// Whether the session that a sessionid opens may be watched by one more who has that, told
     /// before anything about whether it runs.
-    pub fn watch(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    pub fn watch(
+        &self,
+        claim: &Claim<'_>,
+        name: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let session = self.opened_by(name);
         self.may_go_on(name, session, standing)?;
+        self.check_barred(claim, name)?;
         let is_full =
             |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
         // By a session's own sessionid all count who watch it.
@@ -451,9 +468,15 @@ impl Gate<'_> {
 
     /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
     /// watches so holds no connection that could be counted: where viewers are, it is a no.
-    pub fn watch_in_segments(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    pub fn watch_in_segments(
+        &self,
+        claim: &Claim<'_>,
+        name: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let session = self.opened_by(name);
         self.may_go_on(name, session, standing)?;
+        self.check_barred(claim, name)?;
         if self
             .viewers_max(name)
             .or(self.viewers_max(session))
@@ -482,7 +505,14 @@ impl Gate<'_> {
         self.time
     }
 
-    fn check_token_out(&self, name: &SessionId, standing: &Standing) -> Result<(), Refusal> {
+    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
+    /// of a kind that goes out over HTTP.
+    pub fn see(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
@@ -494,7 +524,8 @@ impl Gate<'_> {
             Err(Shut::NoToken) => return Err(no_token()),
             Err(Shut::Direction) => return Err(for_source_only()),
         }
-        Ok(())
+        self.check_block(session)?;
+        self.check_open()
     }
 
     /// Whether a session may be watched by who has been admitted to it by a sessionid before.
@@ -504,12 +535,26 @@ impl Gate<'_> {
         session: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        self.check_token_out(name, standing)?;
-        self.check_block(session)?;
-        self.check_open()?;
+        self.see(name, session, standing)?;
         match &standing.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(()),
+        }
+    }
+
+    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
+    /// has the session.
+    pub fn go_on_late(
+        &self,
+        (name, session): (&SessionId, &SessionId),
+        wants_part: bool,
+        standing: &Standing,
+        fault: impl FnOnce() -> Fault,
+    ) -> Result<(), Refusal> {
+        self.may_go_on(name, session, standing)?;
+        match standing.runs || wants_part {
+            true => Ok(()),
+            false => Err(self.turned_away(fault())),
         }
     }
 
@@ -571,12 +616,20 @@ impl Gate<'_> {
         let Some(left) = self.blocks.left(session, self.now) else {
             return Ok(());
         };
-        let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
-        Err(Refusal::busy(
-            Status::TooManyRequests,
+        Err(kept_out(
             "this session was aborted and is blocked for a while",
-            seconds.saturating_add(1),
+            left,
         ))
+    }
+
+    /// Whether the operator has ended a viewer from there, and keeps it out still.
+    fn check_barred(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
+        let from = claim.from.map(|from| (name.clone(), from.ip()));
+        let left = from.and_then(|whom| self.barred.left(&whom, self.now));
+        match left {
+            None => Ok(()),
+            Some(left) => Err(barred(left)),
+        }
     }
 
     /// Whether nothing new begins any more. Who has asked before may look until the end.
@@ -589,6 +642,11 @@ impl Gate<'_> {
 
     /// Whether the table of tokens may be changed, by a call that may be made.
     pub fn change(&self) -> Result<(), Refusal> {
+        self.check_open()
+    }
+
+    /// Whether the events may be followed, by who may call: until the end, and no longer.
+    pub fn follow(&self) -> Result<(), Refusal> {
         self.check_open()
     }
 

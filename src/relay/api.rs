@@ -11,6 +11,8 @@ use std::time::Duration;
 use super::page::Page;
 use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
+use super::viewer_id::ListedId;
+use crate::events::EventId;
 use crate::gate::{self, Carriage, Grant, Matrix, RtpTuple, SessionId, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
 use crate::stamp::Stamp;
@@ -32,8 +34,20 @@ pub(super) enum Call {
         /// For so long nobody is admitted to the session afterwards.
         block: Option<Duration>,
     },
+    KickViewer {
+        id: ListedId,
+        /// For so long nobody comes in from its address by its sessionid.
+        block: Option<Duration>,
+    },
+    /// What happens, from behind an event on that was the last that somebody had.
+    Follow {
+        of: Option<SessionId>,
+        last: Option<EventId>,
+    },
     /// The operator's page.
     Page,
+    /// The page on which a session is watched, or why who asks gets it not.
+    WatchPage(Option<Box<Refusal>>),
     /// The figures.
     Metrics,
     /// What this API is, for programs.
@@ -82,6 +96,7 @@ impl Call {
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
         let grant = match self {
             Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -89,12 +104,14 @@ impl Call {
 }
 
 /// Which table is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
     Tokens,
     /// The same, with all that is known of each.
     Details,
     Streams,
+    /// Who watches; of one session, if that is named.
+    Viewers(Option<SessionId>),
 }
 
 /// The calls by their names below `/api/`.
@@ -104,15 +121,21 @@ pub(super) enum Name {
     RevokeToken,
     ListTokens,
     ListStreams,
+    ListViewers,
     AbortStream,
+    KickViewer,
+    Events,
 }
 
 /// The answer to a call: a status and a JSON body, or what else is to happen.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
+    /// It is done, and there is nothing to say of it.
+    Done,
     List(Rows),
     Options(&'static str),
-    Page(Page),
+    /// A page, and how who asks is refused what it would show.
+    Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
 }
@@ -125,7 +148,10 @@ impl Name {
             b"revoke-token" => Some(Name::RevokeToken),
             b"list-tokens" => Some(Name::ListTokens),
             b"list-streams" => Some(Name::ListStreams),
+            b"list-viewers" => Some(Name::ListViewers),
             b"abort-stream" => Some(Name::AbortStream),
+            b"kick-viewer" => Some(Name::KickViewer),
+            b"events" => Some(Name::Events),
             _ => None,
         }
     }
@@ -134,8 +160,10 @@ impl Name {
     pub fn allow(self) -> &'static str {
         match self {
             Name::AddToken => "POST, OPTIONS",
-            Name::RevokeToken | Name::AbortStream => "DELETE, OPTIONS",
-            Name::ListTokens | Name::ListStreams => "GET, HEAD, OPTIONS",
+            Name::RevokeToken | Name::AbortStream | Name::KickViewer => "DELETE, OPTIONS",
+            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
+                "GET, HEAD, OPTIONS"
+            }
         }
     }
 
@@ -143,8 +171,10 @@ impl Name {
     pub fn knows(self, method: Method) -> bool {
         match self {
             Name::AddToken => method == Method::Post,
-            Name::RevokeToken | Name::AbortStream => method == Method::Delete,
-            Name::ListTokens | Name::ListStreams => matches!(method, Method::Get | Method::Head),
+            Name::RevokeToken | Name::AbortStream | Name::KickViewer => method == Method::Delete,
+            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
+                matches!(method, Method::Get | Method::Head)
+            }
         }
     }
 }
@@ -182,6 +212,21 @@ impl Call {
                 }))
             }
             Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
+            Name::ListViewers => {
+                let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
+                Ok(Call::List(Rows::Viewers(of)))
+            }
+            Name::Events => {
+                let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
+                // The head says what was had last.
+                Ok(Call::Follow { of, last: None })
+            }
+            Name::KickViewer => {
+                let parameters = Parameters::read(target, &["id", "block"])?;
+                let block = parameters.seconds("block")?;
+                let id = parameters.viewer_id()?;
+                Ok(Call::KickViewer { id, block })
+            }
         }
     }
 }

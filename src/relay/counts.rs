@@ -116,6 +116,11 @@ impl Counts {
         self.numbers[what as usize] += number;
     }
 
+    /// How often viewers fell out of the buffers of streams that are over.
+    pub fn skips(&self) -> u64 {
+        self.of(Count::Skips)
+    }
+
     /// So many.
     pub(super) fn of(&self, what: Count) -> u64 {
         self.numbers[what as usize]

@@ -5,21 +5,27 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::counts::{Count, Counts};
 use super::errand::Ticket;
+use super::happening::{self, Happening};
 use super::report::Report;
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
-use crate::http::{HttpDate, Reply, Status, Version};
+use crate::events::{EventId, Events};
+use crate::gate::SessionId;
+use crate::http::{HttpDate, Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::random::Random;
 use crate::stamp::{Calendar, Stamp};
 
 pub(super) struct Desk {
     settings: Settings,
+    /// Tells this run of the server from every other.
+    run: u32,
     now: Moment,
     timers: Timers,
     calendar: Calendar,
@@ -28,11 +34,40 @@ pub(super) struct Desk {
     counts: Counts,
     is_closing: bool,
     report: Report,
+    events: Events,
+    refusals: Refusals,
     ticket_next: u64,
     /// Bytes freed since memory was returned last.
     freed_bytes: usize,
     /// For when it is returned again.
     return_armed: Armed,
+}
+
+/// How many refusals have been told of.
+#[derive(Default)]
+struct Refusals {
+    second: u64,
+    told: u32,
+    left_out: u64,
+}
+
+/// Whoever is refused may ask again at once, and must not drive out what else has happened.
+const REFUSALS_PER_SECOND_MAX: u32 = 16;
+
+impl Refusals {
+    /// Whether this one is told of, and how many were not before it.
+    fn admit(&mut self, now: Moment) -> Option<u64> {
+        let second = now.since_start().as_secs();
+        if second != self.second {
+            (self.second, self.told) = (second, 0);
+        }
+        if self.told >= REFUSALS_PER_SECOND_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 /// With so much freed, memory is returned to the kernel,
@@ -44,15 +79,19 @@ const RETURN_AFTER: Duration = Duration::from_secs(5);
 impl Desk {
     /// At the server's start: nothing has happened, and nothing is due.
     pub fn new(settings: Settings) -> Desk {
+        let mut random = Random::new(settings.random_key);
         Desk {
+            run: random.draw() as u32,
             now: Moment::START,
             calendar: Calendar::new(Duration::from_secs(settings.started_unix_seconds)),
             timers: Timers::default(),
-            random: Random::new(settings.random_key),
+            random,
             actions: VecDeque::new(),
             counts: Counts::default(),
             is_closing: false,
             report: Report::new(settings.limits.report),
+            events: Events::default(),
+            refusals: Refusals::default(),
             ticket_next: 1,
             freed_bytes: 0,
             return_armed: Armed::default(),
@@ -160,6 +199,65 @@ impl Desk {
         self.timers.held_bytes() + self.actions.capacity() * size_of::<Action>()
     }
 
+    /// Tells this run of the server from every other: what is named by it is not mistaken for what
+    /// another named.
+    pub fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// What has happened.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Somebody follows what happens: from now on it is written down.
+    pub fn follow(&mut self) {
+        self.events.keep();
+    }
+
+    /// Whether something has happened since this was asked last.
+    pub fn take_news(&mut self) -> bool {
+        self.events.take_new()
+    }
+
+    /// Something has happened to a session.
+    pub fn tell(&mut self, session: &SessionId, what: &Happening<'_>) {
+        self.tell_about((Some(session), Some(session)), what);
+    }
+
+    /// Something has happened about a sessionid, which is a session's own or opens one: `of`.
+    pub fn tell_about(
+        &mut self,
+        (about, of): (Option<&SessionId>, Option<&SessionId>),
+        what: &Happening<'_>,
+    ) {
+        let (run, time) = (self.run, self.date().0);
+        self.events.push(of.cloned(), |text, number| {
+            happening::write(text, (EventId { run, number }, time), about, what);
+        });
+    }
+
+    /// Somebody would be a source, and may not. Of so many in a second it is told.
+    pub fn tell_refused(
+        &mut self,
+        (about, of): (Option<&SessionId>, Option<&SessionId>),
+        address: SocketAddr,
+        refusal: &Refusal,
+    ) {
+        if !self.events.is_kept() {
+            return;
+        }
+        if let Some(left_out) = self.refusals.admit(self.now) {
+            let what = Happening::PublisherRefused {
+                address,
+                status: refusal.status.code(),
+                detail: &refusal.detail,
+                left_out,
+            };
+            self.tell_about((about, of), &what);
+        }
+    }
+
     /// A ticket that nobody has had.
     pub fn draw_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.ticket_next);
@@ -211,6 +309,11 @@ impl Desk {
     /// When that second begins, by what is known of the time now.
     pub fn moment_of(&self, stamp: Stamp) -> Moment {
         self.calendar.moment_of(stamp)
+    }
+
+    /// The second in which a moment lies.
+    pub fn stamp_of(&self, moment: Moment) -> Stamp {
+        self.calendar.at(moment)
     }
 
     /// The date of an answer.

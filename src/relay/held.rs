@@ -2,10 +2,11 @@
 //! counts its own; here they stand side by side, and beside what they may hold at the most.
 
 use super::{CONNECTIONS_BEYOND_MAX, Settings};
+use crate::events;
 use crate::format::splice::Splicer;
 
 /// Bytes of each part, by its name.
-pub type HeldBytes = [(&'static str, usize); 8];
+pub type HeldBytes = [(&'static str, usize); 9];
 
 /// For each connection, besides its head: its places in the tables, and its answers.
 const CONNECTION_BYTES: usize = 84 * 1024;
@@ -24,6 +25,8 @@ const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 const TOKEN_BYTES: usize = 5 * 1024;
 /// Changes that wait for the disk, blocks, and what each part has for itself.
 const OTHER_BYTES: usize = 2 * 1024 * 1024;
+/// What has happened: text, and the places in it.
+const EVENTS_BYTES: usize = events::BYTES_MAX + events::UNITS_MAX * 32 + 64 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
@@ -68,6 +71,7 @@ impl Settings {
                 "desk",
                 connections * 1024 + limits.streams_max * 1024 + OTHER_BYTES,
             ),
+            ("events", EVENTS_BYTES),
             ("threads", OTHER_BYTES + 1024 * 1024),
         ]
     }

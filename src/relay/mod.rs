@@ -22,6 +22,7 @@ mod desk;
 mod errand;
 mod fetch;
 mod grants;
+mod happening;
 mod held;
 #[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
@@ -38,12 +39,15 @@ mod rtp_in;
 mod settings;
 mod settle;
 mod shell;
+mod snapshot;
 #[cfg(test)]
 mod stage;
 mod streams;
 mod terms;
 mod timers;
 mod view;
+mod viewer_id;
+mod viewers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -382,6 +386,10 @@ impl Relay {
         let mut gather = Gather::default();
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
+        } else if let Some((next, of)) = self.clients.reads(id)
+            && next >= self.desk.events().first()
+        {
+            self.desk.events().lend(next, of, &mut gather);
         }
         gather
     }
@@ -403,15 +411,14 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to one client. So many of those that were lent last were not
-    /// taken by the kernel.
-    pub fn next_datagrams(&mut self, now: Moment, not_taken: usize) -> Option<Datagrams<'_>> {
+    /// The next datagrams to be sent, to some clients. So many of those that were lent last the
+    /// kernel did not take, for each of these clients; it took all if nothing is said.
+    pub fn next_datagrams(&mut self, now: Moment, not_taken: &[usize]) -> Option<Datagrams<'_>> {
         self.desk.set_now(now);
-        self.streams.not_taken(not_taken as u64, &mut self.desk);
-        let next = self.streams.next_client(&mut self.desk);
+        self.streams.not_taken(not_taken, &mut self.desk);
+        let next = self.streams.next_posting(&mut self.desk);
         self.settle();
-        let (id, to) = next?;
-        let datagrams = self.streams.datagrams(id, to)?;
+        let datagrams = self.streams.datagrams(next?)?;
         let sent = datagrams.count() as u64;
         self.desk.count(Count::DatagramsSent, sent);
         Some(datagrams)
@@ -453,6 +460,7 @@ impl Relay {
             ("tokens", self.grants.held_bytes()),
             ("lists", self.lists.held_bytes()),
             ("desk", self.desk.held_bytes()),
+            ("events", self.desk.events().held_bytes()),
             ("threads", self.desk.counts().threads_bytes()),
         ]
     }

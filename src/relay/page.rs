@@ -1,24 +1,57 @@
-//! The operator's page: one document, compiled in, that calls the API. It gets nothing from
+//! The pages: the operator's, which calls the API, the one on which a session is watched, and what
+//! is shown in its place to who may not. Each is one document, compiled in. It gets nothing from
 //! elsewhere, and the browser sees to that.
 
 use crate::random::Random;
 
-/// The page's number for one answer, and the policy under which it is shown.
+/// Which page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Document<'a> {
+    /// For who may call the API.
+    Operator,
+    /// For who may watch a session; it finds in its own address which.
+    Watch,
+    /// For who may not, which these words of the server's say: it costs little, and is for anyone.
+    Refused(&'a str),
+}
+
+/// A page's number for one answer, and the policy under which it is shown.
 pub(super) struct Page {
+    html: &'static Html,
     /// The attribute that its script and its style carry.
     nonce: String,
+    /// What stands in it for who has no script: why there is no more.
+    words: Option<String>,
     policy: String,
 }
 
-/// HTML in UTF-8.
-const HTML: &str = include_str!("page/page.html");
-/// Where in it the nonces go.
-const IN_STYLE: usize = behind(b"<style");
-const IN_SCRIPT: usize = behind(b"<script");
+/// A document in UTF-8, and where in it the nonces go, or in the place of the second the words.
+struct Html {
+    text: &'static str,
+    in_style: usize,
+    second: usize,
+}
 
-/// Where the page goes on behind the first of these tags. (Without one it does not compile.)
-const fn behind(tag: &[u8]) -> usize {
-    let html = HTML.as_bytes();
+static OPERATOR: Html = Html::new(include_str!("page/operator.html"), "<script");
+static WATCH: Html = Html::new(include_str!("page/watch.html"), "<script");
+static REFUSED: Html = Html::new(
+    include_str!("page/refused.html"),
+    "<small>The server says: ",
+);
+
+impl Html {
+    const fn new(text: &'static str, second: &str) -> Html {
+        Html {
+            text,
+            in_style: behind(text, b"<style"),
+            second: behind(text, second.as_bytes()),
+        }
+    }
+}
+
+/// Where a page goes on behind the first of these tags. (Without one it does not compile.)
+const fn behind(html: &str, tag: &[u8]) -> usize {
+    let html = html.as_bytes();
     let (mut end, mut same) = (0, 0);
     while same < tag.len() {
         same = match html[end] {
@@ -36,15 +69,29 @@ impl Page {
     /// Whether there is one in this program.
     pub const IS_HERE: bool = true;
 
-    /// The page for one answer; `None` where there is none.
-    pub fn draw(random: &mut Random) -> Option<Page> {
+    /// A page for one answer; `None` where there is none.
+    pub fn draw(document: Document<'_>, random: &mut Random) -> Option<Page> {
+        let (html, words) = match document {
+            Document::Operator => (&OPERATOR, None),
+            Document::Watch => (&WATCH, None),
+            Document::Refused(words) => (&REFUSED, Some(escaped(words))),
+        };
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
+        let of_script = match words {
+            None => format!(
+                "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; img-src 'self' data:; "
+            ),
+            Some(_) => String::new(),
+        };
         let policy = format!(
-            "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; \
-             img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+            "default-src 'none'; style-src 'nonce-{nonce}'; {of_script}form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
         );
-        let nonce = format!(" nonce=\"{nonce}\"");
-        Some(Page { nonce, policy })
+        Some(Page {
+            html,
+            nonce: format!(" nonce=\"{nonce}\""),
+            words,
+            policy,
+        })
     }
 
     /// `Content-Security-Policy`: nothing runs in it but its own script and style, which carry a
@@ -53,11 +100,18 @@ impl Page {
         &self.policy
     }
 
-    /// The document, as it lies there, and the nonces in their places.
+    /// The document, as it lies there, and the nonces and words in their places.
     pub fn body(&self) -> [&[u8]; 5] {
-        let (begin, rest) = HTML.as_bytes().split_at(IN_STYLE);
-        let (style, script) = rest.split_at(IN_SCRIPT - IN_STYLE);
-        let nonce = self.nonce.as_bytes();
-        [begin, nonce, style, nonce, script]
+        let html = self.html;
+        let (begin, rest) = html.text.as_bytes().split_at(html.in_style);
+        let (style, rest) = rest.split_at(html.second - html.in_style);
+        let nonce = self.nonce.as_str();
+        let second = self.words.as_deref().unwrap_or(nonce);
+        [begin, nonce.as_bytes(), style, second.as_bytes(), rest]
     }
+}
+
+/// Words as they stand in a document.
+fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;")
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::viewer_id::ListedId;
 use crate::gate::SessionId;
 use crate::http::{Parameter, Refusal, Status, Target, percent_decoded, quoted};
 
@@ -77,6 +78,26 @@ impl<'a> Parameters<'a> {
                 quoted(raw, 64)
             ))),
         }
+    }
+
+    /// The viewer that is meant.
+    pub fn viewer_id(&self) -> Result<ListedId, Refusal> {
+        let raw = self
+            .raw("id")
+            .ok_or_else(|| bad("the parameter 'id' is missing; list-viewers tells it"))?;
+        let text = percent_decoded(raw).and_then(|bytes| String::from_utf8(bytes).ok());
+        let id = text.as_deref().and_then(ListedId::of_text);
+        id.ok_or_else(|| {
+            bad(format!(
+                "id: '{}' is not an id as list-viewers tells them",
+                quoted(raw, 64)
+            ))
+        })
+    }
+
+    /// The session that is meant, if one is.
+    pub fn session_if_given(&self) -> Result<Option<SessionId>, Refusal> {
+        self.raw("sessionid").map(|_| self.session()).transpose()
     }
 
     /// The session that is meant.

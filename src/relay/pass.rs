@@ -1,10 +1,15 @@
 //! By what a client is inside: the sessionid by which it was admitted, and what its token said
 //! then.
 
+use std::net::IpAddr;
+
 use super::desk::Desk;
 use crate::gate::SessionId;
 use crate::moment::Moment;
 use crate::stamp::Stamp;
+
+/// A viewer who is kept out: by which sessionid it came, and from where.
+pub(super) type Barred = (SessionId, IpAddr);
 
 /// What was said when it was admitted.
 #[derive(Debug)]

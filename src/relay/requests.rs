@@ -6,21 +6,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Caller, Claim, Standing, Way, not_found};
+use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
 use super::api::{Call, DESCRIPTION, Outcome, Rows};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
-use super::page::Page;
-use super::route::{Asked, Wish};
+use super::page::{Document, Page};
+use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
+use super::snapshot;
 use super::streams::{Cut, Feed};
+use super::view::View;
+use super::viewer_id::ListedId;
+use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
 use crate::gate::{self, Detailed, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -69,9 +74,15 @@ impl Relay {
                 fault,
             } => {
                 let name = self.clients.came_by(id).unwrap_or(&session);
+                let gate = self.grants.gate(&self.desk);
                 let verdict = match fault {
-                    None => self.late_verdict(name, &session, &view),
-                    Some(fault) => Err(self.grants.gate(&self.desk).turned_away(fault)),
+                    None => gate.go_on_late(
+                        (name, &session),
+                        view != View::Whole,
+                        &self.standing(&session),
+                        || self.fetch.absence(&session),
+                    ),
+                    Some(fault) => Err(gate.turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => {
@@ -103,6 +114,11 @@ impl Relay {
         };
         match asked.wish() {
             Err(refusal) => {
+                if let Some(about) = route::published(head) {
+                    let of = self.grants.gate(&self.desk).opened_by(&about).clone();
+                    let whom = (Some(&about), Some(&of));
+                    self.desk.tell_refused(whom, caller.peer, &refusal);
+                }
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.desk);
             }
@@ -205,18 +221,42 @@ impl Relay {
                 }
             }
             Some(Due::Listing(listing)) => {
-                let (after, collecting) = (listing.after(), listing.collecting());
-                let block = || self.lists.next_block(collecting?);
-                let piece = match listing.rows() {
-                    Rows::Tokens => listing.piece(self.grants.rows(after), block),
-                    Rows::Details => {
-                        let rows = self.grants.rows(after);
-                        let rows = rows.map(|(serial, tuple)| (serial, Detailed(tuple)));
-                        listing.piece(rows, block)
+                let (rows, after) = (listing.rows().clone(), listing.after());
+                // Of viewers two parts know: their rows are made before the list is touched.
+                let viewers = match &rows {
+                    Rows::Viewers(of) => {
+                        let known = Known::new(&self.streams, &self.clients, &self.desk);
+                        known.piece(after, of.as_ref())
                     }
-                    Rows::Streams => listing.piece(self.streams.rows(after, &self.desk), block),
+                    Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
                 };
-                self.clients.push_piece(id, piece, &mut self.desk);
+                let piece = self.clients.due_listing(id).map(|listing| {
+                    let collecting = listing.collecting();
+                    let block = || self.lists.next_block(collecting?);
+                    let streams = self.streams.rows(after, &self.desk);
+                    let tokens = self.grants.rows(after);
+                    match rows {
+                        Rows::Tokens => listing.piece(tokens, block),
+                        Rows::Details => {
+                            let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
+                            listing.piece(tokens, block)
+                        }
+                        Rows::Streams => listing.piece(streams, block),
+                        Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
+                    }
+                });
+                if let Some(piece) = piece {
+                    self.clients.push_piece(id, piece, &mut self.desk);
+                }
+            }
+            Some(Due::Following(following)) => {
+                if following.is_behind(&self.desk) {
+                    self.clients.push_missed(id, &self.desk);
+                } else if let Some((due, of)) = following.due(&self.desk) {
+                    let known = Known::new(&self.streams, &self.clients, &self.desk);
+                    let piece = snapshot::piece(due, of.as_ref(), &known, &self.grants);
+                    self.clients.push_snapshot(id, piece, &self.desk);
+                }
             }
             None => {}
         }
@@ -254,9 +294,22 @@ impl Relay {
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
+            Call::KickViewer { id, block } => self.kick_viewer(id, block),
+            Call::Follow { of, last } => {
+                return self.clients.follow(id, (of, last), reply, &mut self.desk);
+            }
             Call::Page => {
-                let page = Page::draw(self.desk.random());
-                page.map(Outcome::Page).ok_or_else(not_found)
+                page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
+            }
+            Call::WatchPage(refusal) => {
+                let document = match &refusal {
+                    Some(refusal) if refusal.status == Status::Forbidden => {
+                        Document::Refused(&refusal.detail)
+                    }
+                    // It waits until it is admitted.
+                    Some(_) | None => Document::Watch,
+                };
+                page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
@@ -328,6 +381,20 @@ impl Relay {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         Ok(Outcome::Json(Status::Ok, body))
+    }
+
+    /// Ends a viewer, or who waits to be one, and keeps it out for a while.
+    fn kick_viewer(&mut self, id: ListedId, block: Option<Duration>) -> Result<Outcome, Refusal> {
+        let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.desk).find(id)?;
+        if let Some(block) = block {
+            self.grants.bar(&whom, block, &self.desk)?;
+        }
+        if let Some(Event::Waited { reply, .. }) = self.clients.end_wait(id) {
+            self.clients.refuse(id, &kicked(), reply, &mut self.desk);
+            self.tend_pull(&session);
+        }
+        self.cut_viewer(id, Cut::Kicked);
+        Ok(Outcome::Done)
     }
 
     /// The names of a call have been looked up, or will not be.
@@ -517,4 +584,9 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+/// A page, if there is one in this program.
+fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
+    Page::draw(document, random).ok_or_else(not_found)
 }

@@ -12,6 +12,7 @@ use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
 use super::view::View;
 use super::{Settings, icecast};
+use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
@@ -62,6 +63,8 @@ impl<'a> Asked<'a> {
         let wish = self.wish_of_path();
         // Beyond a limit there are no streams, and nothing is told of them.
         let way = match &wish {
+            Ok(Wish::Call(Call::Follow { .. })) => Way::Events,
+            Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { view, .. }) => view.way(),
@@ -88,6 +91,8 @@ impl<'a> Asked<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
             [b"stream", session, file] => self.stream_as(session, file),
+            [b"watch"] if Page::IS_HERE => self.watch_page(None),
+            [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
             [b"metrics"] => self.look(Way::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
@@ -113,12 +118,23 @@ impl<'a> Asked<'a> {
         if !name.knows(head.method) {
             return Err(Refusal::method(name.allow()));
         }
-        self.gate.enter(&self.claim(Way::Call))?;
+        let way = match name {
+            Name::Events => Way::Events,
+            _ => Way::Call,
+        };
+        self.gate.enter(&self.claim(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Wish::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
+            // What another server gave, or nobody, is as good as none: all is told anew.
+            Call::Follow { of, .. } => {
+                self.gate.follow()?;
+                let last = head.last_event_id.as_deref();
+                let last = last.map(|last| EventId::of_text(last).unwrap_or(EventId::UNKNOWN));
+                Call::Follow { of, last }
+            }
             call => call,
         }))
     }
@@ -154,18 +170,12 @@ impl<'a> Asked<'a> {
         };
         let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let name = match segment {
-            Some(bytes) => {
-                no_parameters(&head.target)?;
-                parse_session(bytes)?
-            }
-            None => only_session(&head.target)?,
-        };
+        let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         if way == Way::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&name, &standing)?;
+            self.gate.watch(&claim, &name, &standing)?;
             self.gate.wait(head.method, &standing)?;
             let pass = self.gate.pass(name, &session, true);
             return Ok(Wish::Watch {
@@ -183,6 +193,35 @@ impl<'a> Asked<'a> {
         })
     }
 
+    /// The session that a path names, or the query alone.
+    fn session_named(&self, segment: Option<&[u8]>) -> Result<SessionId, Refusal> {
+        match segment {
+            Some(bytes) => {
+                no_parameters(&self.head.target)?;
+                parse_session(bytes)
+            }
+            None => only_session(&self.head.target),
+        }
+    }
+
+    /// The page on which a session is watched. Who is refused the stream is refused it with the
+    /// same status, and told no more, but in a page: it is for a browser.
+    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+        match self.head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        self.gate.enter(&self.claim(Way::WatchPage))?;
+        let name = self.session_named(segment)?;
+        let session = self.gate.opened_by(&name);
+        let standing = (self.standing)(session, &name);
+        let verdict = self.gate.see(&name, session, &standing);
+        Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
+    }
+
     /// A playlist, what one names, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
         let head = self.head;
@@ -195,15 +234,16 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate.enter(&self.claim(way))?;
+        let claim = self.claim(way);
+        self.gate.enter(&claim)?;
         let view = view?;
         let name = parse_session(session)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
         match &view {
-            View::Whole | View::In(_) => self.gate.watch(&name, &standing)?,
-            View::Part(_) => self.gate.watch_in_segments(&name, &standing)?,
+            View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
+            View::Part(_) => self.gate.watch_in_segments(&claim, &name, &standing)?,
         }
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
@@ -229,5 +269,18 @@ impl<'a> Asked<'a> {
             content_type: self.head.content_type.clone(),
             framing,
         })
+    }
+}
+
+/// Whose source somebody would be who asks so, if the path or the query says it.
+pub(super) fn published(head: &Head) -> Option<SessionId> {
+    if !matches!(head.method, Method::Put | Method::Post) {
+        return None;
+    }
+    let segments: Vec<&[u8]> = head.target.segments.iter().map(Vec::as_slice).collect();
+    match segments.as_slice() {
+        [b"stream"] => only_session(&head.target).ok(),
+        [b"stream", session] => parse_session(session).ok(),
+        _ => None,
     }
 }

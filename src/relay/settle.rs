@@ -4,11 +4,13 @@
 
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
+use super::happening::Happening;
 use super::streams::{Cut, Feed, Streams, Watched};
 use super::view::View;
+use super::viewer_id::ListedId;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::http::{Method, Refusal, Reply, Status};
+use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -26,8 +28,11 @@ impl Relay {
             } else if let Some(said) = self.lists.said() {
                 self.hear_lists(said);
             } else {
-                return;
+                break;
             }
+        }
+        if self.desk.take_news() {
+            self.clients.wake_readers();
         }
     }
 
@@ -189,7 +194,7 @@ impl Relay {
                     .source_lost(live, Feed::Http(id), reason, &mut self.desk);
             }
             clients::Said::ViewerGone(place) => {
-                let session = self.streams.leave(place);
+                let session = self.streams.leave(place, &mut self.desk);
                 if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
                     self.tend_pull(&session);
                 }
@@ -226,7 +231,18 @@ impl Relay {
             View::Part(wanted) => self.streams.play(id, (&session, wanted), how, desk),
         };
         match watched {
-            Some(Watched::Viewing(viewing)) => self.clients.watch(id, viewing),
+            Some(Watched::Viewing(viewing)) => {
+                self.clients.watch(id, viewing);
+                let what = Happening::ViewerComes {
+                    id: ListedId::Connection {
+                        run: self.desk.run(),
+                        connection: id.to_u64(),
+                    },
+                    key: self.clients.came_by(id).map(SessionId::digest),
+                    address: self.clients.peer(id),
+                };
+                self.desk.tell(&session, &what);
+            }
             Some(Watched::Segment(head, viewing)) => {
                 self.clients.push_head(id, &head);
                 self.clients.watch(id, viewing);
@@ -285,22 +301,6 @@ impl Relay {
             self.watch(id, (session.clone(), view), None, (reply, true));
         }
         self.tend_pull(session);
-    }
-
-    /// What a viewer is told who has waited, and came by this sessionid.
-    pub(super) fn late_verdict(
-        &self,
-        name: &SessionId,
-        session: &SessionId,
-        view: &View,
-    ) -> Result<(), Refusal> {
-        let gate = self.grants.gate(&self.desk);
-        let standing = self.standing(session);
-        gate.may_go_on(name, session, &standing)?;
-        match standing.runs || *view != View::Whole {
-            true => Ok(()),
-            false => Err(gate.turned_away(self.fetch.absence(session))),
-        }
     }
 }
 

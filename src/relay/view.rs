@@ -43,6 +43,11 @@ impl View {
         }
     }
 
+    /// Whether it is had by playlists and segments.
+    pub fn is_of_segments(&self) -> bool {
+        matches!(self, View::Part(_))
+    }
+
     /// Whether it may be waited for where the session does not run: what a playlist names has no
     /// name yet.
     pub fn can_wait(&self) -> bool {

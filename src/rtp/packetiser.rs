@@ -80,6 +80,11 @@ impl Packetiser {
         });
     }
 
+    /// What comes next does not follow on what came: a packet that is not whole never will be.
+    pub fn skip(&mut self) {
+        self.aligner = Aligner::default();
+    }
+
     /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while.
     /// Null packets do, where all datagrams must be of one size; else the batch must go out then.
     pub fn flush(&mut self, is_padded: bool, batch: &mut Batch) {
@@ -154,6 +159,31 @@ mod tests {
         assert_eq!(numbers, [65_534, 65_535, 0, 1, 2]);
         for piece in 1..500 {
             assert_eq!(make(piece), whole, "in pieces of {piece}");
+        }
+    }
+
+    /// Where bytes are missing between, no packet is made of the one before and the one behind.
+    #[test]
+    fn half_a_packet_before_a_gap_is_none() {
+        let mut packetiser = Packetiser::new(9, 1);
+        let mut batch = Batch::default();
+        let media: Vec<u8> = (0..40_u8)
+            .flat_map(|number| {
+                let mut packet = [number; PACKET_BYTES];
+                packet[0] = SYNC_BYTE;
+                packet
+            })
+            .collect();
+        packetiser.push(&media[..10 * PACKET_BYTES + 50], 5, &mut batch);
+        packetiser.skip();
+        packetiser.push(&media[20 * PACKET_BYTES + 90..], 5, &mut batch);
+        packetiser.flush(false, &mut batch);
+        let payloads = without_headers(&batch.bytes);
+        let whole: Vec<u8> = (0..10).chain(21..40).collect();
+        let numbers = payloads.chunks(PACKET_BYTES).map(|packet| packet[1]);
+        assert!(numbers.eq(whole));
+        for packet in payloads.chunks(PACKET_BYTES) {
+            assert!(packet[2..].iter().all(|byte| *byte == packet[1]));
         }
     }
 

@@ -358,15 +358,17 @@ impl Server {
         }
     }
 
-    /// Sends datagrams, each group to one client with one call, a bounded number of them.
+    /// Sends datagrams, each group to many clients with one call, a bounded number of them.
     fn send(&mut self, now: Moment) {
         let Some(udp) = &mut self.udp else { return };
-        for _ in 0..WRITES_PER_TURN_MAX {
-            let not_taken = std::mem::take(&mut udp.not_taken);
-            let Some(datagrams) = self.relay.next_datagrams(now, not_taken) else {
-                return;
+        let mut clients = 0;
+        while clients < WRITES_PER_TURN_MAX {
+            let next = self.relay.next_datagrams(now, udp.not_taken());
+            let Some(datagrams) = next else {
+                return udp.forget_not_taken();
             };
-            udp.not_taken = udp.send(&datagrams);
+            udp.send(&datagrams);
+            clients += datagrams.to.len();
         }
     }
 

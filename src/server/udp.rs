@@ -26,9 +26,9 @@ pub struct Udp {
     /// The size that the kernel cuts at now; 0: it does not cut.
     segment_bytes: usize,
     has_segmentation: bool,
-    /// So many of the datagrams that were sent last the kernel did not take, of which the core has
-    /// not been told.
-    pub not_taken: usize,
+    /// So many of the datagrams that were sent last the kernel did not take, for each client whom
+    /// they were for; empty where it took all.
+    not_taken: Vec<usize>,
 }
 
 /// A socket that datagrams come to.
@@ -90,7 +90,7 @@ impl Udp {
             is_ipv6: bound.is_ipv6(),
             segment_bytes: 0,
             has_segmentation,
-            not_taken: 0,
+            not_taken: Vec::new(),
         })
     }
 
@@ -177,51 +177,94 @@ impl Udp {
         None
     }
 
-    /// Sends datagrams to one client; says how many of them the kernel did not take.
-    pub fn send(&mut self, datagrams: &Datagrams<'_>) -> usize {
-        let to = self.reachable(datagrams.to);
+    /// How many of the datagrams that were sent last were not taken, for each client; nothing if
+    /// all were.
+    pub fn not_taken(&self) -> &[usize] {
+        &self.not_taken
+    }
+
+    /// It has been told.
+    pub fn forget_not_taken(&mut self) {
+        self.not_taken.clear();
+    }
+
+    /// Sends datagrams to clients, as many with one call as the kernel takes. What it does not take
+    /// is told then.
+    pub fn send(&mut self, datagrams: &Datagrams<'_>) {
+        self.not_taken.clear();
         let size = datagrams.datagram_bytes.max(1);
-        let mut dropped = 0;
         let at_once = SEGMENTS_MAX.min(SEGMENTED_BYTES_MAX / size).max(1);
-        for group in datagrams.bytes.chunks(size * at_once) {
-            if group.len() > size && self.send_segmented(group, size, to) {
-                continue;
-            }
-            dropped += self.send_singly(group, size, to);
-        }
-        dropped
-    }
-
-    /// One call for the whole group. `false`: it must be sent one by one.
-    fn send_segmented(&mut self, group: &[u8], size: usize, to: SocketAddr) -> bool {
-        if !self.has_segmentation || !self.cut_at(size) {
-            return false;
-        }
-        match self.rtp().send_to(group, to) {
-            Ok(_) => true,
-            // Refused for what it is, not for want of room: this path or kernel cannot cut.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::EOPNOTSUPP)
-                ) =>
-            {
-                self.has_segmentation =
-                    error.raw_os_error() != Some(libc::EOPNOTSUPP) && self.has_segmentation;
-                false
-            }
-            Err(_) => false,
+        let has_many = datagrams.bytes.len() > size;
+        let together = match has_many && self.has_segmentation && self.cut_at(size) {
+            true => at_once * size,
+            false => self.sent_singly(size),
+        };
+        let pieces = datagrams.bytes.len().div_ceil(together).max(1);
+        // Each client's pieces one behind the other.
+        let message = |number: usize| {
+            let to = datagrams.to.get(number / pieces)?;
+            let rest = datagrams.bytes.get(number % pieces * together..)?;
+            Some((&rest[..rest.len().min(together)], *to))
+        };
+        let mut done = 0;
+        while let Some((piece, to)) = message(done) {
+            let is_ipv6 = self.is_ipv6;
+            let next = (done..).map_while(message);
+            let next = next.map(|(piece, to)| (piece, reachable(is_ipv6, to)));
+            done += match sys::send_each(self.rtp().as_fd(), next) {
+                Ok(sent) => sent.max(1),
+                // The first of them is refused.
+                Err(error) => {
+                    let dropped = self.send_refused(piece, size, to, &error);
+                    self.note_not_taken(done / pieces, dropped, datagrams.to.len());
+                    1
+                }
+            };
         }
     }
 
-    fn send_singly(&mut self, group: &[u8], size: usize, to: SocketAddr) -> usize {
-        if self.segment_bytes != 0 && self.segment_bytes < size && !self.cut_at(0) {
-            return group.len().div_ceil(size);
+    /// The size at which datagrams go out with nothing cut.
+    fn sent_singly(&mut self, size: usize) -> usize {
+        // One that is larger would be cut.
+        if self.segment_bytes != 0 && self.segment_bytes < size {
+            self.cut_at(0);
         }
-        group
-            .chunks(size)
-            .filter(|datagram| self.rtp().send_to(datagram, to).is_err())
-            .count()
+        size
+    }
+
+    fn note_not_taken(&mut self, place: usize, dropped: usize, clients: usize) {
+        if dropped > 0 {
+            self.not_taken.resize(clients, 0);
+        }
+        if let Some(count) = self.not_taken.get_mut(place) {
+            *count += dropped;
+        }
+    }
+
+    /// What was refused goes out one by one where it was refused for what it is, not for want of
+    /// room: this path or kernel cannot cut. Says how many were not taken all the same.
+    fn send_refused(
+        &mut self,
+        piece: &[u8],
+        size: usize,
+        to: SocketAddr,
+        error: &io::Error,
+    ) -> usize {
+        let to = reachable(self.is_ipv6, to);
+        let error = error.raw_os_error();
+        let cannot_cut = [libc::EINVAL, libc::EIO, libc::EMSGSIZE, libc::EOPNOTSUPP];
+        let is_cut = piece.len() > size && error.is_some_and(|one| cannot_cut.contains(&one));
+        if !is_cut {
+            return piece.len().div_ceil(size);
+        }
+        self.has_segmentation &= error != Some(libc::EOPNOTSUPP);
+        self.cut_at(0);
+        let socket = self.rtp();
+        let datagrams = piece.chunks(size);
+        let refused = datagrams.filter(|datagram| socket.send_to(datagram, to).is_err());
+        let count = refused.count();
+        self.cut_at(size);
+        count
     }
 
     fn cut_at(&mut self, size: usize) -> bool {
@@ -236,15 +279,15 @@ impl Udp {
         }
         true
     }
+}
 
-    /// An IPv6 socket reaches IPv4 through mapped addresses.
-    fn reachable(&self, to: SocketAddr) -> SocketAddr {
-        match to.ip() {
-            IpAddr::V4(address) if self.is_ipv6 => {
-                SocketAddr::new(address.to_ipv6_mapped().into(), to.port())
-            }
-            IpAddr::V4(_) | IpAddr::V6(_) => to,
+/// An IPv6 socket reaches IPv4 through mapped addresses.
+fn reachable(is_ipv6: bool, to: SocketAddr) -> SocketAddr {
+    match to.ip() {
+        IpAddr::V4(address) if is_ipv6 => {
+            SocketAddr::new(address.to_ipv6_mapped().into(), to.port())
         }
+        IpAddr::V4(_) | IpAddr::V6(_) => to,
     }
 }
 
@@ -301,20 +344,61 @@ mod tests {
                 (2000, 1328),
             ] {
                 let bytes: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
-                assert_eq!(
-                    udp.send(&Datagrams {
-                        to,
-                        bytes: &bytes,
-                        datagram_bytes
-                    }),
-                    0
-                );
+                udp.send(&Datagrams {
+                    to: &[to],
+                    bytes: &bytes,
+                    datagram_bytes,
+                });
+                assert!(udp.not_taken().is_empty());
                 for sent in bytes.chunks(datagram_bytes) {
                     let mut received = [0; 2048];
                     let length = client.recv(&mut received).expect("a datagram");
                     assert!(received[..length] == *sent);
                 }
             }
+        }
+    }
+
+    /// Each of many gets all, and of those whom nothing can be sent to it is told how much of
+    /// theirs was not taken.
+    #[test]
+    fn what_is_for_many_goes_to_each_and_is_told_of_each() {
+        for has_segmentation in [true, false] {
+            let socket = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            let mut udp = Udp::new(socket).expect("its options");
+            if !has_segmentation {
+                udp.give_up_segmentation();
+            }
+            let clients: Vec<_> = (0..70)
+                .map(|_| net::UdpSocket::bind("127.0.0.1:0").expect("a free port"))
+                .collect();
+            let mut to: Vec<_> = clients
+                .iter()
+                .map(|client| client.local_addr().expect("its address"))
+                .collect();
+            // From an address of this host alone nothing goes there.
+            let nowhere = "198.51.100.1:9".parse().expect("an address");
+            (to[3], to[69]) = (nowhere, nowhere);
+            let bytes: Vec<u8> = (0..60 * 1328 + 7).map(|byte| byte as u8).collect();
+            for _ in 0..2 {
+                udp.send(&Datagrams {
+                    to: &to,
+                    bytes: &bytes,
+                    datagram_bytes: 1328,
+                });
+                let refused = |place| if to[place] == nowhere { 61 } else { 0 };
+                assert!(udp.not_taken().iter().copied().eq((0..70).map(refused)));
+                let reached = clients.iter().zip(&to).filter(|(_, to)| **to != nowhere);
+                for (client, _) in reached {
+                    for sent in bytes.chunks(1328) {
+                        let mut received = [0; 2048];
+                        let length = client.recv(&mut received).expect("a datagram");
+                        assert!(received[..length] == *sent);
+                    }
+                }
+            }
+            udp.forget_not_taken();
+            assert!(udp.not_taken().is_empty());
         }
     }
 

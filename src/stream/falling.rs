@@ -153,6 +153,7 @@ impl<C: Copy> Stream<C> {
             return self.cut.push(viewer.connection);
         }
         self.figures.skips += 1;
+        viewer.skips = viewer.skips.saturating_add(1);
         viewer.position = Position::Fallen { holds_rest: false };
         if self.points.is_past_header(cursor) {
             viewer.header_seen = self.points.header_serial;

@@ -20,6 +20,7 @@ mod falling;
 mod lines;
 mod points;
 mod rate;
+mod seen;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 pub use buffer::Pool;
 pub use points::Told;
+pub use seen::Seen;
 pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
@@ -473,6 +475,9 @@ impl<C: Copy> Stream<C> {
             lead,
             lag_key: None,
             header_seen,
+            since: now,
+            bytes_sent: 0,
+            skips: 0,
         });
         if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
             self.lag(viewer, cursor);
@@ -633,6 +638,7 @@ impl<C: Copy> Stream<C> {
         };
         self.figures.bytes_sent += bytes as u64;
         let (held_bytes, shared_bytes) = (viewer.lead.held_bytes(), viewer.shared_bytes());
+        viewer.bytes_sent += bytes as u64;
         let of_lead = viewer.lead.advance(bytes);
         self.shared_bytes -= shared_bytes - viewer.shared_bytes();
         match &mut viewer.position {

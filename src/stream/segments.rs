@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::viewer::{Lead, Position};
 use super::{Stream, Viewer, ViewerId};
 use crate::hls::{Cutter, Plan};
+use crate::moment::Moment;
 
 impl<C: Copy> Stream<C> {
     /// From now on it is known where segments of it begin and end.
@@ -36,6 +37,7 @@ impl<C: Copy> Stream<C> {
         connection: C,
         (from, to): (u64, u64),
         lead: Rc<Vec<u8>>,
+        now: Moment,
     ) -> ViewerId<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
@@ -44,6 +46,9 @@ impl<C: Copy> Stream<C> {
             lead: Lead::of_start(Some(lead), &[]),
             lag_key: None,
             header_seen: 0,
+            since: now,
+            bytes_sent: 0,
+            skips: 0,
         });
         self.shared_bytes += self.viewers.get(viewer).map_or(0, Viewer::shared_bytes);
         self.lag(viewer, from);

@@ -1,6 +1,7 @@
 //! Where one viewer stands in a stream.
 
 use super::versions::Version;
+use crate::moment::Moment;
 
 /// A viewer's place. `C` is what its owner knows it by.
 pub struct Viewer<C> {
@@ -15,6 +16,12 @@ pub struct Viewer<C> {
     pub(super) lag_key: Option<u64>,
     /// The serial number of the header that it has had; 0 if none.
     pub(super) header_seen: u64,
+    /// Since when it is there.
+    pub(super) since: Moment,
+    /// Bytes that it has got.
+    pub(super) bytes_sent: u64,
+    /// How often it fell out of the buffer.
+    pub(super) skips: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

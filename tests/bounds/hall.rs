@@ -117,7 +117,7 @@ impl Hall {
         let (relay, now) = (&mut self.relay, self.now);
         counted(|| relay.expire(now));
         self.write();
-        while counted(|| self.relay.next_datagrams(now, 0).is_some()) {}
+        while counted(|| self.relay.next_datagrams(now, &[]).is_some()) {}
         self.act();
         self.relay.check();
         self.now = self.now + time;

@@ -23,6 +23,8 @@ fn requests() -> Vec<String> {
         line("HEAD /stream/none"),
         line("GET /stream?sessionid=none"),
         line("GET /stream"),
+        line("GET /watch/none"),
+        line("GET /watch?sessionid=none"),
         line("DELETE /stream/none"),
         line("OPTIONS *"),
         line("GET /healthz"),
@@ -97,21 +99,28 @@ fn a_request_that_is_refused_allocates_little() {
     }
 }
 
-/// The page is what it always is, but for two numbers: it is put into the answer, once, and not
-/// made anew.
+/// A page is what it always is, but for two numbers: it is put into the answer, once, and not made
+/// anew.
 #[test]
-fn the_page_is_copied_once() {
+fn a_page_is_copied_once() {
     let mut hall = Hall::new(&[]);
     let client = hall.connect(STRANGER, usize::MAX, b"");
     hall.turn(Duration::ZERO);
-    let page = include_str!("../../src/relay/page/page.html").len() as u64;
-    for _ in 0..10 {
-        let before = meter::allocated();
-        hall.send(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        hall.turn(Duration::ZERO);
-        let allocated = meter::allocated() - before;
-        assert!(allocated >= page, "{allocated}: it is answered");
-        assert!(allocated <= page + (8 << 10), "{allocated} of {page}");
+    let pages = [
+        ("/", include_str!("../../src/relay/page/operator.html")),
+        ("/watch/x", include_str!("../../src/relay/page/watch.html")),
+    ];
+    for (path, page) in pages {
+        let page = page.len() as u64;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        for _ in 0..10 {
+            let before = meter::allocated();
+            hall.send(client, request.as_bytes());
+            hall.turn(Duration::ZERO);
+            let allocated = meter::allocated() - before;
+            assert!(allocated >= page, "{allocated}: it is answered");
+            assert!(allocated <= page + (8 << 10), "{allocated} of {page}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The doors through which arbitrary bytes come in, each with what must hold behind it. Fuzz
 //! targets and the replay of their corpora go through the same ones.
 
+mod events;
 mod format;
 mod gate;
 mod hls;
@@ -22,6 +23,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("udp_clients", gate::udp_clients),
     ("journal", gate::journal),
     ("json", json::rows),
+    ("events", events::units),
     ("subnet", gate::subnet),
     ("options", gate::options),
     ("container", format::container),

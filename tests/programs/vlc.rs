@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::support::server::Server;
 use super::support::until;
 use super::tools::*;
+use super::udp;
 
 /// What VLC makes of some seconds of `url`, written by it as MPEG-TS. It does not run as root.
 fn watch(name: &str, url: &str) -> PathBuf {
@@ -15,7 +16,7 @@ fn watch(name: &str, url: &str) -> PathBuf {
     let path = home.join("watched.ts");
     let script = format!(
         "vlc=; [ \"$(id -u)\" = 0 ] && vlc='setpriv --reuid=65534 --clear-groups'; \
-         export HOME={home}; exec $vlc timeout 20 cvlc --intf=dummy --run-time=4 \
+         export HOME={home}; exec $vlc timeout 20 cvlc --intf=dummy --run-time=4 --miface=lo \
          --sout='#standard{{access=file,mux=ts,dst={path}}}' '{url}' vlc://quit",
         home = home.display(),
         path = path.display(),
@@ -37,6 +38,28 @@ fn vlc_watches_over_http_and_rtp() {
     await_media(&server, "tv", 60_000);
     for (name, url) in [("http", url), ("rtp", format!("rtp://127.0.0.1:{port}"))] {
         let path = watch(name, &url);
+        assert_tracks(&path, &["h264", "aac"], false);
+        let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
+    }
+}
+
+/// MPEG-TS without RTP, to a host and to a group, and RTP to a group.
+#[test]
+#[ignore = "needs VLC and ffmpeg"]
+fn vlc_watches_udp_and_groups() {
+    let server = udp::serve();
+    let ports = [(); 3].map(|()| free_udp_port());
+    let ways = [
+        ("udp", "http,udp", "127.0.0.1", "udp://@"),
+        ("group", "udp", "239.7.7.3", "udp://@239.7.7.3"),
+        ("rtp-group", "rtp-udp", "239.7.7.4", "rtp://@239.7.7.4"),
+    ];
+    for ((_, types, host, _), port) in ways.iter().zip(ports) {
+        udp::admit_at(&server, types, &format!("{host}:{port}"));
+    }
+    let _encoder = udp::encode(&server);
+    for ((name, _, _, url), port) in ways.iter().zip(ports) {
+        let path = watch(name, &format!("{url}:{port}"));
         assert_tracks(&path, &["h264", "aac"], false);
         let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
     }

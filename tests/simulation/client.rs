@@ -10,6 +10,7 @@ use super::knowledge::{Knowledge, State, StreamNumber};
 use super::media::Track;
 use super::script::{Asked, Request, Script};
 use super::wire::{Socket, Wire};
+use crate::playlist::Playlist;
 use crate::response::{Body, End, Head};
 
 /// How a client reads.
@@ -85,6 +86,9 @@ pub struct Client {
     /// More requests that it makes when the one before is answered.
     pub rounds: usize,
     reading: Reading,
+    /// The playlist that it had last.
+    list: Option<Playlist>,
+    names: Vec<String>,
     /// The server said that this answer was the last.
     was_told_to_go: bool,
     /// A write to it was not whole at some time.
@@ -142,6 +146,8 @@ impl Client {
             answered: 0,
             rounds: 0,
             reading: Reading::Head(Vec::new()),
+            list: None,
+            names: Vec::new(),
             was_told_to_go: false,
             was_blocked: false,
         }
@@ -337,7 +343,12 @@ impl Client {
                         asking.track = Some(Track::new(session, asked_at, index == 0));
                     }
                 }
-                Asked::Watch { .. } | Asked::Call(_) | Asked::Wrong | Asked::Garbage => {}
+                Asked::Watch { .. }
+                | Asked::List { .. }
+                | Asked::Segment { .. }
+                | Asked::Call(_)
+                | Asked::Wrong
+                | Asked::Garbage => {}
             }
         }
     }
@@ -413,6 +424,11 @@ impl Client {
                 let of_origins = knowledge.has_origins && [502, 504, 508].contains(&status);
                 of_origins || [200, 403, 404, 406].contains(&status)
             }
+            Asked::List { .. } | Asked::Segment { .. } => {
+                let of_origins = knowledge.has_origins && [502, 504, 508].contains(&status);
+                let too_far = matches!(request.asked, Asked::List { .. }) && status == 400;
+                of_origins || too_far || [200, 403, 404, 406].contains(&status)
+            }
             Asked::Call(statuses) => statuses.contains(&status) || [413, 431].contains(&status),
             Asked::Wrong => (400..600).contains(&status),
             Asked::Garbage => (200..600).contains(&status),
@@ -462,6 +478,16 @@ impl Client {
             (Asked::Watch { .. }, 200) if asking.request.method == "GET" => {
                 self.check_watched(asking, end, knowledge);
             }
+            (Asked::List { session }, 200) if asking.request.method == "GET" => {
+                if end == End::Complete {
+                    self.check_list(*session, &content, knowledge);
+                }
+            }
+            (Asked::Segment { session }, 200) if asking.request.method == "GET" => {
+                check_segment(*session, &content, end, knowledge);
+                // It may have been overtaken.
+                return;
+            }
             (_, status) if status >= 400 => {
                 if let Asked::Publish { stream, .. } = asking.request.asked {
                     knowledge.refused(stream);
@@ -483,7 +509,50 @@ impl Client {
             }
             _ => check_json(&head, &content, asking.request.method, end),
         }
-        self.check_end(end, &head);
+        self.check_end(end, &head, knowledge);
+    }
+
+    /// What it may count on of one list beside the one before; and who the segments are.
+    fn check_list(&mut self, session: usize, content: &[u8], knowledge: &mut Knowledge) {
+        let text = std::str::from_utf8(content).expect("a list is text");
+        let list = Playlist::read(text);
+        knowledge.count("lists that were looked at");
+        knowledge.count(format!("lists of {} segments", list.segments.len().min(4)));
+        assert!(list.is_over || list.segments.len() >= 3, "{text}");
+        for entry in &list.segments {
+            assert!(entry.seconds.round() <= list.target as f64, "{text}");
+        }
+        let first = |list: &Playlist| list.segments.first().map(|entry| entry.number);
+        if let Some(last) = self.list.take() {
+            assert!(
+                knowledge.has_origins || first(&list) >= first(&last),
+                "{last:?} {list:?}"
+            );
+            for (before, entry) in last.segments.iter().flat_map(|before| {
+                let same = list
+                    .segments
+                    .iter()
+                    .filter(|entry| entry.name == before.name);
+                same.map(move |entry| (before, entry))
+            }) {
+                assert_eq!(
+                    (before.number, before.seconds),
+                    (entry.number, entry.seconds)
+                );
+            }
+        }
+        assert!(knowledge.is_segmented(session));
+        self.names = list
+            .segments
+            .iter()
+            .map(|entry| entry.name.clone())
+            .collect();
+        self.list = Some(list);
+    }
+
+    /// The segments that it knows of.
+    pub fn listed(&self) -> &[String] {
+        &self.names
     }
 
     fn check_watched(&self, asking: Asking, end: End, knowledge: &mut Knowledge) {
@@ -514,6 +583,7 @@ impl Client {
         let is_owed = self.is_exemplary() && !knowledge.is_closing && !knowledge.has_jumps;
         let was_given_all = match (end, knowledge.state(place.stream)) {
             (End::Complete, _) => true,
+            (_, State::Ended(ended)) if ended.is_cut_off => true,
             // After a gap the last bytes may be so few that they seem to follow the ones before it.
             (End::Close, State::Ended(ended)) => {
                 !ended.is_clean || place.at == ended.bytes || self.was_blocked
@@ -530,8 +600,9 @@ impl Client {
     }
 
     /// How an answer that was not whole came to its end.
-    fn check_end(&self, end: End, head: &Head) {
-        let is_owed = self.is_exemplary() && !is_stream(head);
+    fn check_end(&self, end: End, head: &Head, knowledge: &Knowledge) {
+        // A server that ends waits for nobody for longer than its time.
+        let is_owed = self.is_exemplary() && !is_stream(head) && !knowledge.is_closing;
         assert!(
             end != End::CutShort || !is_owed,
             "{:?}: an answer was cut short: {head:?}",
@@ -601,6 +672,28 @@ fn is_stream(head: &Head) -> bool {
     head.status == 200
         && head.field("X-Content-Type-Options").is_some()
         && head.field("Content-Length").is_none()
+}
+
+/// What of a segment has come is the stream's, behind its tag.
+fn check_segment(session: usize, content: &[u8], end: End, knowledge: &mut Knowledge) {
+    knowledge.count(format!("segments that were looked at, {end:?}"));
+    let Some((tag, own)) = content.split_at_checked(73) else {
+        assert!(end != End::Complete);
+        return;
+    };
+    assert_eq!(&tag[..3], b"ID3");
+    let streams: Vec<StreamNumber> = knowledge.streams_of(session).collect();
+    let is_of = |stream: &StreamNumber| {
+        let arrived = knowledge.arrived(*stream);
+        // Frames are so long.
+        (0..arrived.len())
+            .step_by(40)
+            .any(|from| arrived[from..].starts_with(own))
+    };
+    assert!(
+        own.is_empty() || streams.iter().any(is_of),
+        "a segment of nothing"
+    );
 }
 
 fn check_problem(head: &Head, content: &[u8]) {

@@ -1,12 +1,13 @@
 //! What is known of the streams from outside: what their sources have sent, and what the log says
 //! of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use tollgate::gate::SessionId;
 
 use super::media::Kind;
+use super::senders;
 
 pub type StreamNumber = usize;
 
@@ -17,10 +18,14 @@ pub struct Knowledge {
     pub streams_max: usize,
     /// The clock jumps.
     pub has_jumps: bool,
+    /// Streams wait for another source.
+    pub holds: bool,
     /// Streams are fetched.
     pub has_origins: bool,
     /// The server has been told to end.
     pub is_closing: bool,
+    /// Sessions whose sources send datagrams that run.
+    by_datagrams: BTreeSet<&'static str>,
     /// What has happened how often, so that it can be seen that a run is worth something.
     pub tally: Tally,
 }
@@ -59,6 +64,8 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub is_clean: bool,
+    /// Its rest was not sent to everybody.
+    pub is_cut_off: bool,
     pub bytes: u64,
     skips: u64,
 }
@@ -86,8 +93,10 @@ impl Knowledge {
             running: BTreeMap::new(),
             streams_max,
             has_jumps: false,
+            holds: false,
             has_origins: false,
             is_closing: false,
+            by_datagrams: BTreeSet::new(),
             tally: Tally::new(),
         }
     }
@@ -163,6 +172,12 @@ impl Knowledge {
         self.streams[stream].content.len() as u64
     }
 
+    /// Whether a session is watched by its playlist only: not where another source goes on with
+    /// what one has sent, since streams are known here by their sources.
+    pub fn is_segmented(&self, session: usize) -> bool {
+        !self.holds && session + 1 == self.sessions.len()
+    }
+
     pub fn running_in(&self, session: usize) -> Option<StreamNumber> {
         self.running.get(&session).copied()
     }
@@ -180,18 +195,14 @@ impl Knowledge {
         *self.tally.entry("gaps".to_owned()).or_default() += gaps;
     }
 
-    /// No more gaps were seen than skips were counted.
-    pub fn check_gaps(&self) {
-        for (number, known) in self.streams.iter().enumerate() {
-            if let State::Ended(ended) = known.state {
-                assert!(
-                    known.gaps <= ended.skips,
-                    "stream {number}: its viewers saw {} gaps, {} skips were counted",
-                    known.gaps,
-                    ended.skips
-                );
-            }
-        }
+    /// No more gaps were seen than skips were counted. (Who gets the rest of a stream that has
+    /// ended may fall out of its buffer, too.)
+    pub fn check_gaps(&self, skips: u64) {
+        let gaps: u64 = self.streams.iter().map(|known| known.gaps).sum();
+        assert!(
+            gaps <= skips,
+            "viewers saw {gaps} gaps, {skips} skips were counted"
+        );
     }
 
     pub fn check_none_runs(&self) {
@@ -214,7 +225,14 @@ impl Knowledge {
                 None => rest.split(' ').next().unwrap_or_default().to_owned(),
             }
         };
-        match field("event").as_str() {
+        let event = field("event");
+        if matches!(&*event, "stream-begins" | "stream-ends")
+            && let Some(name) = senders::named(&field("session"))
+        {
+            let source = (event == "stream-begins").then(|| field("source"));
+            return self.of_datagrams(name, source);
+        }
+        match event.as_str() {
             "stream-begins" => {
                 let session = self.session_with(&field("session"));
                 let source: SocketAddr = field("source").parse().expect("an address");
@@ -229,13 +247,39 @@ impl Knowledge {
                         reason.as_str(),
                         "its source is complete" | "the server shuts down" | "nobody watches it"
                     ),
+                    is_cut_off: false,
                     bytes: number("bytes_received"),
                     skips: number("skips"),
                 };
                 self.ends(session, ended, &reason);
             }
+            // Its rest gave way to a newcomer: whoever had not got it yet does not get it.
+            "stream-cut-off" => {
+                let session = self.session_with(&field("session"));
+                for known in self
+                    .streams
+                    .iter_mut()
+                    .filter(|known| known.session == session)
+                {
+                    if let State::Ended(ended) = &mut known.state {
+                        ended.is_cut_off = true;
+                    }
+                }
+            }
             "lines-left-out" => panic!("the log is incomplete"),
             _ => {}
+        }
+    }
+
+    /// A stream of a session that datagrams come in for begins, at this source, or ends.
+    fn of_datagrams(&mut self, name: &'static str, source: Option<String>) {
+        if let Some(source) = source {
+            let source = source.parse().expect("an address");
+            assert!(senders::may_send(name, source), "{name} has {source}");
+            assert!(self.by_datagrams.insert(name), "{name} has two streams");
+            self.count(format!("begins: {name}"));
+        } else {
+            assert!(self.by_datagrams.remove(name), "{name} had no stream");
         }
     }
 
@@ -257,7 +301,7 @@ impl Knowledge {
         let before = self.running.insert(session, begun);
         assert_eq!(before, None, "a session has two streams");
         assert!(
-            self.running.len() <= self.streams_max,
+            self.running.len() + self.by_datagrams.len() <= self.streams_max,
             "more streams run than may"
         );
     }

@@ -17,7 +17,13 @@ pub enum Kind {
     Text,
     /// What might have been the middle of a transport stream, for its first few hundred bytes.
     Binary,
+    /// AAC, frame by frame: its session is watched in segments only.
+    Sound,
 }
+
+/// What stands in front of a frame of so many bytes, 1,024 samples of 48,000 a second.
+const FRAME_HEAD: [u8; 7] = [0xff, 0xf1, 0x4c, 0x80, 0x05, 0x1f, 0xfc];
+const FRAME_BYTES: usize = 40;
 
 /// Bytes that no container's magic matches, different in every stream, and nowhere in a stream the
 /// same over a whole window.
@@ -29,6 +35,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
             // None is the sync byte of a transport stream, or of a frame.
             Kind::Text => b'H' + byte % 55,
             Kind::Binary => 0x80 + byte % 127,
+            Kind::Sound => byte % 127,
         }));
     }
     content.truncate(bytes);
@@ -36,7 +43,14 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
         *first = match kind {
             Kind::Text => b'x',
             Kind::Binary => 0x90,
+            Kind::Sound => 0xff,
         };
+    }
+    if kind == Kind::Sound {
+        for frame in content.chunks_mut(FRAME_BYTES) {
+            let head = frame.len().min(FRAME_HEAD.len());
+            frame[..head].copy_from_slice(&FRAME_HEAD[..head]);
+        }
     }
     content
 }
@@ -45,7 +59,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
 /// on.
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
-        Kind::Text => 16,
+        Kind::Text | Kind::Sound => 16,
         // As long as sound may begin in it that was cut within a frame.
         Kind::Binary => 12 * 1024,
     }

@@ -27,6 +27,14 @@ pub enum Asked {
     Watch {
         session: usize,
     },
+    /// A playlist,
+    List {
+        session: usize,
+    },
+    /// or what one named.
+    Segment {
+        session: usize,
+    },
     /// The statuses that it may be answered with, besides those that anybody may get.
     Call(&'static [u16]),
     /// It is wrong, and must be told so.
@@ -48,6 +56,8 @@ impl Request {
         match self.asked {
             Asked::Publish { .. } => "publish",
             Asked::Watch { .. } => "watch",
+            Asked::List { .. } => "list",
+            Asked::Segment { .. } => "segment",
             Asked::Call(_) => "call",
             Asked::Wrong => "wrong",
             Asked::Garbage => "garbage",
@@ -97,6 +107,33 @@ impl Script {
         self.ask(method, &text, Asked::Watch { session });
     }
 
+    /// The playlist of a session; or a segment, if one is known.
+    pub fn play(
+        &mut self,
+        (session, known): (usize, &[String]),
+        knowledge: &Knowledge,
+        chance: &mut Chance,
+    ) {
+        let path = format!("/stream/{}", knowledge.sessions[session].encoded);
+        let method = if chance.percent(8) { "HEAD" } else { "GET" };
+        let (target, asked) = if !known.is_empty() && chance.percent(60) {
+            let name = chance.pick(known);
+            (format!("{path}/{name}"), Asked::Segment { session })
+        } else {
+            let newest = known.last().and_then(|name| number_in(name));
+            let query = match newest.filter(|_| chance.percent(50)) {
+                Some(number) => {
+                    let ahead = chance.magnitude(0..=4) as u64;
+                    format!("?_HLS_msn={}", number + ahead)
+                }
+                None => String::new(),
+            };
+            (format!("{path}/index.m3u8{query}"), Asked::List { session })
+        };
+        let text = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        self.ask(method, &text, asked);
+    }
+
     /// A source's request with its body; `from` is where it connects from, `script_bytes` what it
     /// sends before.
     pub fn publish(
@@ -110,7 +147,10 @@ impl Script {
         let target = stream_target(session, knowledge, chance);
         let method = *chance.pick(&["PUT", "POST"]);
         let is_chunked = chance.percent(60);
-        let kind = *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]);
+        let kind = match knowledge.is_segmented(session) {
+            true => Kind::Sound,
+            false => *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]),
+        };
         let content_bytes = if chance.percent(50) {
             chance.magnitude(0..=100_000)
         } else {
@@ -341,6 +381,16 @@ impl Script {
         self.ask(method, &text, Asked::Call(statuses));
     }
 
+    /// A call about sessions that datagrams come in for.
+    pub fn call_of_datagrams(&mut self, method: &'static str, target: &str, adds: bool) {
+        let text = format!("{method} {target} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n");
+        let statuses: &[u16] = match adds {
+            true => &[200, 201, 400, 403, 503, 507],
+            false => &[200, 403, 404, 507],
+        };
+        self.ask(method, &text, Asked::Call(statuses));
+    }
+
     /// The calls that let clients in.
     pub fn grant(&mut self, session: usize, knowledge: &Knowledge) {
         let session = &knowledge.sessions[session].encoded;
@@ -404,4 +454,10 @@ fn stream_target(session: usize, knowledge: &Knowledge, chance: &mut Chance) -> 
     } else {
         format!("/stream?sessionid={encoded}")
     }
+}
+
+/// The number in a segment's name.
+pub fn number_in(name: &str) -> Option<u64> {
+    let (_, rest) = name.split_once('-')?;
+    rest.split_once('.')?.0.parse().ok()
 }

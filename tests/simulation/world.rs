@@ -17,14 +17,18 @@ use tollgate::relay::{
 
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};
+use super::followed::Aside;
 use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
+use super::senders::{self, Senders};
 use super::wire::{Edge, Socket, Wire};
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 const WRITES_PER_TURN_MAX: usize = 256;
+/// In a calm world a turn takes a tenth of a millisecond: longer than any call that nobody answers.
+const TURNS_TO_REST_MAX: usize = 200_000;
 /// How long the shell lets viewers drain at its end.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
@@ -38,7 +42,10 @@ pub struct World {
     by_id: BTreeMap<ConnectionId, usize>,
     readers: Readers,
     knowledge: Knowledge,
+    aside: Aside,
     errands: Vec<(usize, Ticket, Done)>,
+    senders: Senders,
+    has_rtp: bool,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
@@ -100,6 +107,10 @@ fn config(chance: &mut Chance) -> Config {
             .into_iter()
             .collect();
     }
+    if chance.percent(50) {
+        config.core.joins = senders::joins();
+        config.core.rtp_to = senders::RTP_TO.map(subnet).to_vec();
+    }
     config.core.is_close_delimited = chance.percent(8);
     config.core.takes_over = chance.percent(30);
     config.access_log = chance.percent(20).then_some(AccessLog::Stdout);
@@ -123,18 +134,21 @@ impl World {
         if chance.percent(50) {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
-        if chance.percent(50) {
+        let has_rtp = chance.percent(60);
+        if has_rtp {
             relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
         }
         if std::env::var("SIMULATION_SEED").is_ok() {
             println!("{config:?}");
         }
-        let names = ["a", "b-2", "ц й/c", "d"];
+        let names = ["a", "b-2", "ц й/c", "d", "hls"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
         let mut knowledge = Knowledge::new(sessions, config.core.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
+        knowledge.holds = config.core.limits.hold_time > Duration::ZERO;
         knowledge.has_jumps = jumps_percent > 0;
         knowledge.has_origins = !config.core.origins.is_empty();
+        let senders = Senders::new(&mut chance);
         let mut world = World {
             chance,
             config,
@@ -145,13 +159,19 @@ impl World {
             by_id: BTreeMap::new(),
             readers: Readers::default(),
             knowledge,
+            aside: Aside::default(),
             errands: Vec::new(),
+            senders,
+            has_rtp,
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
             ends_at: None,
         };
         world.operator();
+        if !world.config.core.token_servers.is_empty() && !seed.is_multiple_of(4) {
+            world.aside.follow(&mut world.relay, world.now);
+        }
         world
     }
 
@@ -187,6 +207,11 @@ impl World {
                 script.grant(session, &self.knowledge);
                 client.add(script);
             }
+        }
+        for target in senders::calls() {
+            let mut script = Script::default();
+            script.call_of_datagrams("POST", &target, true);
+            client.add(script);
         }
         self.clients.push(client);
     }
@@ -269,7 +294,16 @@ impl World {
                     client.rounds = 0;
                 }
             }
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+                client.rounds += usize::from(self.chance.percent(70));
+            }
             Role::Viewer => script.watch(session, &self.knowledge, &mut self.chance),
+            Role::Caller if self.chance.percent(10) => {
+                let (method, target, adds) = senders::any_call(&mut self.chance);
+                script.call_of_datagrams(method, &target, adds);
+            }
             Role::Caller => script.call(&self.knowledge, &mut self.chance),
             Role::Other => {
                 client.rounds = 0;
@@ -291,6 +325,10 @@ impl World {
         let mut script = Script::default();
         let session = self.chance.within(0..=self.knowledge.sessions.len() - 1);
         match client.role {
+            Role::Viewer if self.knowledge.is_segmented(session) => {
+                let known = (session, client.listed());
+                script.play(known, &self.knowledge, &mut self.chance);
+            }
             Role::Viewer if self.chance.percent(30) => {
                 script.watch(session, &self.knowledge, &mut self.chance)
             }
@@ -333,6 +371,7 @@ impl World {
         self.note();
         self.accept();
         self.read();
+        self.receive();
         self.relay.expire(self.now);
         self.relay.check();
         self.write();
@@ -341,6 +380,34 @@ impl World {
         self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
+        if self.turns.is_multiple_of(60) && self.ends_at.is_none() && !self.is_calm {
+            self.check_followed();
+        }
+    }
+
+    /// What the events come to is what the lists say.
+    fn check_followed(&mut self) {
+        let mut aside = std::mem::take(&mut self.aside);
+        let now = self.now;
+        let (clients, by_id) = (&mut self.clients, &self.by_id);
+        aside.check(&mut self.relay, now, |aside, relay| {
+            let write = |id, gather: &Gather<'_>| {
+                let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
+                if aside.takes(id, bytes) {
+                    return Outgoing::Whole(gather.bytes());
+                }
+                let client = &mut clients[by_id[&id]];
+                if gather.bytes() == 0 {
+                    return Outgoing::Whole(0);
+                }
+                let outgoing = client.wire.write(gather);
+                client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
+                outgoing
+            };
+            write_next(relay, now, write).is_some()
+        });
+        self.aside = aside;
+        self.act();
     }
 
     fn clients_act(&mut self) {
@@ -484,8 +551,12 @@ impl World {
             WRITES_PER_TURN_MAX
         };
         for _ in 0..budget {
-            let (clients, by_id) = (&mut self.clients, &self.by_id);
+            let (clients, by_id, aside) = (&mut self.clients, &self.by_id, &mut self.aside);
             let write = |id, gather: &Gather<'_>| {
+                let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
+                if aside.takes(id, bytes) {
+                    return Outgoing::Whole(gather.bytes());
+                }
                 let index = by_id.get(&id);
                 let client = &mut clients[*index.expect("to be written to is who is known")];
                 assert!(
@@ -506,12 +577,27 @@ impl World {
         }
     }
 
+    fn receive(&mut self) {
+        if self.is_calm || !self.has_rtp {
+            return;
+        }
+        for (from, port, datagram) in self.senders.send(&mut self.chance) {
+            self.relay.datagram(from, port, &datagram, self.now);
+            self.relay.check();
+        }
+    }
+
     fn send(&mut self) {
+        let mut not_taken = Vec::new();
         for _ in 0..WRITES_PER_TURN_MAX {
-            let Some(datagrams) = self.relay.next_datagrams(self.now, 0) else {
+            let Some(datagrams) = self.relay.next_datagrams(self.now, &not_taken) else {
                 return;
             };
-            assert!(!datagrams.bytes.is_empty() && datagrams.datagram_bytes > 0);
+            for what in self.senders.check(&datagrams) {
+                self.knowledge.count(what);
+            }
+            let is_full = self.chance.percent(3);
+            not_taken = vec![1; if is_full { datagrams.to.len() } else { 0 }];
         }
     }
 
@@ -519,6 +605,8 @@ impl World {
         while let Some(action) = self.relay.next_action() {
             match action {
                 Action::Connect(id, to) => self.connect(id, to),
+                Action::Close(id) if self.aside.closes(id) => {}
+                Action::ShutdownWrite(id) | Action::ReadOn(id) if self.aside.has(id) => {}
                 Action::Close(id) => {
                     let chance = &mut self.chance;
                     let index = *self.by_id.get(&id).expect("closed is who is known");
@@ -662,14 +750,15 @@ impl World {
             client.calm_down();
         }
         let mut quiet_turns = 0;
-        for _ in 0..20_000 {
+        for _ in 0..TURNS_TO_REST_MAX {
             let is_quiet = self.readers.is_empty()
                 && !self.relay.has_ahead()
                 && !self.relay.has_writes()
                 && self.clients.iter().all(Client::is_idle);
             quiet_turns = if is_quiet { quiet_turns + 1 } else { 0 };
             if quiet_turns > 70 {
-                return self.check_settled();
+                self.check_settled();
+                return self.check_followed();
             }
             self.turn();
         }
@@ -717,6 +806,9 @@ impl World {
                     Asked::Publish { is_whole, .. } => !is_whole,
                     // Its stream has not shown what it is, or a name is being looked up.
                     Asked::Watch { .. } => true,
+                    // It has no segments yet, or not the one that was asked for.
+                    Asked::List { .. } => true,
+                    Asked::Segment { .. } => false,
                     // Or peers are being asked.
                     Asked::Call(_) => request.is_with_names() || !self.config.core.peers.is_empty(),
                     Asked::Wrong => false,
@@ -728,6 +820,10 @@ impl World {
     }
 
     fn run_out(&mut self) {
+        self.check_followed();
+        let events = self.knowledge.tally.entry("events".to_owned());
+        *events.or_default() += self.aside.units as u64;
+        self.aside.leave(&mut self.relay, self.now);
         self.settle();
         for client in &mut self.clients {
             if client.has_come && !client.is_over {
@@ -780,6 +876,7 @@ impl World {
 
     fn shut_down(&mut self) {
         self.knowledge.is_closing = true;
+        self.aside.leave(&mut self.relay, self.now);
         self.relay.shut_down(self.now);
         self.relay.check();
         let end = self.now + SHUTDOWN_TIME;
@@ -832,7 +929,7 @@ impl World {
         assert_eq!(self.relay.next_action(), None, "actions are left");
         assert_eq!(self.relay.next_deadline(), None, "deadlines are left");
         self.knowledge.check_none_runs();
-        self.knowledge.check_gaps();
+        self.knowledge.check_gaps(self.relay.counts().skips());
     }
 }
 

@@ -1,5 +1,7 @@
 //! The words of those who are not let in.
 
+use std::time::Duration;
+
 use crate::http::{Refusal, Status};
 use crate::relay::RETRY_AFTER_SECONDS;
 
@@ -11,6 +13,33 @@ pub fn forbidden(detail: impl Into<String>) -> Refusal {
 /// 503, and when to come again.
 pub fn busy(detail: &'static str) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
+}
+
+/// 429, and when to come again.
+pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
+    let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
+    Refusal::busy(Status::TooManyRequests, detail, seconds.saturating_add(1))
+}
+
+/// 429 for who was ended, and comes back.
+pub fn barred(left: Duration) -> Refusal {
+    kept_out(
+        "this viewer was ended by the operator and is kept out for a while",
+        left,
+    )
+}
+
+/// 403 for who is ended while it waits.
+pub fn kicked() -> Refusal {
+    forbidden("this viewer was ended by the operator")
+}
+
+/// 404 for who would end one who is not there.
+pub fn no_viewer() -> Refusal {
+    Refusal::new(
+        Status::NotFound,
+        "id: no viewer of this server has this id, or not any more; of a peer's viewers the peer must be asked",
+    )
 }
 
 /// 404 for a session that has no stream, where that may be known.

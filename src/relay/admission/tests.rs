@@ -39,6 +39,8 @@ enum Rule {
     Key,
     /// No more viewers by a token than it says.
     Viewers,
+    /// No viewer who was ended and is kept out.
+    Barred,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
@@ -89,8 +91,8 @@ enum Cell {
 
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
-    Bare, BareGroup, Call, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull, Put,
-    Remuxed, Rtp, Viewer,
+    Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
+    Put, Remuxed, Rtp, Viewer, WatchPage,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -103,26 +105,27 @@ const AT_ONCE: &str = "it is answered at once, and takes no place";
 fn cell(way: Way, rule: Rule) -> Cell {
     match rule {
         Rule::Subnet => match way {
-            Call | Figures => Refused(403),
+            Call | Events | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
-            Viewer | Remuxed | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | Call | Figures => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures => {
+                Refused(403)
+            }
             Page => Refused(404),
             Rtp | Bare | Group | BareGroup | Pull => {
                 DoesNotApply("no proxy of requests is in between")
@@ -130,86 +133,93 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Health | Options => DoesNotApply("proxies ask it for themselves"),
         },
         Rule::Origin => match way {
-            Put | Post | Icecast | Call | Figures | Page => Refused(403),
+            Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Remuxed | Hls => {
+            Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Site => match way {
-            Put | Post | Icecast | Call | Figures => Refused(403),
+            Put | Post | Icecast | Call | Events | Figures => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Remuxed | Hls => {
+            Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Host => match way {
-            Call | Figures | Page => Refused(403),
+            Call | Events | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer | Remuxed | Hls => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             // What is to have UDP clients is a key.
             Call => Refused(409),
-            Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
             Viewer | Remuxed => Refused(503),
+            WatchPage => DoesNotApply("its stream is asked for apart"),
             // They cannot be counted.
             Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("a session has one source")
             }
             Pull => DoesNotApply("its viewers are asked"),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+        },
+        Rule::Barred => match way {
+            Viewer | Remuxed | Hls | WatchPage => Refused(429),
+            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
+                DoesNotApply("it is about viewers")
+            }
+            Pull => DoesNotApply("its viewers are asked"),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
-            Call | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
+            Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
@@ -217,7 +227,9 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Put | Post | Icecast | Pull | Viewer | Remuxed | Hls => {
                 DoesNotApply("it names no UDP client")
             }
-            Figures | Page | Health | Options => DoesNotApply("it names no UDP client"),
+            Events | WatchPage | Figures | Page | Health | Options => {
+                DoesNotApply("it names no UDP client")
+            }
         },
         Rule::Group => match way {
             Call => Refused(403),
@@ -244,29 +256,34 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
-            Call | Figures | Page | Health | Options => DoesNotApply("nothing is fetched for it"),
+            WatchPage | Call | Events | Figures | Page | Health | Options => {
+                DoesNotApply("nothing is fetched for it")
+            }
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
-            Viewer | Remuxed | Hls | Call | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | Pull => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Pull | Events => {
+                Refused(503)
+            }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Events => Refused(429),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Remuxed | Hls | Call => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events => {
+                Refused(503)
+            }
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -286,9 +303,11 @@ fn ways() -> Vec<Way> {
         Viewer => Some(Remuxed),
         Remuxed => Some(Hls),
         Hls => Some(Call),
-        Call => Some(Figures),
+        Call => Some(Events),
+        Events => Some(Figures),
         Figures => Some(Page),
-        Page => Some(Health),
+        Page => Some(WatchPage),
+        WatchPage => Some(Health),
         Health => Some(Options),
         Options => None,
     };
@@ -308,7 +327,8 @@ fn rules() -> Vec<Rule> {
         Rule::Direction => Some(Rule::Time),
         Rule::Time => Some(Rule::Key),
         Rule::Key => Some(Rule::Viewers),
-        Rule::Viewers => Some(Rule::Block),
+        Rule::Viewers => Some(Rule::Barred),
+        Rule::Barred => Some(Rule::Block),
         Rule::Block => Some(Rule::Source),
         Rule::Source => Some(Rule::Takeover),
         Rule::Takeover => Some(Rule::RtpTo),
@@ -463,7 +483,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Remuxed | Hls | Pull => Direction::In,
+                Viewer | Remuxed | Hls | WatchPage | Pull => Direction::In,
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
@@ -478,7 +498,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Remuxed | Hls => Direction::In,
+                Viewer | Remuxed | Hls | WatchPage => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
@@ -498,6 +518,13 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
             let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
             blocked.expect("room");
+        }
+        Some(Rule::Barred) => {
+            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
+            let client: SocketAddr = CLIENT.parse().expect("an address");
+            let whom = (session("a"), client.ip());
+            let barred = grants.bar(&whom, Duration::from_secs(60), desk);
+            barred.expect("room");
         }
         Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Remuxed | Hls) => {
             other_source(stage, "a")
@@ -557,8 +584,10 @@ fn request(way: Way, broken: Option<Rule>) -> String {
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000",
             "",
         ),
+        Events => ("GET /api/events", ""),
         Figures => ("GET /metrics", ""),
         Page => ("GET /", ""),
+        WatchPage => ("GET /watch/a", ""),
         Health => ("GET /healthz", ""),
         Options => ("OPTIONS /stream/a", ""),
     };
@@ -588,7 +617,7 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let mut rows = stage.relay.streams.rows(0, &stage.relay.desk);
+    let mut rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
     rows.any(|(_, row)| {
         let row = serde_json::to_value(&row).expect("a row");
         row["sessionid"] == "a" && row["source"]["address"] == peer

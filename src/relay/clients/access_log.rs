@@ -124,8 +124,8 @@ fn push_target(line: &mut String, target: &Target) {
     match segments.as_slice() {
         [] => line.push('*'),
         [b""] => line.push('/'),
-        [b"stream", session] => {
-            line.push_str("/stream/");
+        [first @ (b"stream" | b"watch"), session] => {
+            push_path(line, &[first, b""]);
             push_session(line, session);
         }
         [b"api", b"openapi.json"] => line.push_str("/api/openapi.json"),
@@ -139,7 +139,10 @@ fn push_target(line: &mut String, target: &Target) {
 
 /// Whether this is how one of the server's own paths begins.
 fn is_word(segment: &[u8]) -> bool {
-    matches!(segment, b"stream" | b"api" | b"metrics" | b"healthz")
+    matches!(
+        segment,
+        b"stream" | b"watch" | b"api" | b"metrics" | b"healthz"
+    )
 }
 
 fn push_path(line: &mut String, segments: &[&[u8]]) {

@@ -4,6 +4,7 @@
 //!            ┌──────────────────────────── keep-alive ───────────────────────────┐
 //!            ▼                                                                   │
 //! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
+//!                │                       ├─→ Following (events, until it leaves)  │
 //!                │                       ├─→ Listing (written in pieces) ────────┤
 //!                │                       └─→ Errand, Recording (the threads) ────┤
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
@@ -142,6 +143,7 @@ impl Connection {
             Phase::Telling(telling) => telling.held_bytes(),
             Phase::Payload(payload) => payload.held_bytes(),
             Phase::Waiting(waiting) => waiting.session.as_str().len(),
+            Phase::Following(following) => following.held_bytes(),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Source(_)
@@ -181,6 +183,7 @@ impl Connection {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
@@ -191,6 +194,11 @@ impl Connection {
 }
 
 impl Clients {
+    /// Who a client is.
+    pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
+        Some(self.connections.get(id)?.peer)
+    }
+
     /// This server connects to somebody, and says this first; unless there is no room for another
     /// connection.
     pub(super) fn call(
@@ -261,6 +269,7 @@ impl Clients {
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Recording => {}
         }
@@ -294,6 +303,7 @@ impl Clients {
         if connection.is_counted {
             self.uncount(connection.peer.ip());
         }
+        self.readers.remove(&id);
         desk.freed(connection.input.capacity() + connection.output.rest().len());
         desk.act(Action::Close(id));
         if let Some(entry) = &connection.access {

@@ -76,6 +76,7 @@ impl Connection {
             Phase::Errand(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
             Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
             Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
+            Phase::Following(following) => Some((following.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
         }
     }
@@ -158,6 +159,7 @@ impl Clients {
             Phase::Source(_) => return self.source_due(id, reason, is_paused, desk),
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
+            Phase::Following(_) => self.comment(id, desk),
             Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
             // Of a viewer's phase and these others nothing is said in words.
             Phase::Introduction

@@ -170,6 +170,7 @@ impl Clients {
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Telling(_)

@@ -1,7 +1,7 @@
 //! Long answers, written in pieces: a table of a hundred thousand tokens must not hold up the loop.
 //!
-//! A listing remembers how far it is by a serial number, so what is added or removed meanwhile does
-//! no harm: each row that is there all the time comes exactly once, in the order of addition.
+//! A listing remembers how far it is by a mark that goes up, so what is added or removed meanwhile
+//! does no harm: each row that is there all the time comes exactly once.
 
 use serde::Serialize;
 
@@ -11,12 +11,13 @@ use crate::relay::ConnectionId;
 use crate::relay::Ticket;
 use crate::relay::api::Rows;
 use crate::relay::desk::Desk;
+use crate::relay::viewer_id::Mark;
 
 /// A JSON array that is being written.
 pub struct Listing {
     rows: Rows,
-    /// The serial of the last row that was written; 0 before the first.
-    after: u64,
+    /// The mark of the last row that was written; nothing before the first.
+    after: Mark,
     /// What follows this server's rows: those that other relays told for this.
     collecting: Option<Ticket>,
     reply: Reply,
@@ -27,14 +28,15 @@ pub struct Listing {
 
 /// A piece of this server's rows ends after so many bytes or rows, whichever is first.
 const PIECE_BYTES: usize = 16 * 1024;
-const PIECE_ROWS: usize = 128;
+/// The rows.
+pub const PIECE_ROWS: usize = 128;
 
 impl Listing {
     /// Nothing of it is written.
     pub fn new(rows: Rows, collecting: Option<Ticket>, reply: Reply) -> Listing {
         Listing {
             rows,
-            after: 0,
+            after: (0, 0),
             collecting,
             reply,
             has_rows: false,
@@ -43,12 +45,12 @@ impl Listing {
     }
 
     /// Which table is listed.
-    pub fn rows(&self) -> Rows {
-        self.rows
+    pub fn rows(&self) -> &Rows {
+        &self.rows
     }
 
-    /// The rows from behind this serial on are to be written.
-    pub fn after(&self) -> u64 {
+    /// The rows from behind this mark on are to be written.
+    pub fn after(&self) -> Mark {
         self.after
     }
 
@@ -57,25 +59,27 @@ impl Listing {
         self.collecting
     }
 
-    /// The next piece of the array, which is not empty, with `rows` and their serials from behind
-    /// [`Listing::after`] on; and whether it was the last. `block` takes the next block of the
+    /// The next piece of the array, which is not empty, with `rows` and their marks from behind
+    /// [`Listing::after`] on; and whether it was the last. Rows of the same mark stay together.
+    /// `block` takes the next block of the
     /// other relays' rows, each of which has the comma before it.
     pub fn piece<R: Serialize>(
         &mut self,
-        rows: impl Iterator<Item = (u64, R)>,
+        rows: impl Iterator<Item = (Mark, R)>,
         block: impl FnOnce() -> Option<Vec<u8>>,
     ) -> (Vec<u8>, bool) {
         let mut piece = Vec::new();
         if !self.is_own_over {
-            for (count, (serial, row)) in rows.enumerate() {
-                if piece.len() >= PIECE_BYTES || count >= PIECE_ROWS {
+            for (count, (mark, row)) in rows.enumerate() {
+                let is_full = piece.len() >= PIECE_BYTES || count >= PIECE_ROWS;
+                if is_full && mark != self.after {
                     return (piece, false);
                 }
                 piece.push(if self.has_rows { b',' } else { b'[' });
                 // Rows are structs of strings and numbers, which have no way to fail.
                 let _ = serde_json::to_writer(&mut piece, &row);
                 self.has_rows = true;
-                self.after = serial;
+                self.after = mark;
             }
             self.is_own_over = true;
             if !piece.is_empty() && self.collecting.is_some() {

@@ -9,6 +9,7 @@ mod address;
 mod asking;
 mod connection;
 mod deadlines;
+mod following;
 mod inside;
 mod listing;
 mod output;
@@ -19,7 +20,7 @@ mod source;
 mod waiting;
 mod writing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::http::HeadReader;
@@ -27,9 +28,12 @@ use crate::relay::streams::Viewing;
 use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
+use following::Following;
+pub(super) use following::Snapshot;
 pub(super) use inside::Expelled;
 use inside::Inside;
 use listing::Listing;
+pub(super) use listing::PIECE_ROWS;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
@@ -73,6 +77,8 @@ pub(super) struct Clients {
     /// Who waits for a playlist to have a segment.
     blocked: WaitingRoom,
     inside: Inside,
+    /// Who follows the events.
+    readers: BTreeSet<ConnectionId>,
     said: VecDeque<Said>,
 }
 
@@ -92,6 +98,8 @@ enum Phase {
     Waiting(Waiting),
     /// A long answer is written piece by piece.
     Listing(Listing),
+    /// It is told what there is, and then what happens.
+    Following(Following),
     /// Its answer depends on names that are looked up, or on what peers tell.
     Errand(Ticket),
     /// It is an origin, which is asked for a stream.
@@ -116,6 +124,7 @@ impl Phase {
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
+            | Phase::Following(_)
             | Phase::Asking(_)
             | Phase::Telling(_)
             | Phase::Recording
@@ -142,6 +151,7 @@ impl Phase {
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Following(_)
             | Phase::Recording
             | Phase::Lingering(_) => None,
         }
@@ -233,6 +243,7 @@ impl Clients {
             waiting: WaitingRoom::default(),
             blocked: WaitingRoom::default(),
             inside: Inside::default(),
+            readers: BTreeSet::new(),
             said: VecDeque::new(),
         }
     }
@@ -283,6 +294,7 @@ impl Clients {
             Phase::Introduction
             | Phase::Payload(_)
             | Phase::Waiting(_)
+            | Phase::Following(_)
             | Phase::Asking(_)
             | Phase::Telling(_) => self.close(id, desk),
             Phase::Head(_)
@@ -309,6 +321,7 @@ impl Clients {
             + self.waiting.held_bytes()
             + self.blocked.held_bytes()
             + self.inside.held_bytes()
+            + self.readers.len() * 2 * size_of::<ConnectionId>()
             + self.pieces.capacity()
             + self.said.capacity() * size_of::<Said>()
     }
@@ -353,6 +366,7 @@ impl Known<'_> {
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Asking(_)
             | Phase::Recording
@@ -387,6 +401,12 @@ impl Clients {
                 );
             }
         }
+        let follows = |connection: &&Connection| matches!(connection.phase, Phase::Following(_));
+        assert_eq!(
+            all().filter(follows).count(),
+            self.readers.len(),
+            "a reader is gone, or is not known"
+        );
         let passes = self.connections.iter();
         self.inside
             .check(passes.filter_map(|(id, each)| Some((id, each.pass.as_ref()?))));

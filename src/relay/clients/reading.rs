@@ -186,6 +186,7 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
             Phase::Source(source) => match source.appetite(desk.now()) {
@@ -306,6 +307,7 @@ impl Clients {
             Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::Listing(_)
+            | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Recording => Step::Stop,
         };
@@ -336,6 +338,7 @@ impl Clients {
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
+            | Phase::Following(_)
             | Phase::Asking(_)
             | Phase::Telling(_) => self.close(id, desk),
             // What has been asked before is answered still.

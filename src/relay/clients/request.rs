@@ -8,6 +8,7 @@ use crate::http::{
 use crate::relay::Ticket;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::desk::Desk;
+use crate::relay::page::Page;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings};
 
@@ -231,15 +232,20 @@ impl Clients {
                     http::whole(status, &reply, json, &[NO_STORE], &[&body]),
                 )
             }
-            Ok(Outcome::Page(page)) => {
-                let fields = [
-                    NO_STORE,
-                    ("Content-Security-Policy", page.policy()),
-                    ("Referrer-Policy", "no-referrer"),
-                ];
-                let html = "text/html; charset=utf-8";
-                let bytes = http::whole(Status::Ok, &reply, html, &fields, &page.body());
-                (Status::Ok, bytes)
+            Ok(Outcome::Done) => {
+                let status = Status::NoContent;
+                (status, http::whole(status, &reply, "", &[NO_STORE], &[]))
+            }
+            Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
+            // Who may not see what it shows is told so by it.
+            Ok(Outcome::Page(page, Some(refusal))) => {
+                desk.count_refusal(refusal.status);
+                let seconds = refusal
+                    .retry_after_seconds
+                    .map(|seconds| seconds.to_string());
+                let retry_after = seconds.as_deref().map(|seconds| ("Retry-After", seconds));
+                let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
+                (refusal.status, bytes)
             }
             Ok(Outcome::Text(content_type, text)) => {
                 let text = [text.as_bytes()];
@@ -357,6 +363,18 @@ impl Clients {
 
 /// What tells a browser which site's pages may read an answer.
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
+/// A page as it goes out.
+fn shown(page: &Page, status: Status, reply: &Reply, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", page.policy()),
+        ("Referrer-Policy", "no-referrer"),
+    ];
+    let fields = [&fields, more].concat();
+    let html = "text/html; charset=utf-8";
+    http::whole(status, reply, html, &fields, &page.body())
+}
 
 /// What every answer to a request carries because of its path.
 fn fields_for(head: &Head, settings: &Settings) -> Fields {

@@ -9,11 +9,11 @@
 //! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
 //! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
-use crate::held::{string_bytes, table_bytes};
+use crate::held::{string_bytes, table_bytes, tree_map_bytes};
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
@@ -68,6 +68,8 @@ struct Waiters {
 #[derive(Default)]
 pub struct WaitingRoom {
     sessions: HashMap<SessionId, Waiters>,
+    /// All of them, by when they came.
+    all: BTreeMap<ConnectionId, SessionId>,
 }
 
 impl WaitingRoom {
@@ -78,11 +80,13 @@ impl WaitingRoom {
             false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert(id);
+        self.all.insert(id, session.clone());
     }
 
     pub(super) fn leave(&mut self, session: &SessionId, id: ConnectionId) {
         if let Some(waiters) = self.sessions.get_mut(session) {
             waiters.ids.remove(&id);
+            self.all.remove(&id);
             if waiters.ids.is_empty() {
                 self.take(session);
             }
@@ -92,6 +96,9 @@ impl WaitingRoom {
     /// All who wait for a session: they leave the room.
     fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
         let waiters = self.sessions.remove(session).unwrap_or_default();
+        for id in &waiters.ids {
+            self.all.remove(id);
+        }
         if self.sessions.is_empty() {
             self.sessions = HashMap::new();
         }
@@ -115,7 +122,7 @@ impl WaitingRoom {
             let ids = table_bytes::<ConnectionId>(waiters.ids.capacity());
             session.held_bytes() + ids + string_bytes(waiters.via.as_ref())
         });
-        table + sessions.sum::<usize>()
+        table + tree_map_bytes(&self.all) + sessions.sum::<usize>()
     }
 
     /// How many wait for this session.
@@ -126,14 +133,43 @@ impl WaitingRoom {
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.sessions
-            .values()
-            .map(|waiters| waiters.ids.len())
-            .sum()
+        self.all.len()
     }
 }
 
 impl Clients {
+    /// Who waits in this room, and for which session, in the order in which their connections came:
+    /// from that on whose id has this number.
+    pub fn those_in(
+        &self,
+        room: Room,
+        from: u64,
+    ) -> impl Iterator<Item = (ConnectionId, &SessionId)> {
+        let all = match room {
+            Room::Session => &self.waiting.all,
+            Room::List => &self.blocked.all,
+        };
+        let those = all.range(ConnectionId::from_u64(from)..);
+        those.map(|(id, session)| (*id, session))
+    }
+
+    /// For which session a client waits.
+    pub fn waits_for(&self, id: ConnectionId) -> Option<&SessionId> {
+        match &self.connections.get(id)?.phase {
+            Phase::Waiting(waiting) => Some(&waiting.session),
+            _ => None,
+        }
+    }
+
+    /// Whether a client that waits wants a part of its stream, and since when it waits.
+    pub fn waits(&self, id: ConnectionId) -> Option<(bool, Moment)> {
+        let connection = self.connections.get(id)?;
+        let Phase::Waiting(waiting) = &connection.phase else {
+            return None;
+        };
+        Some((waiting.view.is_of_segments(), connection.progress))
+    }
+
     /// The request, which came through `via`, is answered when the session begins, or when it has
     /// not for too long.
     pub fn wait_for(
@@ -160,7 +196,7 @@ impl Clients {
     }
 
     /// A viewer waits no more.
-    pub(super) fn end_wait(&mut self, id: ConnectionId) -> Option<Event> {
+    pub fn end_wait(&mut self, id: ConnectionId) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         let Phase::Waiting(waiting) = phase else {

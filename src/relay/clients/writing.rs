@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
+use super::following::Following;
 use super::listing::Listing;
 use super::{Clients, Phase, Said};
 use crate::gather::Gather;
@@ -22,6 +23,8 @@ pub enum Due<'a> {
     Viewing(&'a mut Viewing),
     /// Of a table.
     Listing(&'a mut Listing),
+    /// Of what there is, or of what happens.
+    Following(&'a mut Following),
 }
 
 impl Clients {
@@ -32,7 +35,7 @@ impl Clients {
         {
             connection.is_queued = true;
             match connection.phase {
-                Phase::Listing(_) => self.listing.push_back(id),
+                Phase::Listing(_) | Phase::Following(_) => self.listing.push_back(id),
                 _ => self.queue.push_back(id),
             }
         }
@@ -110,6 +113,7 @@ impl Clients {
         match &mut connection.phase {
             Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
             Phase::Listing(listing) => is_empty.then_some(Due::Listing(listing)),
+            Phase::Following(following) => is_empty.then_some(Due::Following(following)),
             Phase::Introduction
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -120,6 +124,14 @@ impl Clients {
             | Phase::Telling(_)
             | Phase::Recording
             | Phase::Lingering(_) => None,
+        }
+    }
+
+    /// The list that a client reads, if its next piece is to be made.
+    pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut Listing> {
+        match self.due_output(id) {
+            Some(Due::Listing(listing)) => Some(listing),
+            Some(Due::Viewing(_) | Due::Following(_)) | None => None,
         }
     }
 
@@ -157,11 +169,19 @@ impl Clients {
         let connection = self.connections.get_mut(id)?;
         connection.taken = desk.now();
         let of_output = connection.output.advance(bytes);
+        let of_stream = bytes - of_output;
+        if let Phase::Following(following) = &mut connection.phase {
+            let rest = following.advance(of_stream, desk);
+            connection.output.push(&rest);
+            if let Some(entry) = &mut connection.access {
+                entry.bytes += (of_stream + rest.len()) as u64;
+            }
+            return None;
+        }
         let Phase::Viewer(viewing) = &mut connection.phase else {
             self.after_output(id, desk);
             return None;
         };
-        let of_stream = bytes - of_output;
         if of_stream == 0 {
             return None;
         }
@@ -181,7 +201,7 @@ impl Clients {
             connection.is_blocked = true;
             connection.taken = desk.now();
             self.rearm(id, desk);
-        } else if outcome == Outcome::Open && connection.has_output() {
+        } else if outcome == Outcome::Open && connection.has_output(desk) {
             self.queue(id);
         }
         place
@@ -227,7 +247,12 @@ impl Connection {
 
     /// Whether there is something of its own to be written, or there will be as soon as the socket
     /// takes it.
-    fn has_output(&self) -> bool {
-        !self.output.is_empty() || matches!(self.phase, Phase::Listing(_))
+    fn has_output(&self, desk: &Desk) -> bool {
+        let has_more = match &self.phase {
+            Phase::Listing(_) => true,
+            Phase::Following(following) => following.has_more(desk),
+            _ => false,
+        };
+        has_more || !self.output.is_empty()
     }
 }

@@ -639,8 +639,8 @@ fn udp_clients_get_what_is_fetched() {
     for _ in 0..100 {
         edge.now = edge.now + Duration::from_millis(10);
         edge.relay.expire(edge.now);
-        while let Some(datagrams) = edge.relay.next_datagrams(edge.now, 0) {
-            assert_eq!(datagrams.to, from);
+        while let Some(datagrams) = edge.relay.next_datagrams(edge.now, &[]) {
+            assert_eq!(datagrams.to, [from]);
             sent += datagrams.bytes.len();
         }
     }

@@ -18,7 +18,10 @@ use super::admission::{Claim, Gate, Standing, framework_is_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
+use super::happening::Happening;
+use super::pass::Barred;
 use super::timers::Armed;
+use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
@@ -34,7 +37,9 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Grants {
     /// `None`: the token framework is off.
     tokens: Option<Tokens>,
-    blocks: Blocks,
+    blocks: Blocks<SessionId>,
+    /// Who was ended: by this sessionid nobody comes in from there.
+    barred: Blocks<Barred>,
     /// `None`: there is no token file.
     ledger: Option<Ledger>,
     /// Up to then it has been said which tokens are over.
@@ -116,13 +121,13 @@ impl Change {
 }
 
 impl Grants {
-    /// The rows of list-tokens from behind this serial on, each with its own.
-    pub fn rows(&self, after: u64) -> impl Iterator<Item = (u64, &gate::Tuple)> {
+    /// The rows of list-tokens from behind this mark on, each with its own.
+    pub fn rows(&self, (after, _): Mark) -> impl Iterator<Item = (Mark, &gate::Tuple)> {
         let tuples = self
             .tokens
             .iter()
             .flat_map(move |tokens| tokens.after(after));
-        tuples.map(|tuple| (tuple.serial(), tuple))
+        tuples.map(|tuple| ((tuple.serial(), 0), tuple))
     }
 
     /// Nothing is granted yet.
@@ -131,6 +136,7 @@ impl Grants {
         Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
             blocks: Blocks::default(),
+            barred: Blocks::default(),
             ledger: None,
             told: Stamp::default(),
             armed: Armed::default(),
@@ -143,7 +149,9 @@ impl Grants {
         let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
         let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
         let said = self.said.capacity() * size_of::<Said>();
-        tokens + self.blocks.held_bytes() + ledger + said
+        let barred = self.barred.held_bytes(|(name, _)| name.held_bytes());
+        let blocks = self.blocks.held_bytes(SessionId::held_bytes) + barred;
+        tokens + blocks + ledger + said
     }
 
     /// What has been said and nobody has heard.
@@ -158,7 +166,7 @@ impl Grants {
         Gate::new(
             desk.settings(),
             self.tokens.as_ref(),
-            &self.blocks,
+            (&self.blocks, &self.barred),
             desk.is_closing(),
             (desk.now(), desk.date().0),
         )
@@ -252,6 +260,18 @@ impl Grants {
         ))
     }
 
+    /// Nobody comes in to watch from there by this sessionid for so long.
+    pub fn bar(&mut self, whom: &Barred, time: Duration, desk: &Desk) -> Result<(), Refusal> {
+        if self.barred.add(whom, desk.now() + time, desk.now()) {
+            return Ok(());
+        }
+        let detail = format!(
+            "block: {BLOCKS_MAX} viewers are kept out, as many as may be, and nothing was done; without block the viewer is ended"
+        );
+        let status = Status::ServiceUnavailable;
+        Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
+    }
+
     /// Makes a change now, and returns its answer; or has it written first. Then its caller waits.
     pub fn change(
         &mut self,
@@ -288,6 +308,7 @@ impl Grants {
         let may_stay =
             |address, carriage| gate.may_be_named(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
+        drop(tokens.take_forgotten());
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
         self.take_over(fault, desk);
@@ -349,6 +370,10 @@ impl Grants {
         match decided {
             Decided::Addition(addition) => {
                 let new = tokens.carry_out(addition, desk.date().0);
+                for (name, of) in tokens.take_forgotten() {
+                    let what = Happening::TokenForgotten {};
+                    desk.tell_about((Some(&name), Some(&of)), &what);
+                }
                 let body = Added {
                     sessionid: session,
                     tokens: tokens.of(session).collect(),
@@ -357,14 +382,28 @@ impl Grants {
                 let done = (status, json(&body));
                 let grant = tokens.grant(session);
                 let ends = grant.and_then(|grant| grant.terms.ends);
+                if new > 0 {
+                    let what = Happening::TokenAdded {
+                        opens: grant.and_then(|grant| grant.terms.opens.as_ref()),
+                        tuples: tokens.of(session).count(),
+                        new,
+                    };
+                    let of = tokens.opened_by(session);
+                    desk.tell_about((Some(session), Some(of)), &what);
+                }
                 self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Ends(session.clone(), ends));
                 self.rearm(desk);
                 Ok(done)
             }
             Decided::Revocation => {
-                let is_key = tokens.opened_by(session) != session;
+                let of = tokens.opened_by(session).clone();
+                let is_key = of != *session;
                 let removed = tokens.revoke(session);
+                let what = Happening::TokenRevoked {
+                    revoked: removed.len(),
+                };
+                desk.tell_about((Some(session), Some(&of)), &what);
                 let body = json(&Revoked {
                     sessionid: session,
                     revoked: removed.len(),

@@ -7,6 +7,7 @@
 use super::{Fault, Grants};
 use crate::relay::Level;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::timers::Owner;
 use crate::stamp::Stamp;
 
@@ -49,11 +50,17 @@ impl Grants {
                     let digest = session.digest();
                     let event = format_args!("event=token-over session={digest}");
                     desk.log(Level::Info, event);
+                    let of = tokens.opened_by(session);
+                    desk.tell_about((Some(session), Some(of)), &Happening::TokenOver {});
                 }
             }
             tokens.tell_time(now);
         }
         if count > LINES_MAX {
+            let what = Happening::TokensOver {
+                count: count - LINES_MAX,
+            };
+            desk.tell_about((None, None), &what);
             let event = format_args!("event=tokens-over count={}", count - LINES_MAX);
             desk.log(Level::Info, event);
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{Lists, Said, Whole};
 use crate::held::table_bytes;
-use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status};
+use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status, percent_encoded};
 use crate::json;
 use crate::moment::Moment;
 use crate::relay::api::Rows;
@@ -130,12 +130,19 @@ impl Telling {
     }
 }
 
-fn request(peer: &Peer, rows: Rows) -> String {
+fn request(peer: &Peer, rows: &Rows) -> String {
     let OriginUrl { host, port, path } = peer.url();
     let list = match rows {
-        Rows::Tokens => "list-tokens",
-        Rows::Details => "list-tokens?details=1",
-        Rows::Streams => "list-streams",
+        Rows::Tokens => "list-tokens".to_owned(),
+        Rows::Details => "list-tokens?details=1".to_owned(),
+        Rows::Streams => "list-streams".to_owned(),
+        Rows::Viewers(None) => "list-viewers".to_owned(),
+        Rows::Viewers(Some(session)) => {
+            format!(
+                "list-viewers?sessionid={}",
+                percent_encoded(session.as_str())
+            )
+        }
     };
     format!(
         "GET {path}/api/{list} HTTP/1.1\r\nHost: {host}:{port}\r\nVia: {VIA}\r\nConnection: close\r\n\r\n"
@@ -195,7 +202,7 @@ impl Lists {
             rows: json::Rows::default(),
             bytes: 0,
         };
-        let request = request(whom, collecting.rows);
+        let request = request(whom, &collecting.rows);
         Some((whom.address(), request, telling))
     }
 
@@ -247,7 +254,7 @@ impl Lists {
         self.said.push_back(Said::Whole(Whole {
             client: collecting.client,
             reply: collecting.reply,
-            rows: collecting.rows,
+            rows: collecting.rows.clone(),
             ticket: is_read.then_some(ticket),
             missing: missing.join(", "),
         }));

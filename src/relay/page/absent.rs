@@ -2,13 +2,21 @@
 
 use crate::random::Random;
 
+/// Which page there is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Document<'a> {
+    Operator,
+    Watch,
+    Refused(&'a str),
+}
+
 /// What there is none of.
 pub(super) enum Page {}
 
 impl Page {
     pub const IS_HERE: bool = false;
 
-    pub fn draw(_: &mut Random) -> Option<Page> {
+    pub fn draw(_: Document<'_>, _: &mut Random) -> Option<Page> {
         None
     }
 

@@ -8,6 +8,8 @@ use crate::remux::{Fault, Remuxer, Target};
 pub(super) struct Shadow {
     /// Whose shadow it is,
     pub original: LiveId,
+    /// that one's serial number,
+    pub serial: u64,
     /// and in which container.
     pub target: Target,
     /// `None`: nothing more comes of it.
@@ -58,13 +60,14 @@ impl Limits {
 impl Shadow {
     /// Of this stream, from its first byte on.
     pub fn new(
-        original: LiveId,
+        (original, serial): (LiveId, u64),
         target: Target,
         remuxer: Remuxer,
         unit_bytes_max: usize,
     ) -> Shadow {
         Shadow {
             original,
+            serial,
             target,
             remuxer: Some(Box::new(remuxer)),
             // All that it holds may come at once.

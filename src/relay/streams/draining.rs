@@ -109,7 +109,8 @@ impl Streams {
     /// A stream of this session is about to begin: it has a place.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
         // They are gone when this input is settled.
-        let too_many = (self.order.len() + 1).saturating_sub(desk.settings().limits.streams_max);
+        let too_many = (self.lives.len() - self.shadows().count() + 1)
+            .saturating_sub(desk.settings().limits.streams_max);
         let too_many = too_many.max(self.draining.too_many_of(session));
         for id in self.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place", desk);

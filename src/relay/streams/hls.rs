@@ -13,6 +13,7 @@ use super::{Said, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Content, Found, Object, Wanted};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
+use crate::moment::Moment;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, LiveId};
@@ -78,7 +79,7 @@ impl Streams {
             Found::Refused(refusal) => Watched::Refused(refusal),
             Found::Object(object) => {
                 self.attend(live, desk);
-                self.give_out(id, live, &object, reply)
+                self.give_out((id, live), &object, reply, desk.now())
             }
         })
     }
@@ -109,10 +110,10 @@ impl Streams {
     /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
     fn give_out(
         &mut self,
-        id: ConnectionId,
-        live_id: LiveId,
+        (id, live_id): (ConnectionId, LiveId),
         object: &Object,
         reply: Reply,
+        now: Moment,
     ) -> Watched {
         let live = self.lives.get_mut(live_id);
         let via = live.as_ref().and_then(|live| live.via.as_deref());
@@ -120,7 +121,7 @@ impl Streams {
         match (&object.content, live) {
             (Content::Bytes(content), _) if !reply.head_only => bytes.extend_from_slice(content),
             (Content::Range { lead, from, to }, Some(live)) if !reply.head_only => {
-                let viewer = live.stream.join_range(id, (*from, *to), lead.clone());
+                let viewer = live.stream.join_range(id, (*from, *to), lead.clone(), now);
                 self.flow(live_id);
                 let viewing = Viewing::of_segment((live_id, viewer), reply);
                 return Watched::Segment(bytes, viewing);

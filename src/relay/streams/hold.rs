@@ -16,6 +16,7 @@ use super::{Feed, Live, Said, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::{Level, LiveId};
 use crate::stream::{End, Told};
 
@@ -73,6 +74,14 @@ impl Streams {
                 "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
             ),
         );
+        let id_told = live.id(desk.run());
+        desk.tell(
+            &live.session,
+            &Happening::StreamHeld {
+                id: id_told,
+                reason,
+            },
+        );
         self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
             self.say(Said::PullOver {
@@ -108,6 +117,11 @@ impl Streams {
             Level::Info,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
+        let what = Happening::StreamGoesOn {
+            id: live.id(desk.run()),
+            source: source_address,
+        };
+        desk.tell(&live.session, &what);
         self.forgive(id);
     }
 

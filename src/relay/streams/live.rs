@@ -4,8 +4,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
@@ -13,7 +11,7 @@ use super::cast::{Cast, Shadow};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::turns::Line;
-use super::{Cut, Feed};
+use super::{Cut, Cuts, Feed};
 use crate::format::Format;
 use crate::format::splice::Splicer;
 use crate::format::splice::Unlike;
@@ -24,7 +22,9 @@ use crate::http;
 use crate::moment::Moment;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::timers::{Armed, Owner};
+use crate::relay::viewer_id::StreamId;
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
 use crate::remux::Remuxer;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
@@ -70,32 +70,6 @@ pub struct Live {
     pub(super) shadow: Option<Shadow>,
 }
 
-/// How many viewers were cut, by why.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Cuts {
-    stalled: u64,
-    lost_unit: u64,
-    token: u64,
-}
-
-impl Cuts {
-    /// And those of another.
-    pub fn add(&mut self, other: Cuts) {
-        self.stalled += other.stalled;
-        self.lost_unit += other.lost_unit;
-        self.token += other.token;
-    }
-
-    /// One more viewer was cut for this reason.
-    pub fn count(&mut self, cut: Cut) {
-        match cut {
-            Cut::Stalled => self.stalled += 1,
-            Cut::LostUnit => self.lost_unit += 1,
-            Cut::Token => self.token += 1,
-        }
-    }
-}
-
 impl Live {
     /// One with this source, of which nothing else is known yet.
     fn new(
@@ -129,9 +103,10 @@ impl Live {
     }
 
     /// Its shadow.
-    pub(super) fn shadow(&self, stream: Stream<ConnectionId>, shadow: Shadow) -> Live {
+    pub(super) fn shadow(&self, serial: u64, stream: Stream<ConnectionId>, shadow: Shadow) -> Live {
         let from = (Feed::Shadow, self.source_address);
         Live {
+            serial,
             via: self.via.clone(),
             shadow: Some(shadow),
             ..Live::new(self.session.clone(), from, stream)
@@ -258,6 +233,14 @@ impl Streams {
             splicer: self.new_splicer(desk),
             ..Live::new(session.clone(), from, stream)
         });
+        let what = Happening::StreamBegins {
+            id: StreamId {
+                run: desk.run(),
+                serial,
+            },
+            source: source_address,
+        };
+        desk.tell(&session, &what);
         self.order.insert(serial, live);
         self.running.insert(session, live);
         live
@@ -378,6 +361,7 @@ impl Streams {
             return;
         };
         let (source, pull) = (live.source, live.pull);
+        let known_as = live.id(desk.run());
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -394,6 +378,14 @@ impl Streams {
                 figures.skips
             ),
         );
+        let what = Happening::StreamEnds {
+            id: known_as,
+            reason,
+            bytes_received: figures.bytes_received,
+            bytes_sent: figures.bytes_sent,
+            skips: figures.skips,
+        };
+        desk.tell(&session, &what);
         self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
             self.say(Said::PullOver {
@@ -441,10 +433,12 @@ impl Streams {
             desk.freed(live.stream.filled_bytes());
             live.stream.release(&mut self.pool);
             desk.disarm(&mut live.armed, Owner::Live(id));
+            self.order.remove(&live.serial);
             if live.shadow.is_some() {
                 return self.forget_shadow(&live, id, desk);
             }
-            self.order.remove(&live.serial);
+            let id_told = live.id(desk.run());
+            desk.tell(&live.session, &Happening::StreamOver { id: id_told });
             self.draining.leave(&live.session, live.serial);
         }
     }

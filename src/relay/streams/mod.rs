@@ -15,12 +15,15 @@ mod rtp_out;
 mod shadow;
 mod turns;
 mod viewer;
+mod watchers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::counts::Count;
 use super::desk::Desk;
+use serde::Serialize;
+
 use draining::Draining;
 use frame::Frame;
 pub use live::Live;
@@ -28,9 +31,11 @@ pub(super) use live::SHUT_DOWN;
 use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use viewer::{Place, Viewing, Watched};
+pub(super) use watchers::{Outlet, Watcher};
 
 use super::metrics::Sums;
 use super::timers::Owner;
+use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
@@ -87,6 +92,8 @@ pub(super) enum Cut {
     LostUnit,
     /// The token by which it came is over, or was revoked.
     Token,
+    /// The operator has ended it.
+    Kicked,
 }
 
 impl Cut {
@@ -96,6 +103,36 @@ impl Cut {
             Cut::Stalled => "stalled",
             Cut::LostUnit => "lost_unit",
             Cut::Token => "token",
+            Cut::Kicked => "kicked",
+        }
+    }
+}
+
+/// How many viewers were cut, by why.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Cuts {
+    stalled: u64,
+    lost_unit: u64,
+    token: u64,
+    kicked: u64,
+}
+
+impl Cuts {
+    /// And those of another.
+    pub fn add(&mut self, other: Cuts) {
+        self.stalled += other.stalled;
+        self.lost_unit += other.lost_unit;
+        self.token += other.token;
+        self.kicked += other.kicked;
+    }
+
+    /// One more viewer was cut for this reason.
+    pub fn count(&mut self, cut: Cut) {
+        match cut {
+            Cut::Stalled => self.stalled += 1,
+            Cut::LostUnit => self.lost_unit += 1,
+            Cut::Token => self.token += 1,
+            Cut::Kicked => self.kicked += 1,
         }
     }
 }
@@ -224,12 +261,12 @@ impl Streams {
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let lives = self.order.values().filter_map(|id| self.lives.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (address, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
+        for (client, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }
             // It may be one of several streams.
-            let sum = clients.entry(address).or_default();
+            let sum = clients.entry(client.address).or_default();
             sum.sent += figures.sent;
             sum.dropped += figures.dropped;
         }
@@ -262,14 +299,19 @@ impl Streams {
         Some((id, self.lives.get(id)?.source))
     }
 
-    /// The rows of list-streams from behind this serial on, each with its own.
-    pub fn rows<'a>(&'a self, after: u64, desk: &'a Desk) -> impl Iterator<Item = (u64, Row<'a>)> {
-        let lives = self.order.range(after + 1..);
+    /// The rows of list-streams from behind this mark on, each with its own.
+    pub fn rows<'a>(
+        &'a self,
+        after: Mark,
+        desk: &'a Desk,
+    ) -> impl Iterator<Item = (Mark, Row<'a>)> {
+        let lives = self.order.range(after.0 + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        lives.map(move |(serial, live)| {
+        let originals = lives.filter(|(_, live)| live.shadow.is_none());
+        originals.map(move |(serial, live)| {
             let shadows = live.casts.iter().filter_map(|cast| cast.live);
             let shadows = shadows.filter_map(|id| self.lives.get(id));
-            (serial, live.row(shadows, desk))
+            ((serial, 0), live.row(shadows, desk))
         })
     }
 
@@ -325,10 +367,12 @@ impl Streams {
         match source {
             Feed::Rtp(_) if is_silent => {
                 self.source_lost(id, source, SILENT, desk);
+                self.rearm(id, desk);
                 return false;
             }
             Feed::Held { until } if until <= desk.now() => {
                 self.end(id, End::Lost, "its source did not come back", desk);
+                self.rearm(id, desk);
                 return false;
             }
             Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Shadow | Feed::Gone => {}
@@ -340,6 +384,7 @@ impl Streams {
         let rest_until = live.rtp_out.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
+            self.rearm(id, desk);
             return false;
         }
         if live.input.is_some() {

@@ -1,21 +1,24 @@
-//! A stream as list-streams shows it, what is made of it included.
+//! What list-streams says of a stream, and of what is made of it.
 
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::Feed;
-use super::live::{Cuts, Live};
-use crate::gate::SessionId;
+use super::{Cuts, Feed, Live};
+use crate::gate::{Digest, SessionId};
 use crate::post::ClientFigures;
 use crate::relay::desk::Desk;
+use crate::relay::viewer_id::StreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 
 /// A row of list-streams.
 #[derive(Serialize)]
 pub struct Row<'a> {
+    id: StreamId,
     sessionid: &'a SessionId,
+    /// As the log names it.
+    session: Digest,
     /// None: it is gone, and the stream drains.
     source: Option<RowSource>,
     held: bool,
@@ -58,10 +61,26 @@ struct RowSource {
     packets: Option<Disorder>,
 }
 
+impl Row<'_> {
+    /// Whether it is this session's.
+    pub fn is_of(&self, session: &SessionId) -> bool {
+        self.sessionid == session
+    }
+}
+
 impl Live {
-    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
-        let clients = self.rtp_out.post.figures();
-        clients.map(|(address, figures)| RowClient { address, figures })
+    /// By what callers of the API know it.
+    pub(super) fn id(&self, run: u32) -> StreamId {
+        StreamId {
+            run,
+            serial: self.listed_serial(),
+        }
+    }
+
+    /// The serial number of the stream that is listed: a shadow is not.
+    pub(super) fn listed_serial(&self) -> u64 {
+        let shadow = self.shadow.as_ref();
+        shadow.map_or(self.serial, |shadow| shadow.serial)
     }
 
     fn row_source(&self) -> RowSource {
@@ -79,11 +98,19 @@ impl Live {
         }
     }
 
+    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
+        let clients = self.rtp_out.post.figures();
+        clients.map(|(client, figures)| RowClient {
+            address: client.address,
+            figures,
+        })
+    }
+
     /// What list-streams says of it.
     pub(super) fn row<'a>(
         &'a self,
         shadows: impl Iterator<Item = &'a Live>,
-        desk: &'a Desk,
+        desk: &Desk,
     ) -> Row<'a> {
         let mut row = self.own_row(desk);
         for shadow in shadows {
@@ -99,7 +126,9 @@ impl Live {
             skips,
         } = self.stream.figures();
         Row {
+            id: self.id(desk.run()),
             sessionid: &self.session,
+            session: self.session.digest(),
             source: (self.source != Feed::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,

@@ -24,12 +24,12 @@ use crate::relay::{Level, LiveId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 
-/// Datagrams for one UDP client: all of `datagram_bytes` but perhaps the last, one behind the
-/// other.
+/// Datagrams for UDP clients who get the same: all of `datagram_bytes` but perhaps the last, one
+/// behind the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagrams<'a> {
-    /// Where they go.
-    pub to: SocketAddr,
+    /// Where they go, all of them to each: at least one.
+    pub to: &'a [SocketAddr],
     /// The datagrams.
     pub bytes: &'a [u8],
     /// The size of each but the last: at least 1.
@@ -65,9 +65,9 @@ pub(super) struct Transport {
 const FILL_TIME: Duration = Duration::from_millis(100);
 
 impl Datagrams<'_> {
-    /// How many there are.
+    /// How many go out, to all together.
     pub fn count(&self) -> usize {
-        self.bytes.len().div_ceil(self.datagram_bytes)
+        self.bytes.len().div_ceil(self.datagram_bytes) * self.to.len()
     }
 }
 
@@ -160,6 +160,7 @@ impl Transport {
                 // Overwritten: the pacer lost its place, which only a bound on all buffers together
                 // can do.
                 self.cursor = due;
+                self.packetiser.skip();
                 break;
             }
             self.packetiser.push(bytes, timestamp, batch);
@@ -303,9 +304,9 @@ impl Streams {
         }
     }
 
-    /// The letter that a stream sends to one of its clients.
-    pub fn datagrams(&self, id: LiveId, to: SocketAddr) -> Option<Datagrams<'_>> {
-        let (bytes, datagram_bytes) = self.lives.get(id)?.rtp_out.post.letter()?;
+    /// The letter that a stream sends to some of its clients.
+    pub fn datagrams(&self, id: LiveId) -> Option<Datagrams<'_>> {
+        let (to, bytes, datagram_bytes) = self.lives.get(id)?.rtp_out.post.letter()?;
         Some(Datagrams {
             to,
             bytes,
@@ -313,18 +314,15 @@ impl Streams {
         })
     }
 
-    /// A stream with a letter for a client.
-    pub fn next_client(&mut self, desk: &mut Desk) -> Option<(LiveId, SocketAddr)> {
+    /// A stream with a letter for some of its clients.
+    pub fn next_posting(&mut self, desk: &mut Desk) -> Option<LiveId> {
         while let Some(&id) = self.posting.front() {
-            if let Some(client) = self
-                .lives
-                .get_mut(id)
-                .and_then(|live| live.rtp_out.post.next_client())
-            {
+            let live = self.lives.get_mut(id);
+            if live.is_some_and(|live| live.rtp_out.post.next_clients()) {
                 // One after the other, so that no stream waits for the clients of another.
                 self.posting.rotate_left(1);
                 self.posted = Some(id);
-                return Some((id, client));
+                return Some(id);
             }
             self.posting.pop_front();
             if let Some(live) = self.lives.get_mut(id) {
@@ -335,12 +333,15 @@ impl Streams {
         None
     }
 
-    /// So many of the datagrams that were sent last were not taken.
-    pub fn not_taken(&mut self, count: u64, desk: &mut Desk) {
-        desk.count(Count::Unsent, count);
+    /// So many of the datagrams that were sent last were not taken, for each whom they were for.
+    pub fn not_taken(&mut self, counts: &[usize], desk: &mut Desk) {
         let last = self.posted.take();
+        if counts.is_empty() {
+            return;
+        }
+        desk.count(Count::Unsent, counts.iter().sum::<usize>() as u64);
         if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
-            live.rtp_out.post.not_taken(count);
+            live.rtp_out.post.not_taken(counts);
         }
     }
 

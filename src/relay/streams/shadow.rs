@@ -255,7 +255,7 @@ impl Streams {
             return Err(not_read());
         };
         let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
-        let mut shadow = Shadow::new(original, target, remuxer, unit_max);
+        let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
         let mut stream = Stream::new(
             limits.stream,
             Some(target.format().media_type().into()),
@@ -287,8 +287,11 @@ impl Streams {
             stream.release(&mut self.pool);
             return Err(why);
         }
-        let new = live.shadow(stream, shadow);
-        Ok(self.lives.insert(new))
+        let new = live.shadow(self.live_serial_next, stream, shadow);
+        let id = self.lives.insert(new);
+        self.order.insert(self.live_serial_next, id);
+        self.live_serial_next += 1;
+        Ok(id)
     }
 
     /// Media of a stream has come: its shadows get it, too.

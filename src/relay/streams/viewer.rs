@@ -11,6 +11,8 @@ use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
+use crate::relay::viewer_id::ListedId;
 use crate::relay::{ConnectionId, Level, LiveId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
@@ -298,11 +300,36 @@ impl Streams {
                 time.as_millis()
             ),
         );
+        if let Some(seen) = live.stream.seen(viewer, desk.now()) {
+            let what = Happening::ViewerCut {
+                id: ListedId::Connection {
+                    run: desk.run(),
+                    connection: seen.connection.to_u64(),
+                },
+                address: peer,
+                reason: cut.name(),
+                behind_bytes: bytes,
+                behind_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            };
+            desk.tell(&live.session, &what);
+        }
     }
 
     /// A viewer is gone. Says which session it watched.
-    pub fn leave(&mut self, (id, viewer): Place) -> Option<&SessionId> {
+    pub fn leave(&mut self, (id, viewer): Place, desk: &mut Desk) -> Option<&SessionId> {
         let live = self.lives.get_mut(id)?;
+        let seen = live.stream.seen(viewer, desk.now());
+        if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
+            let what = Happening::ViewerGoes {
+                id: ListedId::Connection {
+                    run: desk.run(),
+                    connection: seen.connection.to_u64(),
+                },
+                bytes: seen.bytes_sent,
+                skips: seen.skips,
+            };
+            desk.tell(&live.session, &what);
+        }
         live.stream.leave(viewer);
         Some(&live.session)
     }

@@ -36,8 +36,8 @@ fn pass(stage: &mut Stage, time: Duration) -> usize {
     let until = stage.now + time;
     let mut bytes = 0;
     loop {
-        while let Some(datagrams) = stage.relay.next_datagrams(stage.now, 0) {
-            bytes += datagrams.bytes.len();
+        while let Some(datagrams) = stage.relay.next_datagrams(stage.now, &[]) {
+            bytes += datagrams.bytes.len() * datagrams.to.len();
         }
         stage.settle();
         let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {

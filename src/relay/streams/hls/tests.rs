@@ -89,3 +89,21 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
         assert_eq!(fetch(&mut stage), is_given);
     }
 }
+
+/// Nobody else would look after it: it has neither source nor viewers.
+#[cfg(feature = "hold")]
+#[test]
+fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
+    let mut stage = Stage::new(&["--hold=3"]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    hear(&mut stage, source, &aac(9));
+    stage.wait_seconds(9);
+    assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
+    stage.lose(source);
+    stage.wait_seconds(4);
+    assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
+    stage.wait_seconds(12);
+    assert!(list(&mut stage).starts_with("HTTP/1.1 404"));
+    stage.assert_nothing_left();
+}

@@ -1,0 +1,358 @@
+//! What has happened, as text: numbered units of a `text/event-stream` (WHATWG HTML section 9.2),
+//! kept once, however many read them.
+//!
+//! ```text
+//!     first                                             next
+//!   …│ unit │ unit │ unit │ unit │ … │ unit │ unit │ unit │
+//!               ▲ who reads slowly               ▲ all who keep up
+//!   who is before the first has missed something, and is told all that there is anew
+//! ```
+//!
+//! A reader is a number: of the next unit that it gets. It always stands between two units: of one
+//! that its socket took a part of it is given the rest ([`Events::advance`]).
+//!
+//! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] units. Nothing is kept before somebody asked for
+//! it. What a unit costs does not depend on how many read it.
+
+use std::collections::VecDeque;
+
+use crate::gate::SessionId;
+use crate::gather::Gather;
+
+/// The newest of what has happened.
+#[derive(Default)]
+pub struct Events {
+    bytes: VecDeque<u8>,
+    units: VecDeque<Unit>,
+    /// The number of the first unit.
+    first: u64,
+    /// The offset of the first byte, since it all began.
+    begin: u64,
+    /// Somebody has asked.
+    is_kept: bool,
+    /// There is more than when that was asked last.
+    is_new: bool,
+    scratch: Vec<u8>,
+}
+
+struct Unit {
+    /// The offset behind it.
+    end: u64,
+    /// Whom it is about.
+    of: Option<SessionId>,
+}
+
+/// Text that is kept.
+pub const BYTES_MAX: usize = 1024 * 1024;
+/// Units that are kept.
+pub const UNITS_MAX: usize = 16 * 1024;
+/// What is lent at once.
+const LENT_BYTES_MAX: usize = 64 * 1024;
+
+/// What a unit's id says: which run of the server gave it, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventId {
+    /// Tells a run of the server from others.
+    pub run: u32,
+    /// From 1; 0 stands before the first.
+    pub number: u64,
+}
+
+impl EventId {
+    /// Of no event.
+    pub const UNKNOWN: EventId = EventId {
+        run: 0,
+        number: u64::MAX,
+    };
+
+    /// What [`EventId`] prints; `None` for anything else.
+    pub fn of_text(text: &str) -> Option<EventId> {
+        let (run, number) = text.split_once('-')?;
+        let is_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_good = run.len() == 8
+            && run.bytes().all(is_hexadecimal)
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && !number.is_empty()
+            && (number == "0" || !number.starts_with('0'));
+        let number = is_good.then(|| number.bytes().try_fold(0_u64, push_digit))??;
+        let run = u32::from_str_radix(run, 16).ok()?;
+        Some(EventId { run, number })
+    }
+}
+
+fn push_digit(number: u64, digit: u8) -> Option<u64> {
+    number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+}
+
+impl std::fmt::Display for EventId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:08x}-{}", self.run, self.number)
+    }
+}
+
+impl Events {
+    /// Somebody asks: from now on it is kept.
+    pub fn keep(&mut self) {
+        if !std::mem::replace(&mut self.is_kept, true) {
+            self.first = 1;
+        }
+    }
+
+    /// Whether anything is kept.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// The number that the next unit will have.
+    pub fn next(&self) -> u64 {
+        self.first + self.units.len() as u64
+    }
+
+    /// The number of the first that there is.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Whether there is more than when this was asked last.
+    pub fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// Adds a unit, which `write` writes with the number that it gets. What is oldest makes room.
+    pub fn push(&mut self, of: Option<SessionId>, write: impl FnOnce(&mut Vec<u8>, u64)) {
+        if !self.is_kept {
+            return;
+        }
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        write(&mut text, self.next());
+        if text.len() <= BYTES_MAX {
+            while self.bytes.len() + text.len() > BYTES_MAX || self.units.len() >= UNITS_MAX {
+                self.drop_first();
+            }
+            self.reserve(text.len());
+            self.bytes.extend(&text);
+            let end = self.begin + self.bytes.len() as u64;
+            self.units.push_back(Unit { end, of });
+            self.is_new = true;
+        }
+        self.scratch = text;
+    }
+
+    /// It grows by doubling, and never beyond what it may hold.
+    fn reserve(&mut self, bytes: usize) {
+        let needed = self.bytes.len() + bytes;
+        if needed > self.bytes.capacity() {
+            let room = (2 * needed).clamp(4096, BYTES_MAX).max(needed);
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(unit) = self.units.pop_front() {
+            let bytes = (unit.end - self.begin) as usize;
+            self.bytes.drain(..bytes);
+            self.begin = unit.end;
+            self.first += 1;
+        }
+    }
+
+    /// The units from a number on that are for somebody, each with its number and where it lies.
+    fn units_from<'a>(
+        &'a self,
+        from: u64,
+        of: Option<&'a SessionId>,
+    ) -> impl Iterator<Item = (u64, u64, u64)> + 'a {
+        let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let before = skipped.checked_sub(1).and_then(|last| self.units.get(last));
+        let mut begin = before.map_or(self.begin, |unit| unit.end);
+        let numbered = (from.max(self.first)..).zip(self.units.iter().skip(skipped));
+        let placed = numbered.map(move |(number, unit)| {
+            let began = std::mem::replace(&mut begin, unit.end);
+            (number, unit, began)
+        });
+        let is_for = move |unit: &Unit| of.is_none() || unit.of.as_ref() == of;
+        let those = placed.filter(move |(_, unit, _)| is_for(unit));
+        those.map(|(number, unit, began)| (number, began, unit.end))
+    }
+
+    /// Lends what a reader gets next: units that are about `of`, if that is said.
+    pub fn lend<'a>(&'a self, from: u64, of: Option<&SessionId>, gather: &mut Gather<'a>) {
+        let mut bytes_left = LENT_BYTES_MAX;
+        let mut lent: Option<(u64, u64)> = None;
+        for (_, begin, end) in self.units_from(from, of) {
+            match &mut lent {
+                // Those that lie together go together.
+                Some(range) if range.1 == begin => range.1 = end,
+                Some(range) => {
+                    if !self.push_range(*range, gather) {
+                        return;
+                    }
+                    *range = (begin, end);
+                }
+                None => lent = Some((begin, end)),
+            }
+            bytes_left = bytes_left.saturating_sub((end - begin) as usize);
+            if bytes_left == 0 {
+                break;
+            }
+        }
+        if let Some(range) = lent {
+            self.push_range(range, gather);
+        }
+    }
+
+    /// Says whether all of it was lent.
+    fn push_range<'a>(&'a self, (begin, end): (u64, u64), gather: &mut Gather<'a>) -> bool {
+        let (from, to) = ((begin - self.begin) as usize, (end - self.begin) as usize);
+        let (front, back) = self.bytes.as_slices();
+        let in_front = &front[from.min(front.len())..to.min(front.len())];
+        let (from, to) = (
+            from.saturating_sub(front.len()),
+            to.saturating_sub(front.len()),
+        );
+        gather.push(in_front) && gather.push(&back[from..to])
+    }
+
+    /// So many bytes of what was lent have been sent. Says where the reader stands now, and what it
+    /// is owed of a unit of which it has a part.
+    pub fn advance(&self, from: u64, of: Option<&SessionId>, bytes: usize) -> (u64, Vec<u8>) {
+        let (mut from, mut left) = (from, bytes as u64);
+        for (number, begin, end) in self.units_from(from, of) {
+            if left == 0 {
+                return (from, Vec::new());
+            }
+            from = number + 1;
+            let length = end - begin;
+            if left < length {
+                let begin = (begin + left - self.begin) as usize;
+                let end = (end - self.begin) as usize;
+                return (from, self.bytes.range(begin..end).copied().collect());
+            }
+            left -= length;
+        }
+        // Nothing behind is for it.
+        (from, Vec::new())
+    }
+
+    /// Where a reader stands who gets what is about `of` alone, once what is not is passed over.
+    pub fn skip(&self, from: u64, of: Option<&SessionId>) -> u64 {
+        let mut units = self.units_from(from, of);
+        units.next().map_or(self.next(), |(number, ..)| number)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.units.capacity() * size_of::<Unit>() + self.scratch.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    fn push(events: &mut Events, of: &str, text: &str) {
+        events.push(Some(session(of)), |unit, number| {
+            unit.extend_from_slice(format!("{number}:{text};").as_bytes());
+        });
+    }
+
+    /// What a reader gets who takes so many bytes at once.
+    fn read(events: &Events, from: &mut u64, of: Option<&SessionId>, bytes_max: usize) -> String {
+        let mut got = Vec::new();
+        loop {
+            *from = events.skip(*from, of);
+            let mut gather = Gather::default();
+            events.lend(*from, of, &mut gather);
+            if gather.bytes() == 0 {
+                return String::from_utf8(got).expect("text");
+            }
+            let lent: Vec<u8> = gather
+                .slices()
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
+            let taken = &lent[..lent.len().min(bytes_max)];
+            got.extend_from_slice(taken);
+            let (next, rest) = events.advance(*from, of, taken.len());
+            got.extend(rest);
+            *from = next;
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_before_somebody_asks() {
+        let mut events = Events::default();
+        push(&mut events, "a", "x");
+        assert_eq!((events.held_bytes(), events.next()), (0, 0));
+        events.keep();
+        push(&mut events, "a", "y");
+        assert!(events.take_new() && !events.take_new());
+        assert_eq!(read(&events, &mut 1, None, 100), "1:y;");
+    }
+
+    #[test]
+    fn however_little_a_reader_takes_it_gets_what_is_for_it_and_in_order() {
+        let (a, b) = (session("a"), session("b"));
+        for bytes_max in [400, 100_000] {
+            let mut events = Events::default();
+            events.keep();
+            let mut expected = [String::new(), String::new(), String::new()];
+            let mut from = [1; 3];
+            let mut got = [String::new(), String::new(), String::new()];
+            for number in 1..=30_000_u64 {
+                let (name, which) = if number % 3 == 0 { ("a", 1) } else { ("b", 2) };
+                push(&mut events, name, &"x".repeat(number as usize % 90));
+                let unit = format!("{number}:{};", "x".repeat(number as usize % 90));
+                expected[0].push_str(&unit);
+                expected[which].push_str(&unit);
+                if number % 400 == 0 {
+                    for (at, of) in [None, Some(&a), Some(&b)].into_iter().enumerate() {
+                        got[at].push_str(&read(&events, &mut from[at], of, bytes_max));
+                    }
+                }
+                assert!(events.held_bytes() <= BYTES_MAX + UNITS_MAX * size_of::<Unit>() + 4096);
+            }
+            assert!(events.first() > 1, "it is longer than is kept");
+            assert!(got == expected, "{bytes_max} at once");
+        }
+    }
+
+    #[test]
+    fn who_is_too_slow_is_before_the_first() {
+        let mut events = Events::default();
+        events.keep();
+        for _ in 0..2 * UNITS_MAX {
+            push(&mut events, "a", "x");
+        }
+        assert_eq!(events.next(), 2 * UNITS_MAX as u64 + 1);
+        assert_eq!(events.first(), UNITS_MAX as u64 + 1);
+        assert_eq!(
+            events.skip(events.first(), Some(&session("b"))),
+            events.next()
+        );
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_printed_and_no_other_way() {
+        for good in ["00000000-0", "00000000-1", "ffffffff-18446744073709551615"] {
+            assert_eq!(EventId::of_text(good).expect(good).to_string(), good);
+        }
+        for bad in [
+            "",
+            "1",
+            "00000000-",
+            "00000000-01",
+            "0000000-1",
+            "0000000G-1",
+            "00000000-18446744073709551616",
+            "00000000-+1",
+        ] {
+            assert_eq!(EventId::of_text(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Who follows the events: first all that there is, in pieces, then what happens, out of the one
+//! text that is kept for all ([`crate::events`]).
+//!
+//! What there is may change while it is told: what happens meanwhile is told after it, and says the
+//! same again or takes it back. Who falls behind is told so, and all that there is anew. While
+//! nothing happens a comment goes out, so that nobody in between takes the connection for dead.
+//!
+//! Bounds: [`READERS_MAX`] at a time, each with a piece of 16 KiB and one unit.
+
+use std::time::Duration;
+
+use super::{Clients, Phase};
+use crate::events::EventId;
+use crate::gate::SessionId;
+use crate::http::{Refusal, Reply, ResponseHead, Status};
+use crate::moment::Moment;
+use crate::relay::api::Rows;
+use crate::relay::desk::Desk;
+use crate::relay::happening::{begin_unit, end_unit};
+use crate::relay::viewer_id::Mark;
+use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS};
+
+/// Who follows the events.
+pub struct Following {
+    /// Those about this session alone.
+    of: Option<SessionId>,
+    /// The number of the next that it gets.
+    next: u64,
+    /// How far it has been told what there is.
+    snapshot: Option<Snapshot>,
+    /// When something went out last.
+    spoken: Moment,
+}
+
+/// How far what there is has been told: which table, and which of its rows.
+pub type Snapshot = (Rows, Mark);
+
+/// So many follow at a time.
+pub const READERS_MAX: usize = 128;
+/// After so long without a word there is a comment.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const COMMENT: &[u8] = b": nothing has happened\n\n";
+
+impl Following {
+    /// Whether it has missed something.
+    pub fn is_behind(&self, desk: &Desk) -> bool {
+        self.next < desk.events().first()
+    }
+
+    /// How far it has been told what there is, and of whom: where that goes on. Where it does not,
+    /// what is not for it is passed over.
+    pub fn due(&mut self, desk: &Desk) -> Option<(Snapshot, Option<SessionId>)> {
+        let Some(snapshot) = &self.snapshot else {
+            self.next = desk.events().skip(self.next, self.of.as_ref());
+            return None;
+        };
+        Some((snapshot.clone(), self.of.clone()))
+    }
+
+    /// When a comment is due.
+    pub(super) fn deadline(&self) -> Moment {
+        self.spoken + HEARTBEAT
+    }
+
+    /// Whether there is something for it, or something to be passed over.
+    pub(super) fn has_more(&self, desk: &Desk) -> bool {
+        self.snapshot.is_some() || self.next < desk.events().next()
+    }
+
+    /// What it gets next, and of whom; nothing while it is told what there is.
+    pub fn place(&self) -> Option<(u64, Option<&SessionId>)> {
+        let is_told = self.snapshot.is_none();
+        is_told.then_some((self.next, self.of.as_ref()))
+    }
+
+    /// So many bytes of events have gone out. Says what it is owed of one of which it has a part.
+    pub(super) fn advance(&mut self, bytes: usize, desk: &Desk) -> Vec<u8> {
+        let (next, rest) = desk.events().advance(self.next, self.of.as_ref(), bytes);
+        (self.next, self.spoken) = (next, desk.now());
+        rest
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.of.as_ref().map_or(0, SessionId::held_bytes)
+    }
+}
+
+impl Clients {
+    /// Whether one more may follow the events.
+    pub fn has_place_for_reader(&self) -> bool {
+        self.readers.len() < READERS_MAX
+    }
+
+    /// A client follows the events about `of`, or all, from behind `last` on if those are there
+    /// still.
+    pub fn follow(
+        &mut self,
+        id: ConnectionId,
+        (of, last): (Option<SessionId>, Option<EventId>),
+        reply: Reply,
+        desk: &mut Desk,
+    ) {
+        if !self.has_place_for_reader() {
+            let detail = format!("{READERS_MAX} follow the events, as many as may");
+            let status = Status::ServiceUnavailable;
+            let refusal = Refusal::busy(status, detail, RETRY_AFTER_SECONDS);
+            return self.refuse(id, &refusal, reply, desk);
+        }
+        let reply = reply.closing();
+        let head = ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", "text/event-stream")
+            .field("X-Content-Type-Options", "nosniff")
+            .field("Cache-Control", "no-store")
+            .field("X-Accel-Buffering", "no")
+            .finish();
+        if reply.head_only {
+            return self.respond(id, Some(Status::Ok), head, false, desk);
+        }
+        desk.follow();
+        let events = desk.events();
+        let is_there = |last: &EventId| {
+            let known = events.first()..=events.next();
+            last.run == desk.run() && known.contains(&last.number.saturating_add(1))
+        };
+        let resumed = last.filter(is_there);
+        let following = Following {
+            of,
+            next: resumed.map_or(events.next(), |last| last.number + 1),
+            snapshot: resumed.is_none().then_some((Rows::Details, (0, 0))),
+            spoken: desk.now(),
+        };
+        let has_missed = last.is_some() && resumed.is_none();
+        let mut first = head;
+        if resumed.is_none() {
+            first.extend(opening(has_missed, desk));
+        }
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(entry) = &mut connection.access
+        {
+            entry.status = Some(Status::Ok);
+        }
+        self.readers.insert(id);
+        self.begin(id, Phase::Following(following), &first);
+        self.rearm(id, desk);
+    }
+
+    /// What a reader is told next of what there is goes out. `next`: how far that has come; `None`:
+    /// it has been told all.
+    pub fn push_snapshot(
+        &mut self,
+        id: ConnectionId,
+        (mut text, next): (Vec<u8>, Option<Snapshot>),
+        desk: &Desk,
+    ) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Following(following) = &mut connection.phase
+        {
+            following.spoken = desk.now();
+            if next.is_none() {
+                let number = following.next - 1;
+                let run = desk.run();
+                let last = EventId { run, number }.to_string();
+                begin_unit(&mut text, "snapshot-end", Some(&last));
+                end_unit(&mut text, &serde_json::Map::new());
+            }
+            following.snapshot = next;
+            if let Some(entry) = &mut connection.access {
+                entry.bytes += text.len() as u64;
+            }
+            connection.output.push(&text);
+        }
+    }
+
+    /// A reader has fallen behind: what there is is told anew.
+    pub fn push_missed(&mut self, id: ConnectionId, desk: &Desk) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Phase::Following(following) = &mut connection.phase
+        {
+            following.next = desk.events().next();
+            following.snapshot = Some((Rows::Details, (0, 0)));
+            connection.output.push(&opening(true, desk));
+        }
+    }
+
+    /// Something has happened: all who follow are written to in their turn.
+    pub fn wake_readers(&mut self) {
+        let idle = |id: &&ConnectionId| {
+            let connection = self.connections.get(**id);
+            connection.is_some_and(|connection| !connection.is_queued && !connection.is_blocked)
+        };
+        for id in self
+            .readers
+            .iter()
+            .filter(idle)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            self.queue(id);
+        }
+    }
+
+    /// Nothing has gone out to a reader for a while.
+    pub(super) fn comment(&mut self, id: ConnectionId, desk: &mut Desk) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            if let Phase::Following(following) = &mut connection.phase {
+                following.spoken = desk.now();
+            }
+            if connection.output.is_empty() {
+                connection.output.push(COMMENT);
+            }
+        }
+        self.queue(id);
+        self.rearm(id, desk);
+    }
+
+    /// What a reader gets next of what happens, and of whom.
+    pub fn reads(&self, id: ConnectionId) -> Option<(u64, Option<&SessionId>)> {
+        match &self.connections.get(id)?.phase {
+            Phase::Following(following) => following.place(),
+            _ => None,
+        }
+    }
+}
+
+/// What there is is about to be told. Who comes back from within it is told it anew.
+fn opening(has_missed: bool, desk: &Desk) -> Vec<u8> {
+    let mut text = Vec::new();
+    if has_missed {
+        begin_unit(&mut text, "missed", None);
+        end_unit(&mut text, &serde_json::Map::new());
+    }
+    let mut data = serde_json::Map::new();
+    data.insert("time".to_owned(), desk.date().0.unix_seconds.into());
+    begin_unit(&mut text, "snapshot", Some(""));
+    end_unit(&mut text, &data);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{BYTES_MAX, UNITS_MAX};
+    use crate::relay::stage::Stage;
+    use crate::stream::Outcome;
+
+    fn request(line: &str) -> String {
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    }
+
+    fn follow(stage: &mut Stage) -> ConnectionId {
+        stage.client(&request("GET /api/events"))
+    }
+
+    /// Whoever takes nothing holds what its connection held before, and what is kept for all is
+    /// bounded; when it takes again it has missed something, and is told what there is.
+    #[test]
+    fn a_reader_that_stalls_costs_nothing_and_is_told_all_anew() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--viewer-stall-time=3600"]);
+        let (stalls, reads) = (follow(&mut stage), follow(&mut stage));
+        stage.relay.served(stalls, Outcome::Blocked, stage.now);
+        let caller = stage.client("");
+        let had = stage.text(stalls);
+        let held = stage.relay.clients.held_bytes();
+        for _ in 0..BYTES_MAX / 200 {
+            stage.send(
+                caller,
+                &request("POST /api/add-token?type=http&sessionid=s"),
+            );
+            stage.send(caller, &request("DELETE /api/revoke-token?sessionid=s"));
+            stage.written.remove(&caller);
+        }
+        stage.send(
+            caller,
+            &request("POST /api/add-token?type=http&sessionid=s"),
+        );
+        assert_eq!(stage.text(stalls), had, "it takes nothing");
+        assert!(stage.relay.clients.held_bytes() < held + 16 * 1024);
+        let of_events = stage.relay.desk.events().held_bytes();
+        assert!(
+            of_events <= BYTES_MAX + UNITS_MAX * 32 + 64 * 1024,
+            "{of_events}"
+        );
+        stage.relay.unblocked(stalls);
+        // Each piece has a turn of its own.
+        (0..8).for_each(|_| stage.settle());
+        let text = stage.text(stalls)[had.len()..].to_owned();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("event: "))
+            .collect();
+        assert_eq!(names, ["missed", "snapshot", "token", "snapshot-end"]);
+        let read = stage.text(reads);
+        assert_eq!(
+            read.matches("event: token-added\n").count(),
+            BYTES_MAX / 200 + 1
+        );
+        assert!(!read.contains("event: missed"));
+        stage.send(caller, &request("DELETE /api/revoke-token?sessionid=s"));
+        assert!(
+            stage
+                .text(stalls)
+                .ends_with(stage.text(reads).split("event:").last().expect("one"))
+        );
+    }
+
+    #[test]
+    fn while_nothing_happens_a_comment_goes_out_and_nothing_else() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let reader = follow(&mut stage);
+        let had = stage.text(reader).len();
+        stage.wait_seconds(61);
+        let text = &stage.text(reader)[had..];
+        assert_eq!(text, ": nothing has happened\n\n".repeat(4));
+        stage.lose(reader);
+        stage.wait_seconds(61);
+        assert_eq!(stage.relay.next_deadline(), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! What happens, as who follows the events is told of it: each is said by the part that knows, and
+//! the desk writes it down.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::viewer_id::{ListedId, StreamId};
+use crate::events::EventId;
+use crate::gate::{Digest, SessionId};
+use crate::stamp::Stamp;
+
+/// Something that has happened.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Happening<'a> {
+    /// A session has a source, and a stream.
+    StreamBegins { id: StreamId, source: SocketAddr },
+    /// Its viewers wait for a source.
+    StreamHeld { id: StreamId, reason: &'static str },
+    /// One has come for them.
+    StreamGoesOn { id: StreamId, source: SocketAddr },
+    /// It has no source any more; its viewers get what there is.
+    StreamEnds {
+        id: StreamId,
+        reason: &'static str,
+        bytes_received: u64,
+        bytes_sent: u64,
+        skips: u64,
+    },
+    /// It has nobody any more, and is listed no longer.
+    StreamOver { id: StreamId },
+    /// Somebody watches over HTTP.
+    ViewerComes {
+        id: ListedId,
+        key: Option<Digest>,
+        address: Option<SocketAddr>,
+    },
+    /// Its connection is closed for this reason: it goes.
+    ViewerCut {
+        id: ListedId,
+        address: SocketAddr,
+        reason: &'static str,
+        behind_bytes: u64,
+        behind_ms: u64,
+    },
+    /// It watches no longer.
+    ViewerGoes {
+        id: ListedId,
+        bytes: u64,
+        skips: u32,
+    },
+    /// A sessionid has tuples, so many of them new.
+    TokenAdded {
+        #[serde(rename = "for")]
+        opens: Option<&'a SessionId>,
+        tuples: usize,
+        new: usize,
+    },
+    /// It has none any more.
+    TokenRevoked { revoked: usize },
+    /// What was over made room for others.
+    TokenForgotten {},
+    /// It lets nobody in any more.
+    TokenOver {},
+    /// So many more of them, all at once.
+    TokensOver { count: usize },
+    /// Somebody would be a source and may not. Before this one so many were not told of.
+    PublisherRefused {
+        address: SocketAddr,
+        status: u16,
+        detail: &'a str,
+        left_out: u64,
+    },
+}
+
+impl Happening<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Happening::StreamBegins { .. } => "stream-begins",
+            Happening::StreamHeld { .. } => "stream-held",
+            Happening::StreamGoesOn { .. } => "stream-goes-on",
+            Happening::StreamEnds { .. } => "stream-ends",
+            Happening::StreamOver { .. } => "stream-over",
+            Happening::ViewerComes { .. } => "viewer-comes",
+            Happening::ViewerCut { .. } => "viewer-cut",
+            Happening::ViewerGoes { .. } => "viewer-goes",
+            Happening::TokenAdded { .. } => "token-added",
+            Happening::TokenRevoked { .. } => "token-revoked",
+            Happening::TokenForgotten {} => "token-forgotten",
+            Happening::TokenOver {} => "token-over",
+            Happening::TokensOver { .. } => "tokens-over",
+            Happening::PublisherRefused { .. } => "publisher-refused",
+        }
+    }
+}
+
+/// What is common to all of them.
+#[derive(Serialize)]
+struct Told<'a> {
+    time: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessionid: Option<&'a SessionId>,
+    session: Option<Digest>,
+    #[serde(flatten)]
+    what: &'a Happening<'a>,
+}
+
+/// Writes it as a unit, about a sessionid. Whose sessionid may be none of this server's is told by
+/// its label alone.
+pub fn write(
+    text: &mut Vec<u8>,
+    (id, time): (EventId, Stamp),
+    about: Option<&SessionId>,
+    what: &Happening<'_>,
+) {
+    let is_strangers = matches!(what, Happening::PublisherRefused { .. });
+    let told = Told {
+        time: time.unix_seconds,
+        sessionid: about.filter(|_| !is_strangers),
+        session: about.map(SessionId::digest),
+        what,
+    };
+    begin_unit(text, what.name(), Some(&id.to_string()));
+    end_unit(text, &told);
+}
+
+/// Begins a unit; with an id, be it an empty one, that is what its reader gives when it comes back.
+pub fn begin_unit(text: &mut Vec<u8>, name: &str, id: Option<&str>) {
+    text.extend_from_slice(b"event: ");
+    text.extend_from_slice(name.as_bytes());
+    if let Some(id) = id {
+        text.extend_from_slice(b"\nid: ");
+        text.extend_from_slice(id.as_bytes());
+    }
+    text.extend_from_slice(b"\ndata: ");
+}
+
+/// Ends it.
+pub fn end_unit(text: &mut Vec<u8>, data: &impl Serialize) {
+    // They are structs of strings and numbers, which have no way to fail; as JSON they have no line
+    // ends.
+    let _ = serde_json::to_writer(&mut *text, data);
+    text.extend_from_slice(b"\n\n");
+}

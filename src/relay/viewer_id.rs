@@ -1,0 +1,125 @@
+//! By what viewers and streams are known to callers of the API, and how far a list has come.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// How far a list has come: what is behind it stands in it with a higher one.
+pub type Mark = (u64, u64);
+
+/// By what a viewer is known, by this run of the server alone: no other's, nor one after it, takes
+/// it for one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedId {
+    /// A connection, which may watch one stream after the other.
+    Connection { run: u32, connection: u64 },
+    /// A stream's UDP client.
+    Client {
+        run: u32,
+        stream: u64,
+        to: SocketAddr,
+    },
+}
+
+impl ListedId {
+    /// What [`ListedId`] prints.
+    pub fn of_text(text: &str) -> Option<ListedId> {
+        let (run, rest) = text.split_once('-')?;
+        let run = u32::try_from(hexadecimal(run, 8)?).ok()?;
+        let id = match rest.strip_prefix('u') {
+            None => ListedId::Connection {
+                run,
+                connection: hexadecimal(rest, 16)?,
+            },
+            Some(client) => {
+                let (stream, to) = client.split_once('-')?;
+                ListedId::Client {
+                    run,
+                    stream: hexadecimal(stream, 16)?,
+                    to: SocketAddr::from_str(to).ok()?,
+                }
+            }
+        };
+        // One viewer has one name.
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+/// By what a stream is known, in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamId {
+    /// Of this run of the server, the stream
+    pub run: u32,
+    /// that has this number.
+    pub serial: u64,
+}
+
+impl Display for StreamId {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}-s{:x}", self.run, self.serial)
+    }
+}
+
+impl Serialize for StreamId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn hexadecimal(text: &str, digits_max: usize) -> Option<u64> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_number = (1..=digits_max).contains(&text.len()) && text.bytes().all(is_digit);
+    is_number.then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+impl Display for ListedId {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            ListedId::Connection { run, connection } => {
+                write!(formatter, "{run:08x}-{connection:x}")
+            }
+            ListedId::Client { run, stream, to } => write!(formatter, "{run:08x}-u{stream:x}-{to}"),
+        }
+    }
+}
+
+impl Serialize for ListedId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_printed_and_no_other_way() {
+        for good in [
+            "00000007-1a",
+            "ffffffff-0",
+            "0000000a-u1-192.0.2.1:5004",
+            "0000000a-u1f-[2001:db8::1]:9",
+        ] {
+            assert_eq!(ListedId::of_text(good).expect(good).to_string(), good);
+        }
+        for bad in [
+            "",
+            "-",
+            "7-1",
+            "00000007-",
+            "00000007-01",
+            "0000000A-1",
+            "00000007-g",
+            "00000007-u1",
+            "00000007-u1-x",
+            "00000007-1ffffffffffffffff",
+            "00000007-u1-192.0.2.1:05004",
+            "+0000007-1",
+        ] {
+            assert_eq!(ListedId::of_text(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The page on which a session is watched, in Chromium and in Firefox: it plays by itself what
+//! they can play, and says what it cannot; it waits, and comes back by itself.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::devtools::Browser;
+use super::firefox::Firefox;
+use super::support::PATIENCE;
+use super::support::server::Server;
+use super::tools::*;
+
+/// A browser that shows a page.
+trait Shows {
+    fn go_to(&mut self, url: &str);
+
+    /// What an expression gives in the page.
+    fn look(&mut self, expression: &str) -> Value;
+
+    #[track_caller]
+    fn await_page(&mut self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.look(&format!("[Boolean({expression}), {SEEN}]"));
+            if seen[0] == true {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{expression}: {seen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// It is in this state.
+    #[track_caller]
+    fn await_state(&mut self, state: &str) {
+        self.await_page(&format!("document.body.dataset.state == '{state}'"));
+    }
+
+    /// It plays what it has found by itself, without a sound, for several seconds.
+    #[track_caller]
+    fn await_playing(&mut self) {
+        self.await_state("playing");
+        let begun = self.look(&format!("{VIDEO}.currentTime"));
+        self.await_page(&format!("{VIDEO}.currentTime > {begun} + 4"));
+        self.await_state("playing");
+        self.await_page(&format!(
+            "{VIDEO}.muted && !{VIDEO}.paused && !{VIDEO}.error"
+        ));
+    }
+}
+
+const VIDEO: &str = "document.querySelector('video')";
+
+/// What of a page says most about it.
+const SEEN: &str = "document.body.dataset.state, document.body.innerText.slice(0, 300), \
+                    [...document.querySelectorAll('video')].map((video) => [video.src, video.currentTime, video.error?.message])";
+
+impl Shows for Browser {
+    fn go_to(&mut self, url: &str) {
+        assert_eq!(self.go(url), None);
+        self.await_true("document.readyState == 'complete' && location.href != 'about:blank'");
+    }
+
+    fn look(&mut self, expression: &str) -> Value {
+        self.evaluate(expression)
+    }
+}
+
+impl Shows for Firefox {
+    fn go_to(&mut self, url: &str) {
+        self.go(url);
+    }
+
+    fn look(&mut self, expression: &str) -> Value {
+        self.evaluate(expression)
+    }
+}
+
+const VP8: &[&str] = &[
+    "-c:v",
+    "libvpx",
+    "-deadline",
+    "realtime",
+    "-b:v",
+    "300k",
+    "-g",
+    "25",
+    "-c:a",
+    "libvorbis",
+];
+const WEBM: &[&str] = &["-f", "webm"];
+const FRAGMENTS: &[&str] = &[
+    "-c:a",
+    "aac",
+    "-f",
+    "mp4",
+    "-movflags",
+    "frag_keyframe+empty_moov+default_base_moof",
+];
+const TRANSPORT: &[&str] = &["-c:a", "aac", "-f", "mpegts"];
+
+/// Sessions, each with what is published there: how it is encoded, and written.
+const PLAYABLE: &[(&str, &[&str], &[&str])] = &[
+    ("webm", VP8, WEBM),
+    ("mp4", H264, FRAGMENTS),
+    ("mp3", &[], &["-vn", "-c:a", "libmp3lame", "-f", "mp3"]),
+    // Browsers want more bytes than a tone has, before they begin.
+    (
+        "ogg",
+        VP8,
+        &["-vn", "-b:a", "192k", "-ac", "2", "-f", "ogg"],
+    ),
+    ("aac", &[], &["-vn", "-c:a", "aac", "-f", "adts"]),
+];
+
+fn page(server: &Server, session: &str) -> String {
+    format!("http://{}/watch/{session}", server.address())
+}
+
+fn stream(server: &Server, session: &str) -> String {
+    format!("http://{}/stream/{session}", server.address())
+}
+
+fn plays_all(server: &Server, browser: &mut impl Shows) {
+    for (session, codecs, output) in PLAYABLE {
+        server.admit(session);
+        let _encoder = publish(&stream(server, session), codecs, output);
+        await_media(server, session, 8_000);
+        browser.go_to(&page(server, session));
+        browser.await_playing();
+        assert_eq!(
+            browser.look(&format!("{VIDEO}.src")),
+            stream(server, session),
+            "the body itself, which is the least behind"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromium_plays_by_itself_what_it_can() {
+    let server = Server::gated(&[]);
+    plays_all(&server, &mut Browser::open("watch", "about:blank"));
+}
+
+#[test]
+#[ignore = "needs Firefox and ffmpeg"]
+fn firefox_plays_by_itself_what_it_can() {
+    let server = Server::gated(&[]);
+    plays_all(&server, &mut Firefox::open("watch"));
+}
+
+/// One that waits plays what comes, is told of the end, and plays what comes then; so is one whose
+/// source breaks.
+fn comes_back(server: &Server, browser: &mut impl Shows) {
+    server.admit("tv");
+    browser.go_to(&page(server, "tv"));
+    browser.await_state("waiting");
+    let url = stream(server, "tv");
+    let short = [&["-t", "6"], WEBM].concat();
+    let mut encoder = publish(&url, VP8, &short);
+    browser.await_state("playing");
+    assert!(encoder.ends_well());
+    browser.await_state("ended");
+    let encoder = publish(&url, VP8, WEBM);
+    browser.await_playing();
+    drop(encoder);
+    browser.await_page("document.body.dataset.state != 'playing'");
+    let _encoder = publish(&url, VP8, WEBM);
+    browser.await_playing();
+    assert_eq!(server.stream("tv").expect("it runs")["viewers"], 1);
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromium_comes_back_by_itself() {
+    let server = Server::gated(&[]);
+    comes_back(&server, &mut Browser::open("back", "about:blank"));
+}
+
+#[test]
+#[ignore = "needs Firefox and ffmpeg"]
+fn firefox_comes_back_by_itself() {
+    let server = Server::gated(&[]);
+    comes_back(&server, &mut Firefox::open("back"));
+}
+
+/// Who may not watch is told so; and once they may, it waits for the stream, until they may not.
+#[test]
+#[ignore = "needs Chromium"]
+fn who_may_not_watch_is_told_so() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("refused", "about:blank");
+    browser.go_to(&page(&server, "tv"));
+    browser.await_state("refused");
+    let says = "document.body.innerText.includes('no http token')";
+    browser.await_page(says);
+    server.admit("tv");
+    browser.look("document.querySelector('#go').click()");
+    browser.await_true("document.body?.dataset.state == 'waiting'");
+    let revoked = server.request("DELETE", "/api/revoke-token?sessionid=tv");
+    assert_eq!(revoked.status(), 200);
+    browser.await_state("refused");
+    browser.await_page(says);
+}
+
+/// MPEG-TS is no browser's: Chromium plays it as HLS; without that both say how else to watch.
+#[test]
+#[ignore = "needs Chromium, Firefox and ffmpeg"]
+fn what_does_not_play_is_said_and_where_it_does() {
+    let server = Server::gated(&["--hls=off"]);
+    server.admit("ts");
+    let url = stream(&server, "ts");
+    let _encoder = publish(&url, H264, TRANSPORT);
+    await_media(&server, "ts", 30_000);
+    let mut chromium = Browser::open("ts", "about:blank");
+    let mut firefox = Firefox::open("ts");
+    let browsers: [&mut dyn Shows; 2] = [&mut chromium, &mut firefox];
+    for browser in browsers {
+        browser.go_to(&page(&server, "ts"));
+        browser.await_state("unplayable");
+        let text = browser.look("document.querySelector('#text').textContent");
+        assert!(text.as_str().expect("words").contains("MPEG-TS"), "{text}");
+        browser.await_page("document.querySelector('#elsewhere').open");
+        assert_eq!(
+            browser.look("document.querySelector('#address').value"),
+            url
+        );
+        let command = browser.look("document.querySelector('#command').value");
+        assert_eq!(command, format!("ffplay \"{url}\""));
+    }
+    let server = Server::gated(&[]);
+    server.admit("ts");
+    let _encoder = publish(&stream(&server, "ts"), H264, TRANSPORT);
+    chromium.go_to(&page(&server, "ts"));
+    chromium.await_playing();
+    let source = chromium.look(&format!("{VIDEO}.src"));
+    assert!(
+        source
+            .as_str()
+            .expect("an address")
+            .ends_with("/index.m3u8")
+    );
+}
+
+/// What is in no path of a stream, and what a shell would take for something else.
+#[test]
+#[ignore = "needs Chromium"]
+fn any_session_can_be_watched() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("names", "about:blank");
+    for (written, path) in [
+        ("/watch/a%2Fb", "/stream/a%2Fb"),
+        ("/watch?sessionid=a/b", "/stream/a%2Fb"),
+        ("/watch?sessionid=a+b", "/stream/a%2Bb"),
+        ("/watch?sessionid=..", "/stream?sessionid=.."),
+        ("/watch/$(x)'%22", "/stream/%24%28x%29%27%22"),
+        ("/watch/%E2%98%83", "/stream/%E2%98%83"),
+    ] {
+        let name = path.trim_start_matches("/stream").trim_start_matches('/');
+        let name = name.trim_start_matches("?sessionid=");
+        server.request(
+            "POST",
+            &format!("/api/add-token?type=http&sessionid={name}"),
+        );
+        browser.go_to(&format!("http://{}{written}", server.address()));
+        browser.await_state("waiting");
+        let address = browser.look("document.querySelector('#address').value");
+        assert_eq!(address, format!("http://{}{path}", server.address()));
+        let target = path.replace("/stream", "/watch");
+        assert_eq!(server.request("HEAD", &target).status(), 200);
+    }
+}
+
+/// However long nothing comes, it asks some times a minute.
+#[test]
+#[ignore = "needs Chromium"]
+fn it_does_not_ask_too_often() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let mut browser = Browser::open("often", "about:blank");
+    browser.go_to(&page(&server, "tv"));
+    browser.await_page("performance.now() > 25e3");
+    let asked = browser.look(
+        "performance.getEntriesByType('resource').filter((entry) => entry.initiatorType == 'fetch').length",
+    );
+    let asked = asked.as_u64().expect("a number");
+    assert!((2..=16).contains(&asked), "{asked} in 25 s");
+}
