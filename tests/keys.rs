@@ -416,3 +416,64 @@ fn a_thousand_keys_are_revoked_one_by_one() {
         (cut.count() == KEYS).then_some(())
     });
 }
+
+/// What is over makes room: the limits that a session's own token sets for its keys do not go with
+/// it, and whoever is inside by a key that did can be ended by its name still.
+#[test]
+fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
+    let server = Server::gated(&["--tokens=4"]);
+    add(&server, "sessionid=show&expires=1&max-viewers=2");
+    add(&server, "sessionid=send&for=show&direction=in");
+    add(&server, "sessionid=one&for=show&direction=out&expires=1");
+    add(&server, "sessionid=two&for=show&direction=out");
+    let mut source = Source::open(server.address(), "/stream/send");
+    let mut one = watch(&server, "one");
+    server.await_viewers("show", 1);
+    source.send(b"first");
+    assert_eq!(one.read(5), b"first");
+    until("both are over", || {
+        let status = server.request("HEAD", "/stream/one").status();
+        (status == 403).then_some(())
+    });
+    server.await_line(&["event=token-over"]);
+    // It takes the key's place; the session's own token stays as long as there are keys.
+    add(&server, "sessionid=new");
+    let names: Vec<Value> = server
+        .tokens()
+        .iter()
+        .map(|token| token["sessionid"].clone())
+        .collect();
+    assert_eq!(names, ["show", "send", "two", "new"]);
+    server
+        .request("POST", "/api/add-token?type=http&sessionid=more")
+        .assert_problem(503, &["tokens"]);
+    let _two = watch(&server, "two");
+    server.await_viewers("show", 2);
+    server
+        .request("GET", "/stream/two")
+        .assert_problem(503, &["this session"]);
+    let ended = revoke(&server, "one");
+    assert_eq!(ended.json(), json!({"sessionid": "one", "revoked": 0}));
+    one.assert_lost(b"");
+    server.await_viewers("show", 1);
+    assert_eq!(revoke(&server, "one").status(), 404);
+}
+
+/// Viewers of what drains still count.
+#[test]
+fn viewers_of_a_stream_that_drains_are_counted() {
+    let server = Server::gated(&["--buffer=8M"]);
+    add(&server, "sessionid=show&max-viewers=1");
+    let mut source = Source::open(server.address(), "/stream/show");
+    let _slow = watch(&server, "show");
+    server.await_viewers("show", 1);
+    for _ in 0..7 {
+        source.send(&vec![b'x'; 1 << 20]);
+    }
+    source.finish();
+    assert_eq!(server.draining("show").len(), 1, "it takes nothing");
+    let _again = Source::open(server.address(), "/stream/show");
+    server
+        .request("GET", "/stream/show")
+        .assert_problem(503, &["this session"]);
+}

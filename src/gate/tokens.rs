@@ -145,6 +145,8 @@ pub struct Tokens {
     serial_next: u64,
     /// Bytes that the tuples take, and the lists of destinations.
     tuples_bytes: usize,
+    /// How many keys each session has.
+    keys: HashMap<SessionId, usize>,
     /// Sessionids whose `http` tuples made room, and what those opened.
     forgotten: Vec<(SessionId, SessionId)>,
 }
@@ -161,6 +163,7 @@ impl Tokens {
             time: Stamp::default(),
             serial_next: 1,
             tuples_bytes: 0,
+            keys: HashMap::new(),
             forgotten: Vec::new(),
         }
     }
@@ -172,6 +175,7 @@ impl Tokens {
             + tree_map_bytes(&self.in_order)
             + hash_map_bytes(&self.inbound)
             + tree_map_bytes(&self.shuts)
+            + hash_map_bytes(&self.keys)
     }
 
     /// It has been this late.
@@ -265,39 +269,6 @@ impl Tokens {
         new
     }
 
-    /// Forgets `http` tuples that are over, those first that have been for longest, while there are
-    /// more than may be.
-    fn make_room(&mut self, now: Stamp) {
-        while self.len() > self.limits.tokens_max
-            && let Some((&(shuts, serial), ())) = self.shuts.first_key_value()
-            && shuts <= now
-        {
-            self.forget_http(serial);
-        }
-    }
-
-    /// Sessionids whose `http` tuples made room since this was asked last, and what those opened.
-    pub fn take_forgotten(&mut self) -> Vec<(SessionId, SessionId)> {
-        std::mem::take(&mut self.forgotten)
-    }
-
-    fn forget_http(&mut self, serial: u64) {
-        let Some(tuple) = self.in_order.remove(&serial) else {
-            return;
-        };
-        self.remove_shuts(&tuple);
-        self.tuples_bytes -= tuple.held_bytes();
-        let of = self.opened_by(&tuple.session).clone();
-        self.forgotten.push((tuple.session.clone(), of));
-        if let Some(known) = self.sessions.get_mut(&tuple.session) {
-            known.http = None;
-            if known.rtp.is_empty() {
-                self.tuples_bytes -= known.destinations_bytes();
-                self.sessions.remove(&tuple.session);
-            }
-        }
-    }
-
     /// Removes all of the session's tuples and gives them back, in the order in which they were
     /// added.
     pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
@@ -311,6 +282,7 @@ impl Tokens {
             self.tuples_bytes -= tuple.held_bytes();
             self.remove_inbound(tuple);
             self.remove_shuts(tuple);
+            self.count_key(tuple, false);
         }
         tuples
     }
@@ -545,7 +517,8 @@ impl Tokens {
             return Err(Full::Matrices);
         }
         let excess = (self.len() + reserved + tuples).saturating_sub(tokens_max);
-        let over = self.shuts.range(..=(now, u64::MAX)).take(excess).count();
+        let over = self.over(now).filter(|serial| !self.limits_keys(*serial));
+        let over = over.take(excess).count();
         if tuples > 0 && over < excess {
             return Err(Full::Tokens { tokens_max });
         }
@@ -565,7 +538,9 @@ impl Tokens {
             self.tuples_bytes -= replaced.held_bytes();
             self.remove_inbound(&replaced);
             self.remove_shuts(&replaced);
+            self.count_key(&replaced, false);
         }
+        self.count_key(&tuple, true);
         if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
             self.shuts.insert((shuts, serial), ());
         }
@@ -613,5 +588,6 @@ fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
 }
 
 mod check;
+mod room;
 #[cfg(test)]
 mod tests;

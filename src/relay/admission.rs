@@ -11,7 +11,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::fetch::Fault;
 use super::pass::{Barred, Pass};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
@@ -542,22 +541,6 @@ impl Gate<'_> {
         }
     }
 
-    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
-    /// has the session.
-    pub fn go_on_late(
-        &self,
-        (name, session): (&SessionId, &SessionId),
-        wants_part: bool,
-        standing: &Standing,
-        fault: impl FnOnce() -> Fault,
-    ) -> Result<(), Refusal> {
-        self.may_go_on(name, session, standing)?;
-        match standing.runs || wants_part {
-            true => Ok(()),
-            false => Err(self.turned_away(fault())),
-        }
-    }
-
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
         let has_token = || {
@@ -592,23 +575,6 @@ impl Gate<'_> {
         Err(busy(
             "the session is not running here, and there is no room to fetch it",
         ))
-    }
-
-    /// What a viewer is told for whom no origin had the session, that it may watch here.
-    pub fn turned_away(&self, fault: Fault) -> Refusal {
-        let detail = format!(
-            "the session is not running here, and no origin has it: {}",
-            fault.detail()
-        );
-        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
-        match fault {
-            Fault::NotFound => not_running(),
-            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
-            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
-            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
-            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
-        }
     }
 
     /// Whether an abort keeps everybody out of the session still.
@@ -670,6 +636,7 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
+mod late;
 mod place;
 mod refusals;
 #[cfg(test)]

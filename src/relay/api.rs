@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::page::Page;
 use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
@@ -138,6 +140,15 @@ pub(super) enum Outcome {
     Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
+}
+
+/// What an abort has done.
+#[derive(Serialize)]
+pub(super) struct Aborted<'a> {
+    /// Of this session.
+    pub sessionid: &'a SessionId,
+    /// So many were disconnected.
+    pub viewers: usize,
 }
 
 impl Name {

@@ -211,7 +211,7 @@ impl Desk {
     }
 
     /// Somebody follows what happens: from now on it is written down.
-    pub fn follow(&mut self) {
+    pub fn keep_events(&mut self) {
         self.events.keep();
     }
 
@@ -233,7 +233,7 @@ impl Desk {
     ) {
         let (run, time) = (self.run, self.date().0);
         self.events.push(of.cloned(), |text, number| {
-            happening::write(text, (EventId { run, number }, time), about, what);
+            happening::write_unit(text, (EventId { run, number }, time), about, what);
         });
     }
 

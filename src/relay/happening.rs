@@ -108,7 +108,7 @@ struct Told<'a> {
 
 /// Writes it as a unit, about a sessionid. Whose sessionid may be none of this server's is told by
 /// its label alone.
-pub fn write(
+pub fn write_unit(
     text: &mut Vec<u8>,
     (id, time): (EventId, Stamp),
     about: Option<&SessionId>,

@@ -32,6 +32,7 @@ mod metrics;
 mod page;
 mod parameters;
 mod pass;
+mod pieces;
 mod report;
 mod requests;
 mod route;

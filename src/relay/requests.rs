@@ -4,37 +4,28 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
-use super::api::{Call, DESCRIPTION, Outcome, Rows};
+use super::api::{Aborted, Call, DESCRIPTION, Outcome};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::metrics::{self, Seen};
 use super::page::{Document, Page};
+use super::pieces;
 use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::snapshot;
 use super::streams::{Cut, Feed};
-use super::view::View;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
-use crate::gate::{self, Detailed, SessionId};
+use crate::gate::{self, SessionId};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
-
-/// What an abort has done.
-#[derive(Serialize)]
-struct Aborted<'a> {
-    sessionid: &'a SessionId,
-    viewers: usize,
-}
 
 impl Relay {
     /// Acts on what has come of a client.
@@ -78,7 +69,7 @@ impl Relay {
                 let verdict = match fault {
                     None => gate.go_on_late(
                         (name, &session),
-                        view != View::Whole,
+                        !view.is_whole(),
                         &self.standing(&session),
                         || self.fetch.absence(&session),
                     ),
@@ -220,42 +211,18 @@ impl Relay {
                     self.clients.end_viewer(id, end, &mut self.desk);
                 }
             }
-            Some(Due::Listing(listing)) => {
-                let (rows, after) = (listing.rows().clone(), listing.after());
-                // Of viewers two parts know: their rows are made before the list is touched.
-                let viewers = match &rows {
-                    Rows::Viewers(of) => {
-                        let known = Known::new(&self.streams, &self.clients, &self.desk);
-                        known.piece(after, of.as_ref())
-                    }
-                    Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
-                };
-                let piece = self.clients.due_listing(id).map(|listing| {
-                    let collecting = listing.collecting();
-                    let block = || self.lists.next_block(collecting?);
-                    let streams = self.streams.rows(after, &self.desk);
-                    let tokens = self.grants.rows(after);
-                    match rows {
-                        Rows::Tokens => listing.piece(tokens, block),
-                        Rows::Details => {
-                            let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
-                            listing.piece(tokens, block)
-                        }
-                        Rows::Streams => listing.piece(streams, block),
-                        Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
-                    }
-                });
-                if let Some(piece) = piece {
-                    self.clients.push_piece(id, piece, &mut self.desk);
-                }
+            Some(Due::Listing(_)) => {
+                let (streams, clients) = (&self.streams, &mut self.clients);
+                pieces::write_piece(
+                    id,
+                    (streams, clients, &self.grants, &mut self.lists),
+                    &mut self.desk,
+                );
             }
             Some(Due::Following(following)) => {
-                if following.is_behind(&self.desk) {
-                    self.clients.push_missed(id, &self.desk);
-                } else if let Some((due, of)) = following.due(&self.desk) {
-                    let known = Known::new(&self.streams, &self.clients, &self.desk);
-                    let piece = snapshot::piece(due, of.as_ref(), &known, &self.grants);
-                    self.clients.push_snapshot(id, piece, &self.desk);
+                if let Some(due) = following.due(&self.desk) {
+                    let (streams, clients) = (&self.streams, &mut self.clients);
+                    snapshot::show(id, due, (streams, clients, &self.grants), &self.desk);
                 }
             }
             None => {}
@@ -286,7 +253,11 @@ impl Relay {
                 }
             },
             Call::RevokeToken { session, aborts } => {
-                return self.change(id, Change::revocation(session, aborts), reply);
+                let is_inside = aborts && !self.clients.all_by(&session).is_empty();
+                match self.grants.abort_forgotten(&session, is_inside) {
+                    Some((status, body)) => Ok(Outcome::Json(status, body)),
+                    None => return self.change(id, Change::revocation(session, aborts), reply),
+                }
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
                 Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
@@ -464,9 +435,7 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
-            viewers: self.streams.viewers(session)
-                + self.clients.waiting().waiters(session)
-                + self.clients.blocked().waiters(session),
+            viewers: self.streams.viewers(session) + self.clients.waiters(session),
             viewers_by_name: 0,
             http_fault: self.streams.http_fault(session),
         }

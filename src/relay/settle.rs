@@ -4,10 +4,8 @@
 
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
-use super::happening::Happening;
 use super::streams::{Cut, Feed, Streams, Watched};
 use super::view::View;
-use super::viewer_id::ListedId;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
 use crate::http::{Method, Reply, Status};
@@ -232,16 +230,7 @@ impl Relay {
         };
         match watched {
             Some(Watched::Viewing(viewing)) => {
-                self.clients.watch(id, viewing);
-                let what = Happening::ViewerComes {
-                    id: ListedId::Connection {
-                        run: self.desk.run(),
-                        connection: id.to_u64(),
-                    },
-                    key: self.clients.came_by(id).map(SessionId::digest),
-                    address: self.clients.peer(id),
-                };
-                self.desk.tell(&session, &what);
+                self.clients.begin_watching(id, viewing, &session, desk);
             }
             Some(Watched::Segment(head, viewing)) => {
                 self.clients.push_head(id, &head);

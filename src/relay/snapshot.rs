@@ -1,10 +1,13 @@
 //! What there is, for who follows the events: tokens, streams, and who watches them over HTTP. The
 //! rows are those of the lists.
 
+use super::ConnectionId;
 use super::api::Rows;
-use super::clients::Snapshot;
+use super::clients::{Clients, DueToReader, Snapshot};
+use super::desk::Desk;
 use super::grants::Grants;
 use super::happening::{begin_unit, end_unit};
+use super::streams::Streams;
 use super::viewers::Known;
 use crate::gate::{Detailed, SessionId, Tuple};
 
@@ -12,8 +15,25 @@ use crate::gate::{Detailed, SessionId, Tuple};
 const PIECE_BYTES: usize = 16 * 1024;
 const LOOKS_MAX: usize = 1024;
 
+/// A reader is told what is due to it.
+pub(super) fn show(
+    id: ConnectionId,
+    due: DueToReader,
+    (streams, clients, grants): (&Streams, &mut Clients, &Grants),
+    desk: &Desk,
+) {
+    match due {
+        DueToReader::Missed => clients.push_missed(id, desk),
+        DueToReader::Snapshot(snapshot, of) => {
+            let known = Known::new(streams, clients, desk);
+            let piece = piece(snapshot, of.as_ref(), &known, grants);
+            clients.push_snapshot(id, piece, desk);
+        }
+    }
+}
+
 /// The next piece, which may be empty, and what follows it; of one session alone, if that is named.
-pub(super) fn piece(
+fn piece(
     (rows, after): Snapshot,
     of: Option<&SessionId>,
     known: &Known<'_>,

@@ -267,16 +267,6 @@ impl<C: Copy> Stream<C> {
         self.end
     }
 
-    /// How many viewers it has.
-    pub fn viewer_count(&self) -> usize {
-        self.viewers.len()
-    }
-
-    /// What the owner knows its viewers by.
-    pub fn connections(&self) -> impl Iterator<Item = C> {
-        self.viewers.iter().map(|(_, viewer)| viewer.connection)
-    }
-
     /// The offset behind the newest byte.
     pub fn newest(&self) -> u64 {
         self.buffer.newest()
@@ -582,18 +572,6 @@ impl<C: Copy> Stream<C> {
             Position::At(cursor) if viewer.lead.bytes_left() == 0 => Some(cursor),
             Position::At(_) | Position::Fallen { .. } => None,
         }
-    }
-
-    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
-    /// it arrived. Of one that fell out of the buffer all of which there is.
-    pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
-        let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
-            Some(Position::At(cursor)) => cursor,
-            Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
-        };
-        let bytes = self.buffer.newest().saturating_sub(cursor);
-        let arrived = self.buffer.arrived(cursor).filter(|_| bytes > 0);
-        (bytes, now.since(arrived.unwrap_or(now)))
     }
 
     /// Copies bytes that are in the buffer behind what `into` holds.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::viewer::Position;
 use super::{Stream, ViewerId};
 use crate::moment::Moment;
 
@@ -27,6 +28,28 @@ pub struct Seen<C> {
 }
 
 impl<C: Copy> Stream<C> {
+    /// How many viewers it has.
+    pub fn viewer_count(&self) -> usize {
+        self.viewers.len()
+    }
+
+    /// What the owner knows its viewers by.
+    pub fn connections(&self) -> impl Iterator<Item = C> {
+        self.viewers.iter().map(|(_, viewer)| viewer.connection)
+    }
+
+    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
+    /// it arrived. Of one that fell out of the buffer all of which there is.
+    pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
+        let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
+            Some(Position::At(cursor)) => cursor,
+            Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
+        };
+        let bytes = self.buffer.newest().saturating_sub(cursor);
+        let arrived = self.buffer.arrived(cursor).filter(|_| bytes > 0);
+        (bytes, now.since(arrived.unwrap_or(now)))
+    }
+
     /// Its viewers from this place on, in the order of their places.
     pub fn seen_from(&self, place: usize, now: Moment) -> impl Iterator<Item = Seen<C>> {
         let those = self.viewers.iter_from(place);

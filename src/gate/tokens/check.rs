@@ -66,6 +66,11 @@ impl Tokens {
             }
         }
         assert_eq!(known, self.shuts, "the order in which tuples are over");
+        let keys = self.in_order.values().filter(|tuple| {
+            let grant = tuple.http();
+            grant.is_some_and(|grant| grant.terms.opens.is_some())
+        });
+        assert_eq!(keys.count(), self.keys.values().sum::<usize>(), "keys");
     }
 
     fn check_inbound(&self) {

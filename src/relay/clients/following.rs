@@ -35,6 +35,14 @@ pub struct Following {
 /// How far what there is has been told: which table, and which of its rows.
 pub type Snapshot = (Rows, Mark);
 
+/// What a reader is told next, besides what happens.
+pub enum Due {
+    /// That it has missed something.
+    Missed,
+    /// What there is, of whom.
+    Snapshot(Snapshot, Option<SessionId>),
+}
+
 /// So many follow at a time.
 pub const READERS_MAX: usize = 128;
 /// After so long without a word there is a comment.
@@ -42,19 +50,19 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b": nothing has happened\n\n";
 
 impl Following {
-    /// Whether it has missed something.
-    pub fn is_behind(&self, desk: &Desk) -> bool {
-        self.next < desk.events().first()
-    }
-
-    /// How far it has been told what there is, and of whom: where that goes on. Where it does not,
-    /// what is not for it is passed over.
-    pub fn due(&mut self, desk: &Desk) -> Option<(Snapshot, Option<SessionId>)> {
+    /// How far it has been told what there is, and of whom: where that goes on, or where it begins
+    /// anew, for it has missed something. Where it does not, what is not for it is passed over.
+    pub fn due(&mut self, desk: &Desk) -> Option<Due> {
+        if self.next < desk.events().first() {
+            self.next = desk.events().next();
+            self.snapshot = Some((Rows::Details, (0, 0)));
+            return Some(Due::Missed);
+        }
         let Some(snapshot) = &self.snapshot else {
             self.next = desk.events().skip(self.next, self.of.as_ref());
             return None;
         };
-        Some((snapshot.clone(), self.of.clone()))
+        Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
     }
 
     /// When a comment is due.
@@ -117,7 +125,7 @@ impl Clients {
         if reply.head_only {
             return self.respond(id, Some(Status::Ok), head, false, desk);
         }
-        desk.follow();
+        desk.keep_events();
         let events = desk.events();
         let is_there = |last: &EventId| {
             let known = events.first()..=events.next();
@@ -174,11 +182,7 @@ impl Clients {
 
     /// A reader has fallen behind: what there is is told anew.
     pub fn push_missed(&mut self, id: ConnectionId, desk: &Desk) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Following(following) = &mut connection.phase
-        {
-            following.next = desk.events().next();
-            following.snapshot = Some((Rows::Details, (0, 0)));
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.output.push(&opening(true, desk));
         }
     }

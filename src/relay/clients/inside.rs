@@ -122,11 +122,9 @@ impl Clients {
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
             let pass = connection.and_then(|connection| connection.pass.as_mut());
-            // All of them go by the same.
-            if !pass.is_some_and(|pass| pass.end_at(ends)) {
-                return;
+            if pass.is_some_and(|pass| pass.end_at(ends)) {
+                self.rearm(id, desk);
             }
-            self.rearm(id, desk);
         }
     }
 

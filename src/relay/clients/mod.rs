@@ -29,7 +29,7 @@ use asking::Asking;
 pub use connection::Connection;
 use connection::Lingering;
 use following::Following;
-pub(super) use following::Snapshot;
+pub(super) use following::{Due as DueToReader, Snapshot};
 pub(super) use inside::Expelled;
 use inside::Inside;
 use listing::Listing;

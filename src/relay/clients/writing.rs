@@ -7,11 +7,14 @@ use super::connection::Connection;
 use super::following::Following;
 use super::listing::Listing;
 use super::{Clients, Phase, Said};
+use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{HeadReader, Status};
 use crate::relay::ConnectionId;
 use crate::relay::desk::Desk;
+use crate::relay::happening::Happening;
 use crate::relay::streams::{Place, Viewing};
+use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
 
 /// A long answer's next piece, which takes as long as several writes, is due after so many.
@@ -210,6 +213,26 @@ impl Clients {
     /// A stream goes out to this client from now on.
     pub fn watch(&mut self, id: ConnectionId, viewing: Viewing) {
         self.enter(id, Phase::Viewer(viewing));
+    }
+
+    /// The same of all of a stream: that is told.
+    pub fn begin_watching(
+        &mut self,
+        id: ConnectionId,
+        viewing: Viewing,
+        session: &SessionId,
+        desk: &mut Desk,
+    ) {
+        self.watch(id, viewing);
+        let what = Happening::ViewerComes {
+            id: ListedId::Connection {
+                run: desk.run(),
+                connection: id.to_u64(),
+            },
+            key: self.came_by(id).map(SessionId::digest),
+            address: self.peer(id),
+        };
+        desk.tell(session, &what);
     }
 
     /// What a client watches, and who it is.

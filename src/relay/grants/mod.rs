@@ -272,6 +272,21 @@ impl Grants {
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
     }
 
+    /// Whoever is inside by a sessionid that has no tuples any more, for they were over and made
+    /// room, is to be ended. `None`: it has some, or nobody is.
+    pub fn abort_forgotten(&mut self, name: &SessionId, is_inside: bool) -> Option<Done> {
+        let tokens = self.tokens.as_ref()?;
+        if !is_inside || tokens.of(name).next().is_some() {
+            return None;
+        }
+        let body = json(&Revoked {
+            sessionid: name,
+            revoked: 0,
+        });
+        self.said.push_back(Said::KeyAborted(name.clone()));
+        Some((Status::Ok, body))
+    }
+
     /// Makes a change now, and returns its answer; or has it written first. Then its caller waits.
     pub fn change(
         &mut self,

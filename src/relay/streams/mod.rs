@@ -422,13 +422,12 @@ impl Streams {
         is_its && self.running.get(session) == Some(&id)
     }
 
-    /// How many watch the session's stream.
+    /// How many watch the session's streams, those that drain among them.
     pub fn viewers(&self, session: &SessionId) -> usize {
-        let ids = self.running.get(session).map(|id| self.with_shadows(*id));
-        let lives = ids
-            .into_iter()
-            .flatten()
-            .filter_map(|id| self.lives.get(id));
+        let running = self.running.get(session).copied();
+        let lives = running.into_iter().chain(self.draining.of(session));
+        let lives = lives.flat_map(|id| self.with_shadows(id));
+        let lives = lives.filter_map(|id| self.lives.get(id));
         lives.map(|live| live.stream.viewer_count()).sum()
     }
 

@@ -1,0 +1,44 @@
+//! What those are told who have waited for a session.
+
+use super::Gate;
+use super::refusals::{no_token_of_origin, not_running};
+use crate::gate::SessionId;
+use crate::http::{Refusal, Status};
+use crate::relay::RETRY_AFTER_SECONDS;
+use crate::relay::admission::Standing;
+use crate::relay::fetch::Fault;
+
+impl Gate<'_> {
+    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
+    /// has the session.
+    pub fn go_on_late(
+        &self,
+        (name, session): (&SessionId, &SessionId),
+        wants_part: bool,
+        standing: &Standing,
+        fault: impl FnOnce() -> Fault,
+    ) -> Result<(), Refusal> {
+        self.may_go_on(name, session, standing)?;
+        match standing.runs || wants_part {
+            true => Ok(()),
+            false => Err(self.turned_away(fault())),
+        }
+    }
+
+    /// What a viewer is told for whom no origin had the session, that it may watch here.
+    pub fn turned_away(&self, fault: Fault) -> Refusal {
+        let detail = format!(
+            "the session is not running here, and no origin has it: {}",
+            fault.detail()
+        );
+        let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
+        match fault {
+            Fault::NotFound => not_running(),
+            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
+            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
+            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
+            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
+            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The next piece of a list: its rows are other parts' than its client.
+
+use super::ConnectionId;
+use super::api::Rows;
+use super::clients::Clients;
+use super::desk::Desk;
+use super::grants::Grants;
+use super::lists::Lists;
+use super::streams::Streams;
+use super::viewers::Known;
+use crate::gate::Detailed;
+
+/// The next piece of what a client reads goes out; it may be the last.
+pub(super) fn write_piece(
+    id: ConnectionId,
+    (streams, clients, grants, lists): (&Streams, &mut Clients, &Grants, &mut Lists),
+    desk: &mut Desk,
+) {
+    let due = clients.due_listing(id);
+    let due = due.map(|listing| (listing.rows().clone(), listing.after()));
+    let (rows, after) = match due {
+        Some(due) => due,
+        None => return,
+    };
+    // Of viewers two parts know: their rows are made before the list is touched.
+    let viewers = match &rows {
+        Rows::Viewers(of) => Known::new(streams, clients, desk).piece(after, of.as_ref()),
+        Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
+    };
+    let piece = clients.due_listing(id).map(|listing| {
+        let collecting = listing.collecting();
+        let block = || lists.next_block(collecting?);
+        let tokens = grants.rows(after);
+        match rows {
+            Rows::Tokens => listing.piece(tokens, block),
+            Rows::Details => {
+                let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
+                listing.piece(tokens, block)
+            }
+            Rows::Streams => listing.piece(streams.rows(after, desk), block),
+            Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
+        }
+    });
+    if let Some(piece) = piece {
+        clients.push_piece(id, piece, desk);
+    }
+}
