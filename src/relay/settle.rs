@@ -45,6 +45,9 @@ impl Relay {
                         .call_waiting(Room::List, &session, Fate::Called);
                 }
             }
+            streams::Said::RemuxFails { id, why } => {
+                self.streams.let_shadow_go(id, why, &mut self.desk);
+            }
             streams::Said::Shown(id) => {
                 self.refresh_clients(id);
                 self.streams.tell_of_transport(id, &mut self.desk);

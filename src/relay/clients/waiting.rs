@@ -138,6 +138,11 @@ impl WaitingRoom {
 }
 
 impl Clients {
+    /// How many wait to watch a session, in whichever room.
+    pub fn waiters(&self, session: &SessionId) -> usize {
+        self.waiting.waiters(session) + self.blocked.waiters(session)
+    }
+
     /// Who waits in this room, and for which session, in the order in which their connections came:
     /// from that on whose id has this number.
     pub fn those_in(

@@ -91,14 +91,20 @@ impl Shadow {
             return Ok(());
         };
         let before = out.len();
-        remuxer.feed(bytes, out)?;
+        let fed = remuxer.feed(bytes, out);
         let most = Shadow::allowance_max(unit_max);
         let may_come = self.allowance + bytes.len() * OUT_PER_BYTE;
         let left = may_come.checked_sub(out.len() - before);
-        self.allowance = left
-            .ok_or(Fault("its frames are too small for other containers"))?
-            .min(most);
-        Ok(())
+        let fed = match left {
+            Some(_) => fed,
+            None => Err(Fault("its frames are too small for other containers")),
+        };
+        self.allowance = left.unwrap_or(0).min(most);
+        if fed.is_err() {
+            // It is said once.
+            self.remuxer = None;
+        }
+        fed
     }
 
     /// Why nothing will come of it, as far as is known.

@@ -150,6 +150,8 @@ pub(super) enum Said {
     Grown(LiveId),
     /// This stream has shown what it is.
     Shown(LiveId),
+    /// What is made of another stream cannot go on, for this reason.
+    RemuxFails { id: LiveId, why: &'static str },
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.

@@ -18,7 +18,7 @@
 use super::cast::{Cast, Shadow};
 use super::live::plan;
 use super::viewer::Watched;
-use super::{Live, Streams};
+use super::{Live, Said, Streams};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
@@ -296,14 +296,14 @@ impl Streams {
 
     /// Media of a stream has come: its shadows get it, too.
     pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        for shadow in self.shadows_of(id).into_iter().flatten() {
-            self.feed_shadow(shadow, bytes, desk);
-        }
-    }
-
-    fn feed_shadow(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
-        for piece in bytes.chunks(PIECE_BYTES) {
+        let pieces = bytes.chunks(PIECE_BYTES);
+        for (id, piece) in self
+            .shadows_of(id)
+            .into_iter()
+            .flatten()
+            .flat_map(|id| pieces.clone().map(move |piece| (id, piece)))
+        {
             let mut out = std::mem::take(&mut self.remuxed);
             let live = self.lives.get_mut(id);
             let shadow = live.and_then(|live| live.shadow.as_mut());
@@ -312,14 +312,14 @@ impl Streams {
             out.clear();
             out.shrink_to(ROOM_BYTES);
             self.remuxed = out;
-            if let Err(fault) = fed {
-                return self.let_shadow_go(id, fault, desk);
+            if let Err(Fault(why)) = fed {
+                self.say(Said::RemuxFails { id, why });
             }
         }
     }
 
     /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
-    fn let_shadow_go(&mut self, id: LiveId, Fault(why): Fault, desk: &mut Desk) {
+    pub fn let_shadow_go(&mut self, id: LiveId, why: &str, desk: &mut Desk) {
         let original = self.original_of(id);
         let live = self.lives.get(id);
         if let Some(live) = live
