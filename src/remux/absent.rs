@@ -4,7 +4,7 @@
 use crate::format::Format;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {}
+pub struct Target;
 
 impl Target {
     pub const ALL: [Target; 0] = [];
@@ -14,7 +14,7 @@ impl Target {
     }
 
     pub fn format(self) -> Format {
-        match self {}
+        Format::MpegTs
     }
 }
 

@@ -17,6 +17,7 @@ mod tables;
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+#[cfg(feature = "remux")]
 pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
