@@ -13,6 +13,7 @@
 //! stream      one live stream: bounded buffer, viewers' cursors, figures
 //! events      what has happened, as text that is kept once for all who follow it
 //! hls         where a stream's segments begin and end, and the list of them
+//! remux       the same pictures and sound in another container
 //! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
 //! format      containers: where headers end, where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
@@ -34,7 +35,8 @@
 //!   unframes it;
 //! - `relay::streams::live::Streams::append` is given the media,
 //! - `relay::streams::live::Streams::take_media` joins sources that follow each other,
-//! - `relay::streams::live::Streams::pass_on` gives it to all who want it:
+//! - `relay::streams::live::Streams::pass_on` to all who want it, in whichever container,
+//! - `relay::streams::live::Streams::give` to those of one stream:
 //! - `stream::Stream::append` copies it, the only copy there is,
 //! - `stream::buffer::Buffer::fill` into a block.
 //!
@@ -89,6 +91,8 @@ pub mod post;
 pub mod proxy_header;
 pub mod random;
 pub mod relay;
+#[cfg_attr(not(feature = "remux"), path = "remux/absent.rs")]
+pub mod remux;
 pub mod rtp;
 pub mod server;
 pub mod slots;

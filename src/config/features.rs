@@ -44,6 +44,12 @@ pub const FEATURES: &[Feature] = &[
         options: &[],
     },
     Feature {
+        name: "remux",
+        what: "streams in other containers than their own",
+        is_in: cfg!(feature = "remux"),
+        options: &["remux"],
+    },
+    Feature {
         name: "token-file",
         what: "tokens that survive a restart",
         is_in: cfg!(feature = "token-file"),

@@ -289,6 +289,18 @@ const ROWS: &[Row] = &[
         more: "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC, to whoever may \
                watch.",
     },
+    #[cfg(feature = "remux")]
+    Row {
+        name: "remux",
+        takes: Takes::One("on/off", |config, text| {
+            put(&mut config.core.remuxes, values::switch(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("on"),
+        help: "give streams out in other containers, too",
+        more: "At `/stream/ID/live.ts` and `/stream/ID/live.mp4`, made of FLV, Matroska, fragmented \
+               MP4 and MPEG-TS while somebody wants it. Each takes one more `--buffer`.",
+    },
     #[cfg(feature = "icecast")]
     Row {
         name: "icecast",

@@ -55,6 +55,7 @@ fn an_empty_command_line_has_the_defaults() {
     assert_eq!(config.core.limits.report.level, Level::Info);
     let without_limits = Settings {
         serves_hls: true,
+        remuxes: true,
         limits: config.core.limits,
         ..Settings::default()
     };

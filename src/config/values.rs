@@ -184,7 +184,7 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
 }
 
 /// Whether something is wanted.
-#[cfg(feature = "hls")]
+#[cfg(any(feature = "hls", feature = "remux"))]
 pub(super) fn switch(text: &str) -> Read<bool> {
     match text {
         "on" => Ok(true),

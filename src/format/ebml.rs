@@ -2,7 +2,7 @@
 
 /// An element's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// With its marker bits, as the specifications print it.
     pub id: u32,
     /// Of the body; `None` if unknown.
@@ -34,14 +34,14 @@ impl Head {
 
 /// What a few bytes come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read<T> {
+pub(crate) enum Read<T> {
     Whole(T),
     More,
     Malformed,
 }
 
 /// Reads the head at the front of `bytes`.
-pub(super) fn head(bytes: &[u8]) -> Read<Head> {
+pub(crate) fn head(bytes: &[u8]) -> Read<Head> {
     let Some(&first) = bytes.first() else {
         return Read::More;
     };
@@ -72,7 +72,7 @@ pub(super) fn head(bytes: &[u8]) -> Read<Head> {
 
 /// A number with its marker bit, in as many bytes as there are (1 to 8); `None` if all its bits are
 /// set, which means unknown.
-pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     let bits = 7 * bytes.len() as u32;
     let mask = (1u64 << bits) - 1;
     let value = bytes
@@ -83,7 +83,7 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 /// The elements in a body that is whole, as far as they are well-formed.
-pub(super) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     std::iter::from_fn(move || {
         let Read::Whole(head) = head(rest) else {
@@ -97,7 +97,7 @@ pub(super) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
 }
 
 /// An unsigned integer element.
-pub(super) fn unsigned(body: &[u8]) -> u64 {
+pub(crate) fn unsigned(body: &[u8]) -> u64 {
     body.iter()
         .take(8)
         .fold(0, |value, byte| value << 8 | u64::from(*byte))

@@ -37,14 +37,14 @@ struct Tag {
     has_changed: bool,
 }
 
-pub(super) const HEAD_BYTES: usize = 13;
-pub(super) const TAG_HEAD_BYTES: usize = 11;
+pub(crate) const HEAD_BYTES: usize = 13;
+pub(crate) const TAG_HEAD_BYTES: usize = 11;
 /// Of a tag's body, what says what it is: of a script's as much as its name takes.
 const KIND_BYTES: usize = 2;
 /// What a script's body begins with that describes the stream (AMF: a string of ten letters). Cue
 /// points and captions come as scripts too.
 const METADATA_NAME: &[u8; 13] = b"\x02\0\x0aonMetaData";
-pub(super) const PREVIOUS_SIZE_BYTES: usize = 4;
+pub(crate) const PREVIOUS_SIZE_BYTES: usize = 4;
 /// The longest metadata that is kept: room for the key frames of hours, of which a live stream
 /// lists none.
 const METADATA_BYTES_MAX: usize = 128 * 1024;
@@ -54,9 +54,9 @@ const SEQUENCE_BYTES_MAX: usize = 32 * 1024;
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
 const SOUND_SPACING: u64 = 1024;
 
-pub(super) const AUDIO: u8 = 8;
-pub(super) const VIDEO: u8 = 9;
-pub(super) const SCRIPT: u8 = 18;
+pub(crate) const AUDIO: u8 = 8;
+pub(crate) const VIDEO: u8 = 9;
+pub(crate) const SCRIPT: u8 = 18;
 
 /// What a tag is.
 #[derive(Clone, Copy, PartialEq, Eq)]

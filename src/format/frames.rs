@@ -62,7 +62,7 @@ const LAYER_BITS: u32 = 0x0006_0000;
 
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// Head included: 7 to 8191 bytes.
     length: u32,
     /// The bits of the head's first four bytes that do not change within a stream, the layer's
@@ -134,7 +134,7 @@ impl Frame {
 
     /// How many samples of each channel it has, and how many of them are a second. More than one
     /// block in a frame of ADTS is seen nowhere, and would be taken for one.
-    fn samples(&self) -> (u32, u32) {
+    pub fn samples(&self) -> (u32, u32) {
         let [_, kind, rates, _] = self.constant.to_be_bytes();
         if self.codec() == Codec::Adts {
             let index = usize::from(rates >> 2 & 0x0F);

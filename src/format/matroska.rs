@@ -11,26 +11,26 @@ use super::header::{Elements, Header};
 use super::window::{Step, Walker};
 use super::{Finding, Findings, Format, LetGo, Prelude, Start, UNIT_SPACING};
 
-pub(super) const EBML: u32 = 0x1a45_dfa3;
-pub(super) const SEGMENT: u32 = 0x1853_8067;
-pub(super) const SEEK_HEAD: u32 = 0x114d_9b74;
-pub(super) const CUES: u32 = 0x1c53_bb6b;
-pub(super) const CLUSTER: u32 = 0x1f43_b675;
-pub(super) const TRACKS: u32 = 0x1654_ae6b;
+pub(crate) const EBML: u32 = 0x1a45_dfa3;
+pub(crate) const SEGMENT: u32 = 0x1853_8067;
+pub(crate) const SEEK_HEAD: u32 = 0x114d_9b74;
+pub(crate) const CUES: u32 = 0x1c53_bb6b;
+pub(crate) const CLUSTER: u32 = 0x1f43_b675;
+pub(crate) const TRACKS: u32 = 0x1654_ae6b;
 const VOID: u32 = 0xec;
 const CRC_32: u32 = 0xbf;
-pub(super) const TRACK_ENTRY: u32 = 0xae;
-pub(super) const TIMESTAMP: u32 = 0xe7;
-pub(super) const SIMPLE_BLOCK: u32 = 0xa3;
-pub(super) const BLOCK_GROUP: u32 = 0xa0;
-pub(super) const BLOCK: u32 = 0xa1;
-const REFERENCE_BLOCK: u32 = 0xfb;
+pub(crate) const TRACK_ENTRY: u32 = 0xae;
+pub(crate) const TIMESTAMP: u32 = 0xe7;
+pub(crate) const SIMPLE_BLOCK: u32 = 0xa3;
+pub(crate) const BLOCK_GROUP: u32 = 0xa0;
+pub(crate) const BLOCK: u32 = 0xa1;
+pub(crate) const REFERENCE_BLOCK: u32 = 0xfb;
 
 /// A Cluster of unknown size.
-pub(super) const CLUSTER_HEAD: [u8; 12] = [
+pub(crate) const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
-const KEY_FRAME: u8 = 0x80;
+pub(crate) const KEY_FRAME: u8 = 0x80;
 /// An EBML head is some forty bytes.
 const EBML_HEAD_BYTES_MAX: usize = 4096;
 
@@ -324,7 +324,7 @@ impl Matroska {
 }
 
 /// Of the whole element.
-pub(super) fn length(head: Head) -> Result<u64, LetGo> {
+pub(crate) fn length(head: Head) -> Result<u64, LetGo> {
     let size = head.size.ok_or(LetGo)?;
     Ok(head.bytes() as u64 + size)
 }

@@ -14,18 +14,18 @@
 //! All that a scanner holds is at most [`HELD_BYTES_MAX`]. A source that needs more is let go.
 
 mod detect;
-mod ebml;
-mod flv;
-mod frames;
+pub(crate) mod ebml;
+pub(crate) mod flv;
+pub(crate) mod frames;
 mod header;
-mod matroska;
-mod mp4;
+pub(crate) mod matroska;
+pub(crate) mod mp4;
 pub mod mpegts;
 mod ogg;
 #[cfg_attr(not(feature = "hold"), path = "splice/absent.rs")]
 pub mod splice;
 mod time;
-mod window;
+pub(crate) mod window;
 
 use detect::{Beginning, Detection};
 use flv::Flv;

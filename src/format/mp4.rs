@@ -35,12 +35,12 @@ struct Tracks {
     clock: Option<(u32, u32)>,
 }
 
-pub(super) const BOX_HEAD_BYTES: usize = 8;
+pub(crate) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
 /// A `moof` is looked at whole; so is the work that its last byte causes.
-pub(super) const MOOF_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// Of a fragment's header: its positions count from the file's first byte.
-pub(super) const BASE_DATA_OFFSET: u32 = 0x1;
+pub(crate) const BASE_DATA_OFFSET: u32 = 0x1;
 /// `sample_is_non_sync_sample`
 const NOT_SYNC: u32 = 0x1_0000;
 
@@ -245,7 +245,7 @@ fn is_absolute(moof: &[u8]) -> bool {
 }
 
 /// The head of a box.
-pub(super) struct BoxHead {
+pub(crate) struct BoxHead {
     /// Its four letters.
     pub kind: [u8; 4],
     /// Of the head: 8 or 16.
@@ -255,7 +255,7 @@ pub(super) struct BoxHead {
 }
 
 /// Reads the head at the front of `seen`.
-pub(super) fn box_head(seen: &[u8]) -> Look<BoxHead> {
+pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
     let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied() else {
         return Look::Needs(BOX_HEAD_BYTES);
     };
@@ -284,30 +284,30 @@ pub(super) fn box_head(seen: &[u8]) -> Look<BoxHead> {
 }
 
 /// The track, the flags and the content of a fragment's header.
-pub(super) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
+pub(crate) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
     let tfhd = child(traf, b"tfhd")?;
     Some((number(tfhd, 4)?, number(tfhd, 0)? & 0xff_ffff, tfhd))
 }
 
 /// The boxes in a box that is whole, as far as they are well-formed.
-pub(super) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
+pub(crate) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
     places(content).map(|(kind, place)| (kind, &content[place]))
 }
 
 /// The first of them of a kind.
-pub(super) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
+pub(crate) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
     let mut found = boxes(content).filter(|(kind, _)| kind == wanted);
     found.next().map(|(_, content)| content)
 }
 
 /// Of a track's or its media's header, the number behind two times, which are of 64 bits in version
 /// 1: the track's own, or its clock's.
-pub(super) fn number_behind_times(header: &[u8]) -> Option<u32> {
+pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }
 
 /// Where the content of each of them stands.
-pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
+pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = content.get(at..)?;
@@ -320,7 +320,7 @@ pub(super) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usi
     })
 }
 
-pub(super) fn number(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
         .first_chunk::<4>()

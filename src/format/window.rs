@@ -8,7 +8,7 @@
 use super::LetGo;
 
 /// What looking at the first bytes gives.
-pub(super) enum Look<T> {
+pub(crate) enum Look<T> {
     Found(T),
     Nothing,
     /// Cannot tell before there are so many bytes in all: with one less nothing can be told.
@@ -17,7 +17,7 @@ pub(super) enum Look<T> {
 
 /// What a walker wants next.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// To see so many bytes in all: more than it saw, and never more than it can bound.
     Hold(usize),
     /// To go past so many, seen or not: at least one.
@@ -26,7 +26,7 @@ pub(super) enum Step {
 
 /// Goes through a container from place to place. `Out` takes what it makes of what it sees:
 /// findings, or bytes that go out instead.
-pub(super) trait Walker<Out: ?Sized> {
+pub(crate) trait Walker<Out: ?Sized> {
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it
     /// finds must not depend on how much more than it asked for can be seen: so it asks for no more
     /// than the next byte that may tell.
@@ -41,7 +41,7 @@ const PASSED_BYTES: usize = 4 * 1024;
 
 /// What a walker has yet to see, or to go past.
 #[derive(Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     held: Vec<u8>,
     /// So many of the held bytes were passed.
     passed: usize,
@@ -55,7 +55,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Shows a walker the next bytes, of which the first is at `offset`.
-    pub(super) fn walk<Out: ?Sized, W: Walker<Out>>(
+    pub(crate) fn walk<Out: ?Sized, W: Walker<Out>>(
         &mut self,
         walker: &mut W,
         bytes: &[u8],
@@ -111,7 +111,7 @@ impl Window {
     /// What no walker has passed: of what is held, and once one has let go, of the bytes that it
     /// was shown last.
     #[cfg(feature = "hold")]
-    pub(super) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
+    pub(crate) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.held);
         rest.drain(..self.passed);
         rest.extend_from_slice(&last[last.len() - self.unread.min(last.len())..]);
@@ -121,7 +121,7 @@ impl Window {
 
     /// Bytes that its one allocation takes: at most what is to be seen at once, and
     /// [`PASSED_BYTES`] or as much again that was passed.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
 
@@ -150,7 +150,7 @@ impl Window {
 /// Makes room for so many more bytes: four times as much as there is, so that all that was
 /// allocated on the way is a third of what there is in the end, but no more than `bytes_max` in
 /// all.
-pub(super) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
+pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     let needed = bytes.len() + additional;
     if needed > bytes.capacity() {
         let room = (4 * bytes.capacity()).min(bytes_max).max(needed);

@@ -46,6 +46,8 @@ pub(super) enum Way {
     Pull,
     /// A viewer.
     Viewer,
+    /// A viewer, in another container.
+    Remuxed,
     /// A viewer, by playlists and segments.
     Hls,
     /// A call of the API.
@@ -224,7 +226,7 @@ impl Gate<'_> {
             Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
             // The operator has named it.
             Way::Pull => Ok(()),
-            Way::Viewer | Way::Hls | Way::WatchPage => check_named(claim),
+            Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage => check_named(claim),
             Way::Call | Way::Events | Way::Figures => {
                 let may_look =
                     claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
@@ -424,7 +426,10 @@ impl Gate<'_> {
             // It is asked for on behalf of viewers who may watch.
             (Way::Pull, _) => true,
             (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
-            | (Way::Viewer | Way::Hls | Way::WatchPage | Way::Call | Way::Events, _)
+            | (
+                Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage | Way::Call | Way::Events,
+                _,
+            )
             | (Way::Figures | Way::Page, _)
             | (Way::Health | Way::Options, _) => false,
         };

@@ -22,6 +22,8 @@ pub(super) enum Count {
     Skips,
     /// Requests for HLS playlists,
     Playlists,
+    /// Streams that were made into another container.
+    Remuxed,
     /// and for what they name.
     Segments,
     /// Writes to the token file.

@@ -13,12 +13,12 @@ const CONNECTION_BYTES: usize = 84 * 1024;
 /// For a UDP client in the answer to add-token, which names all of its session's.
 const ANSWERED_CLIENT_BYTES: usize = 640;
 /// For each stream, whatever `--buffers` says.
-const GRANTED_BYTES: usize = 192 * 1024;
+pub(super) const GRANTED_BYTES: usize = 192 * 1024;
 /// For each stream with RTP: packets that came early, datagrams on their way, what corrections are
 /// made of.
-const RTP_BYTES: usize = 1536 * 1024;
+pub(super) const RTP_BYTES: usize = 1536 * 1024;
 /// For each UDP client of a stream.
-const UDP_CLIENT_BYTES: usize = 64;
+pub(super) const UDP_CLIENT_BYTES: usize = 64;
 /// First packets that wait for their second.
 const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 /// For each token: a name of 250 bytes with sixteen addresses.
@@ -49,12 +49,16 @@ impl Settings {
             } else {
                 splicer
             };
+        let shadows = match self.remuxes {
+            true => limits.shadows_held_bytes_max(),
+            false => 0,
+        };
         let peers = self.peers.len() * PEER_BYTES;
         [
             ("clients", connections * each_client + peers + OTHER_BYTES),
             (
                 "streams",
-                limits.buffers_bytes_max + limits.streams_max * each_stream + OTHER_BYTES,
+                limits.buffers_bytes_max + limits.streams_max * each_stream + shadows + OTHER_BYTES,
             ),
             ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
             ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),

@@ -46,6 +46,7 @@ mod stage;
 mod streams;
 mod terms;
 mod timers;
+mod view;
 mod viewer_id;
 mod viewers;
 

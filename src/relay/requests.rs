@@ -59,7 +59,7 @@ impl Relay {
             Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
-                wanted,
+                view,
                 reply,
                 is_late,
                 fault,
@@ -69,7 +69,7 @@ impl Relay {
                 let verdict = match fault {
                     None => gate.go_on_late(
                         (name, &session),
-                        wanted.is_some(),
+                        !view.is_whole(),
                         &self.standing(&session),
                         || self.fetch.absence(&session),
                     ),
@@ -78,7 +78,7 @@ impl Relay {
                 match verdict {
                     Ok(()) => {
                         let session = session.clone();
-                        self.watch(id, (session, wanted), None, (reply, !is_late));
+                        self.watch(id, (session, view), None, (reply, !is_late));
                     }
                     Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
                 }
@@ -131,11 +131,11 @@ impl Relay {
             Ok(Wish::Watch {
                 pass,
                 session,
-                wanted,
+                view,
             }) if !has_payload => {
                 self.clients.admit(id, pass, &mut self.desk);
                 let via = head.via.as_deref();
-                self.watch(id, (session, wanted), via, (reply, true))
+                self.watch(id, (session, view), via, (reply, true))
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
@@ -178,7 +178,7 @@ impl Relay {
             match source {
                 Some(Feed::Http(connection)) => self.clients.turn_source(connection, id),
                 Some(Feed::Rtp(address)) => self.rtp_in.is_source(address, id),
-                Some(Feed::Held { .. } | Feed::Gone) | None => {}
+                Some(Feed::Held { .. } | Feed::Shadow | Feed::Gone) | None => {}
             }
             if let Some(pull) = pull.flatten() {
                 self.fetch.runs(pull, id, self.desk.now());
@@ -435,7 +435,7 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
-            viewers: self.streams.viewers(session) + self.clients.waiting().waiters(session),
+            viewers: self.streams.viewers(session) + self.clients.waiters(session),
             viewers_by_name: 0,
             http_fault: self.streams.http_fault(session),
         }

@@ -10,10 +10,10 @@ use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Pass;
+use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
 use crate::gate::SessionId;
-use crate::hls::Wanted;
 use crate::http::{Framing, Head, Method, Refusal, Status};
 
 /// What a request that passed its checks asks for.
@@ -31,8 +31,8 @@ pub(super) enum Wish {
         /// The same.
         pass: Option<Pass>,
         session: SessionId,
-        /// A part of its stream is wanted, not the stream.
-        wanted: Option<Wanted>,
+        /// What is wanted of it.
+        view: View,
     },
 }
 
@@ -67,10 +67,8 @@ impl<'a> Asked<'a> {
             Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch {
-                wanted: Some(_), ..
-            }) => Way::Hls,
-            Ok(Wish::Watch { wanted: None, .. }) | Err(_) => Way::Viewer,
+            Ok(Wish::Watch { view, .. }) => view.way(),
+            Err(_) => Way::Viewer,
         };
         self.gate.place(way, self.caller.beyond)?;
         wish
@@ -92,7 +90,7 @@ impl<'a> Asked<'a> {
             )),
             [b"stream"] => self.stream(None),
             [b"stream", session] => self.stream(Some(session)),
-            [b"stream", session, file] if self.settings.serves_hls => self.segments(session, file),
+            [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
@@ -183,7 +181,7 @@ impl<'a> Asked<'a> {
             return Ok(Wish::Watch {
                 pass,
                 session,
-                wanted: None,
+                view: View::Whole,
             });
         }
         self.gate.publish(&claim, &name, head.framing, &standing)?;
@@ -224,10 +222,11 @@ impl<'a> Asked<'a> {
         Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
-    /// A playlist, or what one names.
-    fn segments(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
+    /// A playlist, what one names, or the stream in another container.
+    fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
         let head = self.head;
-        let wanted = Wanted::of(file, &head.target).ok_or_else(not_found)?;
+        let view = View::of(file, &head.target, self.settings);
+        let (way, view) = view.ok_or_else(not_found)?;
         match head.method {
             Method::Options => return self.options(LOOK_METHODS),
             Method::Get | Method::Head => {}
@@ -235,18 +234,21 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        let claim = self.claim(Way::Hls);
+        let claim = self.claim(way);
         self.gate.enter(&claim)?;
-        let wanted = wanted?;
+        let view = view?;
         let name = parse_session(session)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
         (self.may_pass)()?;
-        self.gate.watch_in_segments(&claim, &name, &standing)?;
+        match &view {
+            View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
+            View::Part(_) => self.gate.watch_in_segments(&claim, &name, &standing)?,
+        }
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, true),
             session,
-            wanted: Some(wanted),
+            view,
         })
     }
 

@@ -38,6 +38,8 @@ pub struct Settings {
     pub admits_icecast: bool,
     /// Streams are cut into segments, and there are playlists of them.
     pub serves_hls: bool,
+    /// Streams are had in other containers.
+    pub remuxes: bool,
     /// Requests are logged.
     pub has_access_log: bool,
     /// A second source replaces the first.

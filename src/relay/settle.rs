@@ -5,9 +5,9 @@
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
 use super::streams::{Cut, Feed, Streams, Watched};
+use super::view::View;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
-use crate::hls::Wanted;
 use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
@@ -43,6 +43,18 @@ impl Relay {
                 if let Some(session) = self.streams.session(id) {
                     self.clients
                         .call_waiting(Room::List, &session, Fate::Called);
+                }
+            }
+            streams::Said::RemuxFails { id, why } => {
+                self.streams.let_shadow_go(id, why, &mut self.desk);
+            }
+            streams::Said::Shown(id) => {
+                self.refresh_clients(id);
+                self.streams.tell_of_transport(id, &mut self.desk);
+                // Who wants it in another container has waited for that.
+                if let Some(session) = self.streams.session(id) {
+                    let room = Room::List;
+                    self.clients.call_waiting(room, &session, Fate::Called);
                 }
             }
             streams::Said::SourceLeft { source, id } => {
@@ -208,16 +220,16 @@ impl Relay {
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
-        (session, wanted): (SessionId, Option<Wanted>),
+        (session, view): (SessionId, View),
         via: Option<&str>,
         (reply, may_wait): (Reply, bool),
     ) {
         let desk = &mut self.desk;
-        let watched = match &wanted {
-            None => self.streams.watch(id, &session, reply, desk),
-            Some(wanted) => self
-                .streams
-                .play(id, (&session, wanted), (reply, may_wait), desk),
+        let how = (reply, may_wait);
+        let watched = match &view {
+            View::Whole => self.streams.watch(id, &session, reply, desk),
+            View::In(target) => self.streams.watch_in(id, (&session, *target), how, desk),
+            View::Part(wanted) => self.streams.play(id, (&session, wanted), how, desk),
         };
         match watched {
             Some(Watched::Viewing(viewing)) => {
@@ -238,7 +250,7 @@ impl Relay {
             Some(Watched::NotYet(until)) => {
                 let place = (Room::List, session.clone());
                 self.clients
-                    .wait_for(id, place, (wanted, None), (reply, until));
+                    .wait_for(id, place, (view, None), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
             }
             // It may begin soon, or be fetched, unless that was waited for already.
@@ -248,7 +260,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let gate = self.grants.gate(&self.desk);
-                let verdict = match may_wait && wanted.as_ref().is_none_or(Wanted::is_list) {
+                let verdict = match may_wait && view.can_wait() {
                     true => gate.wait(method, &self.standing(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
@@ -260,7 +272,7 @@ impl Relay {
                 let via = via.filter(|_| self.fetch.has_origins());
                 let place = (Room::Session, session.clone());
                 self.clients
-                    .wait_for(id, place, (wanted, via), (reply, until));
+                    .wait_for(id, place, (view, via), (reply, until));
                 self.clients.rearm(id, &mut self.desk);
                 self.fetch.want(&session, &mut self.desk);
             }
@@ -277,8 +289,8 @@ impl Relay {
         let may_watch =
             |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
         self.clients.call_others(session, may_watch);
-        for (id, wanted, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), wanted), None, (reply, true));
+        for (id, view, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), view), None, (reply, true));
         }
         self.tend_pull(session);
     }

@@ -51,6 +51,15 @@ impl<C: Copy> Stream<C> {
         self.lag(id, earlier.unwrap_or(cursor));
     }
 
+    /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
+    pub fn opening(&self, now: Moment) -> (Vec<u8>, u64) {
+        let (start, needs_header) = self.start(now);
+        let header = needs_header.then(|| self.header().to_vec());
+        let mut lead = header.unwrap_or_default();
+        lead.extend_from_slice(start.prelude.as_slice());
+        (lead, start.offset)
+    }
+
     /// What goes out before a start: the header only where the viewer has not had it.
     pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
         let is_known = matches!(self.points.told, Told::Known(_)) && self.points.header_serial > 0;

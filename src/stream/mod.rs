@@ -478,7 +478,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Where a new viewer begins, and whether with the header.
-    fn start(&self, now: Moment) -> (Start, bool) {
+    pub(super) fn start(&self, now: Moment) -> (Start, bool) {
         let live_edge = (Start::at(self.buffer.newest()), false);
         let from_the_start = self.buffer.oldest() == 0;
         match self.points.told {

@@ -7,6 +7,8 @@ mod gate;
 mod hls;
 mod http;
 mod json;
+mod remux;
+mod remuxer;
 mod rtp;
 mod splice;
 
@@ -34,6 +36,13 @@ pub const ALL: &[(&str, Door)] = &[
     ("aac", format::aac),
     ("splice", splice::sources),
     ("hls", hls::segments),
+    ("remux_flv", remux::flv),
+    ("remux_matroska", remux::matroska),
+    ("remux_matroska_head", remux::matroska_head),
+    ("remux_mp4", remux::mp4),
+    ("remux_mp4_head", remux::mp4_head),
+    ("remux_mpegts", remux::mpegts),
+    ("remuxer", remuxer::sources),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];

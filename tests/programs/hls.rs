@@ -91,16 +91,21 @@ fn play(url: &str) -> f64 {
             "-",
         ],
     );
-    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    let said = words(&played.stderr);
+    assert!(played.status.success() && said.is_empty(), "{url}: {said}");
+    progress(&played.stdout, "out_time_us") / 1e6
+}
+
+/// What ffmpeg has said of a playlist.
+pub fn words(stderr: &[u8]) -> String {
+    let said = String::from_utf8_lossy(stderr).into_owned();
     // It reads the map of a list that goes on anew with each list, whoever sends it.
     let is_of_player = |line: &&str| {
         line.contains("duplicated MOOV")
             || line.contains("Last message repeated")
             || line.is_empty()
     };
-    let said: String = said.lines().filter(|line| !is_of_player(line)).collect();
-    assert!(played.status.success() && said.is_empty(), "{url}: {said}");
-    progress(&played.stdout, "out_time_us") / 1e6
+    said.lines().filter(|line| !is_of_player(line)).collect()
 }
 
 #[test]

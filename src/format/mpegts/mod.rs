@@ -10,13 +10,15 @@
 mod aligner;
 mod packet;
 mod picture;
-mod psi;
+pub(crate) mod psi;
 mod streams;
 mod tables;
 
 pub(super) use aligner::PROOF_BYTES_MAX;
 pub use aligner::{Aligner, Shape};
 pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
+#[cfg(feature = "remux")]
+pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
@@ -64,7 +66,7 @@ const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
 /// Points of sound lie at least so far apart.
 const AUDIO_SPACING: u64 = 1024;
 /// Bytes without a packet among them: it is no transport stream any more.
-pub(super) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
+pub(crate) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
 
 impl MpegTs {
     /// Takes the next bytes, of which the first is at `offset`.

@@ -6,7 +6,7 @@ use super::packet::{PACKET_BYTES, Packet};
 
 /// Puts the sections of one PID together, and keeps the packets that carried them.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     /// The packets since the one in which the newest section began.
     packets: Vec<u8>,
     /// The section's bytes so far.
@@ -22,7 +22,7 @@ const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) +
 
 /// A whole section and the packets that carried it.
 #[derive(Clone, Copy)]
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     /// From its table's identifier to its checksum.
     pub bytes: &'a [u8],
     /// Those that carried it, one behind the other.
@@ -120,12 +120,12 @@ impl Assembler {
 }
 
 /// Whether the checksum at the end of a section is its own: a damaged table counts for nothing.
-pub(super) fn is_undamaged(section: &[u8]) -> bool {
+pub(crate) fn is_undamaged(section: &[u8]) -> bool {
     checksum(section) == 0
 }
 
 /// Zero of bytes behind which their own stands (ISO/IEC 13818-1 annex A).
-pub(super) fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
     bytes.iter().fold(u32::MAX, add)
 }
@@ -149,7 +149,7 @@ const CHECKSUMS: [u32; 256] = {
 
 /// The part of a section between its head and its checksum, if it is of this table and in force
 /// now.
-pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
+pub(crate) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     let head_and_rest = section.split_first_chunk::<8>()?;
     let [id, _, _, _, _, version, _, _] = head_and_rest.0;
     if *id != table || version & 1 == 0 {
@@ -159,14 +159,14 @@ pub(super) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
 }
 
 /// The programs that a PAT names, each with the PID of its PMT; the network's own is none.
-pub(super) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
+pub(crate) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
     pat.chunks_exact(4)
         .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
         .filter(|(number, _)| *number != 0)
 }
 
 /// The number of the program that a PMT is about.
-pub(super) fn program_number(section: &[u8]) -> Option<u16> {
+pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
     let [_, _, _, high, low, ..] = section else {
         return None;
     };
@@ -178,7 +178,7 @@ fn number(high: u8, low: u8) -> u16 {
 }
 
 /// The stream types and PIDs that a PMT names, each with its descriptors.
-pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &[u8])> {
+pub(crate) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &[u8])> {
     let mut rest = match pmt {
         [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
         _ => &[],
@@ -194,7 +194,7 @@ pub(super) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &
 }
 
 /// The tag and the body of each descriptor, as far as they are whole.
-pub(super) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub(crate) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let ([tag, length], behind) = rest.split_first_chunk::<2>()?;

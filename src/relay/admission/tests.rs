@@ -92,7 +92,7 @@ enum Cell {
 use Cell::{DoesNotApply, Dropped, Refused};
 use Way::{
     Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
-    Put, Rtp, Viewer, WatchPage,
+    Put, Remuxed, Rtp, Viewer, WatchPage,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -112,19 +112,18 @@ fn cell(way: Way, rule: Rule) -> Cell {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls | WatchPage => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
             Put | Post | Icecast => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
-            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage | Call | Events | Figures => {
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures => {
                 Refused(403)
             }
             Page => Refused(404),
@@ -136,7 +135,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls | WatchPage => {
+            Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Health | Options => DoesNotApply(FOR_ANYONE),
@@ -144,7 +143,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Site => match way {
             Put | Post | Icecast | Call | Events | Figures => Refused(403),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
-            Viewer | Hls | WatchPage => {
+            Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
             Page => DoesNotApply("a link may lead to it; it stands in no frame"),
@@ -153,30 +152,30 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Host => match way {
             Call | Events | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
-            Viewer | Hls | WatchPage => DoesNotApply("the token says who may watch"),
+            Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
             Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -185,7 +184,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer => Refused(503),
+            Viewer | Remuxed => Refused(503),
             WatchPage => DoesNotApply("its stream is asked for apart"),
             // They cannot be counted.
             Hls => Refused(403),
@@ -196,7 +195,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Barred => match way {
-            Viewer | Hls => Refused(429),
+            Viewer | Remuxed | Hls => Refused(429),
             WatchPage => DoesNotApply("it asks for the stream, and waits as it is told"),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("it is about viewers")
@@ -205,7 +204,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // What its viewers are told.
             Pull => Refused(503),
@@ -214,21 +213,21 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Source => match way {
             Put | Post | Icecast => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
             Put | Post | Icecast => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
-            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::RtpTo => match way {
             Call => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
-            Put | Post | Icecast | Pull | Viewer | Hls => DoesNotApply("it names no UDP client"),
+            Put | Post | Icecast | Pull | Viewer | Remuxed | Hls => {
+                DoesNotApply("it names no UDP client")
+            }
             Events | WatchPage | Figures | Page | Health | Options => {
                 DoesNotApply("it names no UDP client")
             }
@@ -255,7 +254,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
         },
         Rule::Via => match way {
             // Of the pull, what its viewers are told.
-            Viewer | Hls | Pull => Refused(508),
+            Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
             WatchPage | Call | Events | Figures | Page | Health | Options => {
@@ -265,24 +264,27 @@ fn cell(way: Way, rule: Rule) -> Cell {
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
-            Viewer | Hls | WatchPage | Call | Events | Figures | Page | Health | Options => {
-                DoesNotApply(NO_STREAM)
-            }
+            Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
+            | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage | Pull | Events => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Pull | Events => {
+                Refused(503)
+            }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Hls | WatchPage | Events => Refused(429),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Events => Refused(429),
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::Shutdown => match way {
             // The call changes the table.
-            Put | Post | Icecast | Viewer | Hls | WatchPage | Call | Events => Refused(503),
+            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events => {
+                Refused(503)
+            }
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
@@ -299,7 +301,8 @@ fn ways() -> Vec<Way> {
         Group => Some(BareGroup),
         BareGroup => Some(Pull),
         Pull => Some(Viewer),
-        Viewer => Some(Hls),
+        Viewer => Some(Remuxed),
+        Remuxed => Some(Hls),
         Hls => Some(Call),
         Call => Some(Events),
         Events => Some(Figures),
@@ -413,12 +416,10 @@ fn other_source(stage: &mut Stage, name: &str) {
 }
 
 /// Its sound is long enough for a playlist.
-fn source_of_sound(stage: &mut Stage) {
+fn source_of(stage: &mut Stage, media: &[u8]) {
     let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
     let id = connect(stage, OTHER, put).expect("a place");
-    let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
-    frame.resize(417, 0);
-    stage.relay.received(id, &frame.repeat(300), stage.now);
+    stage.relay.received(id, media, stage.now);
     stage.settle();
 }
 
@@ -455,15 +456,22 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
     if way == Viewer {
         other_source(stage, "a");
     }
+    if way == Remuxed {
+        source_of(stage, include_bytes!("../../../tests/media/h264.flv"));
+    }
     if way == Hls {
-        source_of_sound(stage);
+        let mut frame = vec![0xff, 0xfb, 0x90, 0x64];
+        frame.resize(417, 0);
+        source_of(stage, &frame.repeat(300));
     }
     match broken {
-        Some(Rule::Connections) if !matches!(way, Viewer | Hls | Pull) => {
+        Some(Rule::Connections) if !matches!(way, Viewer | Remuxed | Hls | Pull) => {
             connect(stage, OTHER, "").expect("a place");
         }
         Some(Rule::PerHost) => drop(connect(stage, CLIENT, "").expect("a place")),
-        Some(Rule::Streams) if !matches!(way, Viewer | Hls) => other_source(stage, "other"),
+        Some(Rule::Streams) if !matches!(way, Viewer | Remuxed | Hls) => {
+            other_source(stage, "other")
+        }
         _ => {}
     }
 }
@@ -476,7 +484,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Direction) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls | WatchPage | Pull => Direction::In,
+                Viewer | Remuxed | Hls | WatchPage | Pull => Direction::In,
                 _ => Direction::Out,
             };
             allow(stage, way, "a", Some(wrong));
@@ -491,7 +499,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         Some(Rule::Key) => {
             tokens.revoke(&session("a"));
             let wrong = match way {
-                Viewer | Hls | WatchPage => Direction::In,
+                Viewer | Remuxed | Hls | WatchPage => Direction::In,
                 _ => Direction::Out,
             };
             let terms = Terms {
@@ -519,7 +527,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             let barred = grants.bar(&whom, Duration::from_secs(60), desk);
             barred.expect("room");
         }
-        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Hls) => {
+        Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Remuxed | Hls) => {
             other_source(stage, "a")
         }
         Some(Rule::Carriage) => {
@@ -563,6 +571,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
         Viewer | Rtp | Bare | Group | BareGroup | Pull => ("GET /stream/a", ""),
+        Remuxed => ("GET /stream/a/live.ts", ""),
         Hls => ("GET /stream/a/index.m3u8", ""),
         Call if broken == Some(Rule::Listened) => (
             "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients=239.1.2.3:6000",

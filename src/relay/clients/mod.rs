@@ -44,7 +44,6 @@ pub(super) use writing::Due;
 
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
-use crate::hls::Wanted;
 use crate::http::{Answer, Head, Reply};
 use crate::relay::Ticket;
 use crate::relay::admission::Caller;
@@ -53,6 +52,7 @@ use crate::relay::desk::Desk;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{Share, Telling};
 use crate::relay::streams::{Cut, Place};
+use crate::relay::view::View;
 use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -185,8 +185,8 @@ pub(super) enum Event {
     /// A viewer has waited: for too long, or until it was known what becomes of it.
     Waited {
         session: SessionId,
-        /// A part of its stream is wanted, not the stream.
-        wanted: Option<Wanted>,
+        /// What is wanted of it.
+        view: View,
         reply: Reply,
         /// It has waited in vain.
         is_late: bool,

@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes, tree_map_bytes};
-use crate::hls::Wanted;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
+use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
@@ -26,8 +26,8 @@ pub(super) struct Waiting {
     pub session: SessionId,
     /// in which room,
     pub room: Room,
-    /// which part of its stream is wanted, if it is not the stream,
-    pub wanted: Option<Wanted>,
+    /// what is wanted of it,
+    pub view: View,
     /// how it is answered,
     pub reply: Reply,
     /// for how long,
@@ -138,6 +138,11 @@ impl WaitingRoom {
 }
 
 impl Clients {
+    /// How many wait to watch a session, in whichever room.
+    pub fn waiters(&self, session: &SessionId) -> usize {
+        self.waiting.waiters(session) + self.blocked.waiters(session)
+    }
+
     /// Who waits in this room, and for which session, in the order in which their connections came:
     /// from that on whose id has this number.
     pub fn those_in(
@@ -167,7 +172,7 @@ impl Clients {
         let Phase::Waiting(waiting) = &connection.phase else {
             return None;
         };
-        Some((waiting.wanted.is_some(), connection.progress))
+        Some((waiting.view.is_of_segments(), connection.progress))
     }
 
     /// The request, which came through `via`, is answered when the session begins, or when it has
@@ -176,7 +181,7 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         (room, session): (Room, SessionId),
-        (wanted, via): (Option<Wanted>, Option<&str>),
+        (view, via): (View, Option<&str>),
         (reply, until): (Reply, Moment),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
@@ -187,7 +192,7 @@ impl Clients {
             connection.phase = Phase::Waiting(Waiting {
                 session,
                 room,
-                wanted,
+                view,
                 reply,
                 until,
                 fate: Fate::Open,
@@ -209,7 +214,7 @@ impl Clients {
         }
         Some(Event::Waited {
             session: waiting.session,
-            wanted: waiting.wanted,
+            view: waiting.view,
             reply: waiting.reply,
             is_late: waiting.fate == Fate::Open,
             fault: match waiting.fate {
@@ -221,13 +226,10 @@ impl Clients {
 
     /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
     /// answered.
-    pub fn end_waiting(
-        &mut self,
-        session: &SessionId,
-    ) -> Vec<(ConnectionId, Option<Wanted>, Reply)> {
+    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
         let ids = self.waiting.take(session).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
-            Event::Waited { wanted, reply, .. } => Some((id, wanted, reply)),
+            Event::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
         });
         waiting.collect()

@@ -18,24 +18,26 @@ impl Streams {
             self.lives.len(),
             "the order of the streams disagrees with their table"
         );
+        let listed = self.lives.len() - self.shadows().count();
         for (session, id) in &self.running {
             let live = self.lives.get(*id);
             let live = live.expect("a running session has its stream");
             assert!(live.session == *session, "a session names another's stream");
             assert!(live.stream.end().is_none(), "a running stream has ended");
             assert!(
-                !live.is_held() || live.is_watched(),
+                !live.is_held() || self.is_seen(*id),
                 "a stream is held for nobody"
             );
         }
         assert!(
-            self.lives.len() == self.running.len() + self.draining.check(),
+            listed == self.running.len() + self.draining.check(),
             "a stream neither runs nor drains"
         );
         assert!(
-            self.lives.len() <= desk.settings().limits.streams_max,
+            listed <= desk.settings().limits.streams_max,
             "there are more streams than may be"
         );
+        self.check_shadows(desk);
         let mut held_bytes = 0;
         for (id, live) in self.lives.iter() {
             self.check_live(id, live, desk);
@@ -50,6 +52,24 @@ impl Streams {
         armed.count()
     }
 
+    fn check_shadows(&self, desk: &Desk) {
+        let count = self.shadows().count();
+        assert!(
+            count <= desk.settings().limits.shadows_max(),
+            "there are more shadows than may be"
+        );
+        for (id, live) in self.shadows() {
+            assert!(
+                self.shadows_of(self.original_of(id)).contains(&Some(id)),
+                "a shadow has outlived its stream"
+            );
+            assert!(
+                live.source == Feed::Gone || live.is_wanted(),
+                "a shadow is made for nobody"
+            );
+        }
+    }
+
     fn check_live(&self, id: LiveId, live: &Live, desk: &Desk) {
         live.stream.check();
         let of_input = live.input.as_deref().map_or(0, RtpInput::held_bytes);
@@ -58,8 +78,8 @@ impl Streams {
             of_input + live.rtp_out.held_bytes() <= RTP_BYTES_MAX + of_clients,
             "a stream's RTP holds too much"
         );
-        let may_rest =
-            live.source != Feed::Gone || self.draining.resting(&live.session) == Some(id);
+        let its = Some(self.original_of(id));
+        let may_rest = live.source != Feed::Gone || self.draining.resting(&live.session) == its;
         assert!(
             may_rest || live.rtp_out.is_over(live.stream.newest()),
             "a stream has a rest for UDP clients, and another of its session came after it"

@@ -109,7 +109,8 @@ impl Streams {
     /// A stream of this session is about to begin: it has a place.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, desk: &mut Desk) {
         // They are gone when this input is settled.
-        let too_many = (self.lives.len() + 1).saturating_sub(desk.settings().limits.streams_max);
+        let too_many = (self.lives.len() - self.shadows().count() + 1)
+            .saturating_sub(desk.settings().limits.streams_max);
         let too_many = too_many.max(self.draining.too_many_of(session));
         for id in self.draining.first_for(session, too_many) {
             self.cut_off(id, "another stream takes its place", desk);
@@ -118,6 +119,12 @@ impl Streams {
 
     /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
     pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
+        let of_shadows = self.shadows_of(id).into_iter().flatten();
+        let of_shadows = of_shadows.map(|shadow| self.cut_off_one(shadow, reason, desk));
+        of_shadows.sum::<usize>() + self.cut_off_one(id, reason, desk)
+    }
+
+    fn cut_off_one(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
@@ -139,6 +146,14 @@ impl Streams {
 
     /// What is left of a stream for its UDP clients is not sent any more.
     pub(super) fn end_rest(&mut self, id: LiveId, desk: &mut Desk) {
+        // Its original is the last to be forgotten.
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.end_own_rest(shadow, desk);
+        }
+        self.end_own_rest(id, desk);
+    }
+
+    fn end_own_rest(&mut self, id: LiveId, desk: &mut Desk) {
         if let Some(live) = self.lives.get_mut(id) {
             live.rtp_out.clear();
         }

@@ -22,10 +22,11 @@ impl Streams {
     /// The session's streams, the running one first. Where origins say who may watch, what has
     /// ended is not given out: nobody would be asked.
     fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = LiveId> {
-        let attended = |id: &LiveId| {
-            let live = self.lives.get(*id);
-            !asks_origin && live.is_some_and(|live| live.attended_until.is_some())
+        let is_attended = |id| {
+            let live = self.lives.get(id);
+            live.is_some_and(|live| live.attended_until.is_some())
         };
+        let attended = |id: &LiveId| !asks_origin && self.with_shadows(*id).any(is_attended);
         let draining: Vec<LiveId> = self.draining.of(session).filter(attended).collect();
         let running = self.running.get(session).copied();
         running.into_iter().chain(draining.into_iter().rev())
@@ -44,9 +45,18 @@ impl Streams {
             .segmented(session, desk.settings().asks_origin)
             .collect();
         let newest = *lives.first()?;
+        lives = match wanted.is_list() {
+            true => match self.playable(newest, reply.head_only, desk) {
+                Ok(newest) => vec![newest],
+                Err(refusal) => return Some(Watched::Refused(refusal)),
+            },
+            false => {
+                let lives = lives.into_iter();
+                lives.flat_map(|id| self.with_shadows(id)).collect()
+            }
+        };
         if wanted.is_list() {
-            lives.truncate(1);
-            self.attend(newest, desk);
+            lives.iter().for_each(|id| self.attend(*id, desk));
         }
         let may_wait = may_wait && !reply.head_only;
         let found = lives.into_iter().find_map(|id| {

@@ -46,10 +46,10 @@ impl Streams {
     pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
         let now = desk.now();
         let until = now + desk.settings().limits.hold_time;
+        let is_watched = self.is_seen(id);
         let Some(live) = self.lives.get_mut(id) else {
             return false;
         };
-        let is_watched = live.is_watched();
         let format = match live.stream.told() {
             Told::Known(format) => Some(format),
             Told::Undecided => None,
@@ -122,6 +122,7 @@ impl Streams {
             source: source_address,
         };
         desk.tell(&live.session, &what);
+        self.forgive(id);
     }
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and
@@ -144,8 +145,7 @@ impl Streams {
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
     pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        let is_over = |live: &Live| live.is_held() && !live.is_watched();
-        if self.lives.get(id).is_some_and(is_over) {
+        if self.lives.get(id).is_some_and(Live::is_held) && !self.is_seen(id) {
             self.end_stream(id, End::Lost, "nobody waits for its source", desk);
         }
     }

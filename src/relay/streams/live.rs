@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
+use super::cast::{Cast, Shadow};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::turns::Line;
@@ -25,6 +26,7 @@ use crate::relay::happening::Happening;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::StreamId;
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
+use crate::remux::Remuxer;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, Stream, Told};
 
@@ -62,9 +64,55 @@ pub struct Live {
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     pub(super) armed: Armed,
+    /// It in other containers.
+    pub(super) casts: Vec<Cast>,
+    /// What makes it, if it is another stream in another container.
+    pub(super) shadow: Option<Shadow>,
 }
 
 impl Live {
+    /// One with this source, of which nothing else is known yet.
+    fn new(
+        session: SessionId,
+        (source, source_address): (Feed, SocketAddr),
+        stream: Stream<ConnectionId>,
+    ) -> Live {
+        Live {
+            session,
+            serial: 0,
+            source,
+            source_address,
+            started_unix_seconds: 0,
+            stream,
+            pull: None,
+            via: None,
+            splicer: None,
+            source_type: None,
+            input: None,
+            bare: None,
+            rtp_out: RtpOut::default(),
+            attended_until: None,
+            cuts: Cuts::default(),
+            line: None,
+            lined_up: 0,
+            is_paused: false,
+            armed: Armed::default(),
+            casts: Vec::new(),
+            shadow: None,
+        }
+    }
+
+    /// Its shadow.
+    pub(super) fn shadow(&self, serial: u64, stream: Stream<ConnectionId>, shadow: Shadow) -> Live {
+        let from = (Feed::Shadow, self.source_address);
+        Live {
+            serial,
+            via: self.via.clone(),
+            shadow: Some(shadow),
+            ..Live::new(self.session.clone(), from, stream)
+        }
+    }
+
     /// Bytes that its allocations take, its name's included.
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
@@ -78,11 +126,18 @@ impl Live {
             + self.rtp_out.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
+            + self.casts.iter().map(Cast::held_bytes).sum::<usize>()
+            + self.shadow.as_ref().map_or(0, Shadow::held_bytes)
     }
 
     /// Whether anybody watches it, be it by playlists and segments.
     pub(super) fn is_watched(&self) -> bool {
         self.stream.viewer_count() > 0 || self.attended_until.is_some()
+    }
+
+    /// Whether anybody gets anything of it, by whichever way.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_watched() || self.rtp_out.post.client_count() > 0
     }
 
     /// Whether it waits for a source.
@@ -96,10 +151,14 @@ impl Live {
     }
 
     /// Why it cannot go out by RTP, if it cannot.
-    pub(super) fn rtp_fault(&self) -> Option<&'static str> {
+    pub(super) fn rtp_fault(&self, desk: &Desk) -> Option<&str> {
         match self.stream.told() {
             _ if self.input.is_some() => None,
             Told::Undecided | Told::Known(Format::MpegTs) => None,
+            Told::Known(format) if desk.settings().remuxes && Remuxer::reads(format) => {
+                let target = |cast: &&Cast| cast.target.format() == Format::MpegTs;
+                self.casts.iter().find(target)?.fault.as_deref()
+            }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
     }
@@ -124,7 +183,7 @@ pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 
 /// How a stream that begins now is cut into segments, if streams are.
-fn plan(desk: &mut Desk) -> Option<Plan> {
+pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
     desk.settings().serves_hls.then(|| Plan {
         segment: desk.settings().limits.hls_segment_time,
         buffer_bytes: 0,
@@ -167,26 +226,12 @@ impl Streams {
         if let Some(plan) = plan(desk) {
             stream.cut_into_segments(plan);
         }
+        let from = (source, source_address);
         let live = self.lives.insert(Live {
-            session: session.clone(),
             serial,
-            source,
-            source_address,
             started_unix_seconds: desk.date().0.unix_seconds,
-            stream,
-            pull: None,
-            via: None,
             splicer: self.new_splicer(desk),
-            source_type: None,
-            input: None,
-            bare: None,
-            rtp_out: RtpOut::default(),
-            attended_until: None,
-            cuts: Cuts::default(),
-            line: None,
-            lined_up: 0,
-            is_paused: false,
-            armed: Armed::default(),
+            ..Live::new(session.clone(), from, stream)
         });
         let what = Happening::StreamBegins {
             id: StreamId {
@@ -240,8 +285,14 @@ impl Streams {
         fed.err()
     }
 
-    /// What has become of it goes on to all who want it.
+    /// What has become of it goes on to all who want it, in whichever container.
     fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        self.give(id, bytes, desk);
+        self.feed_shadows(id, bytes, desk);
+    }
+
+    /// A stream has these bytes, and so have its viewers and its UDP clients.
+    pub(super) fn give(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let now = desk.now();
         let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
@@ -275,7 +326,7 @@ impl Streams {
         }
         self.flow(id);
         if is_told {
-            self.tell_of_transport(id, desk);
+            self.say(Said::Shown(id));
         }
         self.feed_rtp_out(id, bytes, desk);
     }
@@ -293,7 +344,6 @@ impl Streams {
         reason: &'static str,
         desk: &mut Desk,
     ) {
-        let now = desk.now();
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
@@ -305,15 +355,13 @@ impl Streams {
             splicer.finish(&mut rest);
             self.pass_on(id, &rest, desk);
         }
+        let has_viewers = self.is_seen(id);
+        self.end_shadows(id, end, desk);
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
-        let source = std::mem::replace(&mut live.source, Feed::Gone);
-        live.rtp_out.finish(live.stream.newest(), now);
-        live.stream.finish(end);
-        let pull = live.pull;
+        let (source, pull) = (live.source, live.pull);
         let known_as = live.id(desk.run());
-        let has_viewers = live.is_watched();
         let session = live.session.clone();
         let figures = live.stream.figures();
         if self.running.get(&session) == Some(&id) {
@@ -339,7 +387,6 @@ impl Streams {
         };
         desk.tell(&session, &what);
         self.say(Said::SourceLeft { source, id });
-        self.say(Said::Grown(id));
         if let Some(pull) = pull {
             self.say(Said::PullOver {
                 pull,
@@ -347,6 +394,17 @@ impl Streams {
                 has_viewers,
             });
         }
+        self.close_stream(id, end, desk);
+    }
+
+    /// Nothing more comes of a stream: what there is goes out still.
+    pub(super) fn close_stream(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.source = Feed::Gone;
+            live.rtp_out.finish(live.stream.newest(), desk.now());
+            live.stream.finish(end);
+        }
+        self.say(Said::Grown(id));
         self.flow(id);
         self.post(id);
         self.pump(id, desk);
@@ -362,7 +420,8 @@ impl Streams {
             return;
         }
         live.rtp_out.clear();
-        if live.is_watched() {
+        let has_shadows = live.casts.iter().any(|cast| cast.live.is_some());
+        if live.is_watched() || has_shadows {
             return;
         }
         if let Some(mut live) = self.lives.remove(id) {
@@ -372,22 +431,27 @@ impl Streams {
             desk.count(Count::Skips, figures.skips);
             desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
             desk.freed(live.stream.filled_bytes());
+            live.stream.release(&mut self.pool);
+            desk.disarm(&mut live.armed, Owner::Live(id));
+            self.order.remove(&live.serial);
+            if live.shadow.is_some() {
+                return self.forget_shadow(&live, id, desk);
+            }
             let id_told = live.id(desk.run());
             desk.tell(&live.session, &Happening::StreamOver { id: id_told });
-            live.stream.release(&mut self.pool);
-            self.order.remove(&live.serial);
-            desk.disarm(&mut live.armed, Owner::Live(id));
             self.draining.leave(&live.session, live.serial);
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
     pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
+        let id = self.original_of(id);
         let is_ahead = self.is_ahead(id, desk);
+        let wanted_bytes = self.wanted_bytes(id);
         if let Some(live) = self.lives.get_mut(id)
             && live.is_paused
             && !is_ahead
-            && live.stream.wanted_bytes(&self.pool) > 0
+            && wanted_bytes > 0
         {
             live.is_paused = false;
             if let Feed::Http(connection) = live.source {
@@ -399,10 +463,10 @@ impl Streams {
     /// How many bytes of a source are wanted.
     pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
         let is_ahead = self.is_ahead(id, desk);
+        let wanted_bytes = self.wanted_bytes(id);
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };
-        let wanted_bytes = live.stream.wanted_bytes(&self.pool);
         live.is_paused = wanted_bytes == 0 || is_ahead;
         if live.is_paused {
             0
@@ -462,7 +526,7 @@ impl Streams {
     /// The server shuts down: streams end whose source is no connection that could be ended.
     pub fn shut_down(&mut self, desk: &mut Desk) {
         let lives = self.lives.iter();
-        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_)));
+        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_) | Feed::Shadow));
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end(id, End::Complete, SHUT_DOWN, desk);
         }

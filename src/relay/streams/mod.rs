@@ -2,6 +2,7 @@
 //! go out, and the bound on all buffers.
 
 mod bare;
+mod cast;
 mod check;
 mod draining;
 mod frame;
@@ -11,6 +12,7 @@ mod live;
 mod row;
 mod rtp;
 mod rtp_out;
+mod shadow;
 mod turns;
 mod viewer;
 mod watchers;
@@ -57,6 +59,8 @@ pub(super) struct Streams {
     frame: Frame,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     spliced: Vec<u8>,
+    /// What comes of them in another container.
+    remuxed: Vec<u8>,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
@@ -73,6 +77,8 @@ pub(super) enum Feed {
     Rtp(SocketAddr),
     /// Nowhere for now: another source may come until then.
     Held { until: Moment },
+    /// Another stream, of which it is a shadow.
+    Shadow,
     /// Nowhere any more.
     Gone,
 }
@@ -112,6 +118,14 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    /// And those of another.
+    pub fn add(&mut self, other: Cuts) {
+        self.stalled += other.stalled;
+        self.lost_unit += other.lost_unit;
+        self.token += other.token;
+        self.kicked += other.kicked;
+    }
+
     /// One more viewer was cut for this reason.
     pub fn count(&mut self, cut: Cut) {
         match cut {
@@ -134,6 +148,10 @@ pub(super) enum Said {
     CutOff(ConnectionId),
     /// This stream's playlist is longer, or the stream is over.
     Grown(LiveId),
+    /// This stream has shown what it is.
+    Shown(LiveId),
+    /// What is made of another stream cannot go on, for this reason.
+    RemuxFails { id: LiveId, why: &'static str },
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.
@@ -159,6 +177,7 @@ impl Streams {
             turns: Turns::new(),
             frame: Frame::default(),
             spliced: Vec::new(),
+            remuxed: Vec::new(),
             posting: VecDeque::new(),
             posted: None,
             said: VecDeque::new(),
@@ -178,14 +197,14 @@ impl Streams {
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
+            + self.remuxed.capacity()
             + self.said.capacity() * size_of::<Said>()
     }
 
     /// Whether somebody watches the session's stream.
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
-        let live = running.and_then(|id| self.lives.get(*id));
-        live.is_some_and(Live::is_watched)
+        running.is_some_and(|id| self.is_seen(*id))
     }
 
     /// This pull fetches this stream, and `via` stands before what goes out of it.
@@ -202,7 +221,7 @@ impl Streams {
         let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
         match live.source {
             Feed::Http(connection) => Some(connection),
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Gone => None,
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
         }
     }
 
@@ -217,6 +236,7 @@ impl Streams {
         let mut sums = Sums {
             running: self.running.len(),
             draining: self.draining.len(),
+            shadows: self.shadows().count(),
             figures: Figures {
                 bytes_received: desk.counts().of(Count::BytesReceived),
                 bytes_sent: desk.counts().of(Count::BytesSent),
@@ -282,11 +302,19 @@ impl Streams {
     }
 
     /// The rows of list-streams from behind this mark on, each with its own.
-    pub fn rows(&self, after: Mark, desk: &Desk) -> impl Iterator<Item = (Mark, Row<'_>)> {
+    pub fn rows<'a>(
+        &'a self,
+        after: Mark,
+        desk: &'a Desk,
+    ) -> impl Iterator<Item = (Mark, Row<'a>)> {
         let lives = self.order.range(after.0 + 1..);
         let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        let (run, now) = (desk.run(), desk.now());
-        lives.map(move |(serial, live)| ((serial, 0), live.row(run, now)))
+        let originals = lives.filter(|(_, live)| live.shadow.is_none());
+        originals.map(move |(serial, live)| {
+            let shadows = live.casts.iter().filter_map(|cast| cast.live);
+            let shadows = shadows.filter_map(|id| self.lives.get(id));
+            ((serial, 0), live.row(shadows, desk))
+        })
     }
 
     /// Whether a stream's source is not read for now.
@@ -309,7 +337,7 @@ impl Streams {
         let gone = match live.source {
             Feed::Held { until } => Some(until),
             Feed::Rtp(_) => live.heard().map(|heard| heard + idle_time),
-            Feed::Http(_) | Feed::Gone => None,
+            Feed::Http(_) | Feed::Shadow | Feed::Gone => None,
         };
         let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
@@ -349,7 +377,7 @@ impl Streams {
                 self.rearm(id, desk);
                 return false;
             }
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Gone => {}
+            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Shadow | Feed::Gone => {}
         }
         if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
@@ -400,6 +428,7 @@ impl Streams {
     pub fn viewers(&self, session: &SessionId) -> usize {
         let running = self.running.get(session).copied();
         let lives = running.into_iter().chain(self.draining.of(session));
+        let lives = lives.flat_map(|id| self.with_shadows(id));
         let lives = lives.filter_map(|id| self.lives.get(id));
         lives.map(|live| live.stream.viewer_count()).sum()
     }

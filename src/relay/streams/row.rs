@@ -1,4 +1,4 @@
-//! What list-streams says of a stream.
+//! What list-streams says of a stream, and of what is made of it.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Cuts, Feed, Live};
 use crate::gate::{Digest, SessionId};
-use crate::moment::Moment;
 use crate::post::ClientFigures;
+use crate::relay::desk::Desk;
 use crate::relay::viewer_id::StreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
@@ -38,7 +38,9 @@ pub struct Row<'a> {
     udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
-    rtp: Option<&'static str>,
+    /// The containers that it is made into.
+    remuxed: Vec<&'static str>,
+    rtp: Option<&'a str>,
     /// What it takes of the server's memory.
     held_bytes: usize,
 }
@@ -71,8 +73,14 @@ impl Live {
     pub(super) fn id(&self, run: u32) -> StreamId {
         StreamId {
             run,
-            serial: self.serial,
+            serial: self.listed_serial(),
         }
+    }
+
+    /// The serial number of the stream that is listed: a shadow is not.
+    pub(super) fn listed_serial(&self) -> u64 {
+        let shadow = self.shadow.as_ref();
+        shadow.map_or(self.serial, |shadow| shadow.serial)
     }
 
     fn row_source(&self) -> RowSource {
@@ -90,15 +98,35 @@ impl Live {
         }
     }
 
+    fn row_clients(&self) -> impl Iterator<Item = RowClient> {
+        let clients = self.rtp_out.post.figures();
+        clients.map(|(client, figures)| RowClient {
+            address: client.address,
+            figures,
+        })
+    }
+
     /// What list-streams says of it.
-    pub fn row(&self, run: u32, now: Moment) -> Row<'_> {
+    pub(super) fn row<'a>(
+        &'a self,
+        shadows: impl Iterator<Item = &'a Live>,
+        desk: &Desk,
+    ) -> Row<'a> {
+        let mut row = self.own_row(desk);
+        for shadow in shadows {
+            row.add(shadow);
+        }
+        row
+    }
+
+    fn own_row<'a>(&'a self, desk: &Desk) -> Row<'a> {
         let Figures {
             bytes_received,
             bytes_sent,
             skips,
         } = self.stream.figures();
         Row {
-            id: self.id(run),
+            id: self.id(desk.run()),
             sessionid: &self.session,
             session: self.session.digest(),
             source: (self.source != Feed::Gone).then(|| self.row_source()),
@@ -111,24 +139,34 @@ impl Live {
             joins: self.stream.joins(),
             no_joins: self.stream.no_joins_reason(),
             content_type: self.stream.media_type(),
-            bitrate: self.stream.bit_rate(now),
+            bitrate: self.stream.bit_rate(desk.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
             viewers: self.stream.viewer_count(),
             udp_clients: self.rtp_out.post.client_count(),
-            udp: self
-                .rtp_out
-                .post
-                .figures()
-                .map(|(client, figures)| RowClient {
-                    address: client.address,
-                    figures,
-                })
-                .collect(),
+            udp: self.row_clients().collect(),
             skips,
             cuts: self.cuts,
-            rtp: self.rtp_fault(),
+            remuxed: Vec::new(),
+            rtp: self.rtp_fault(desk),
             held_bytes: self.held_bytes(),
         }
+    }
+}
+
+impl Row<'_> {
+    /// What goes out of a shadow goes out of its stream.
+    fn add(&mut self, shadow: &Live) {
+        let figures = shadow.stream.figures();
+        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
+        self.viewers += shadow.stream.viewer_count();
+        self.udp_clients += shadow.rtp_out.post.client_count();
+        self.udp.extend(shadow.row_clients());
+        self.skips += figures.skips;
+        self.cuts.add(shadow.cuts);
+        let target = shadow.shadow.as_ref().map(|shadow| shadow.target);
+        self.remuxed
+            .extend(target.map(|target| target.format().name()));
+        self.held_bytes += shadow.held_bytes();
     }
 }

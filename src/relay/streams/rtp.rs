@@ -210,7 +210,7 @@ impl Streams {
                 let is_bare = self.lives.get(id)?.bare.is_some();
                 Some((id, address, is_bare))
             }
-            (_, Feed::Http(_) | Feed::Held { .. } | Feed::Gone) => None,
+            (_, Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone) => None,
         }
     }
 }

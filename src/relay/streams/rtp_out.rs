@@ -199,15 +199,25 @@ impl Transport {
 }
 
 impl Streams {
-    /// A stream goes out to these addresses from now on, but not to its own source.
+    /// A stream goes out to these addresses from now on, but not to its own source: by itself, or
+    /// by its shadow.
     pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
+        let sent = self.sendable(id, !clients.is_empty(), desk);
+        if sent != id {
+            self.set_own_clients(id, Rc::new([]), desk);
+        }
+        self.set_own_clients(sent, clients, desk);
+        self.tend_shadow(sent, desk);
+    }
+
+    fn set_own_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
         let Some(live) = self.lives.get_mut(id) else {
             return;
         };
         let source = live.source;
         let address = match source {
             Feed::Rtp(address) => Some(address),
-            Feed::Http(_) | Feed::Held { .. } | Feed::Gone => None,
+            Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
         };
         let random = || desk.draw();
         live.rtp_out.post.set_clients(clients, address, random);
@@ -275,7 +285,8 @@ impl Streams {
     /// Whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: LiveId, desk: &Desk) -> bool {
         let held_bytes_max = desk.settings().limits.stream.buffer_bytes as u64 / 2;
-        self.lives.get(id).is_some_and(|live| {
+        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        lives.into_iter().any(|live| {
             let transport = live.rtp_out.transport.as_ref();
             transport.is_some_and(|transport| {
                 live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
@@ -335,11 +346,12 @@ impl Streams {
     }
 
     /// Tells of a stream that cannot go out by RTP, once.
-    pub(super) fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
+    pub fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        if live.rtp_out.post.client_count() > 0 && live.rtp_fault().is_some() {
+        let is_known = !matches!(live.stream.told(), Told::Known(Format::MpegTs));
+        if live.rtp_out.post.client_count() > 0 && live.input.is_none() && is_known {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,

@@ -150,17 +150,23 @@ impl Streams {
         desk: &Desk,
     ) -> Option<Watched> {
         let live_id = *self.running.get(session)?;
+        self.view(id, live_id, reply, desk)
+    }
+
+    /// A client is to watch a stream.
+    pub(super) fn view(
+        &mut self,
+        id: ConnectionId,
+        live_id: LiveId,
+        reply: Reply,
+        desk: &Desk,
+    ) -> Option<Watched> {
         let live = self.lives.get_mut(live_id)?;
-        let is_chunked = reply.version == Version::Http11 && !desk.settings().is_close_delimited;
-        let reply = Reply {
-            keep_alive: reply.keep_alive && is_chunked,
-            ..reply
-        };
         if reply.head_only {
             let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
-            let head = viewer_head(media_type, is_chunked, live.via.as_deref(), &reply);
-            return Some(Watched::Whole(head, reply));
+            return Some(live.head(media_type, reply, desk));
         }
+        let (is_chunked, reply) = framing(reply, desk);
         let viewer = live.stream.join(id, desk.now());
         // In the stream's turn, not in that of short answers: many may come at once.
         self.flow(live_id);
@@ -174,6 +180,17 @@ impl Streams {
                 false => Outgoing::UntilClose,
             },
         }))
+    }
+
+    /// The head alone of a stream that could be had with this media type.
+    pub(super) fn head_of(
+        &self,
+        id: LiveId,
+        media_type: &str,
+        reply: Reply,
+        desk: &Desk,
+    ) -> Option<Watched> {
+        Some(self.lives.get(id)?.head(media_type, reply, desk))
     }
 
     /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
@@ -319,6 +336,7 @@ impl Streams {
 
     /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
     pub fn tend(&mut self, id: LiveId, desk: &mut Desk) {
+        let id = self.tend_shadow(id, desk).unwrap_or(id);
         self.tend_held(id, desk);
         self.resume_if_served(id, desk);
         self.forget_if_over(id, desk);
@@ -345,6 +363,27 @@ impl Streams {
 /// allow every other site's. In a sandbox without scripts Chromium waits for a press on play.
 pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
+
+impl Live {
+    fn head(&self, media_type: &str, reply: Reply, desk: &Desk) -> Watched {
+        let (is_chunked, reply) = framing(reply, desk);
+        let head = viewer_head(media_type, is_chunked, self.via.as_deref(), &reply);
+        Watched::Whole(head, reply)
+    }
+}
+
+/// Whether a viewer's body is chunked; another request may follow only then.
+fn framing(reply: Reply, desk: &Desk) -> (bool, Reply) {
+    let is_chunked = reply.version == Version::Http11 && !desk.settings().is_close_delimited;
+    let keep_alive = reply.keep_alive && is_chunked;
+    (
+        is_chunked,
+        Reply {
+            keep_alive,
+            ..reply
+        },
+    )
+}
 
 /// The head of a viewer's response.
 fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {

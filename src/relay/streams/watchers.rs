@@ -71,7 +71,7 @@ impl Live {
     ) -> impl Iterator<Item = (Mark, Watcher<'_>)> {
         let watcher = move |outlet| Watcher {
             session: &self.session,
-            stream: serial,
+            stream: self.listed_serial(),
             outlet,
         };
         let from = usize::try_from(from).unwrap_or(usize::MAX);

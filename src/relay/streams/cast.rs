@@ -1,0 +1,132 @@
+//! What makes a stream the shadow of another, and what that knows of it.
+
+use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
+use crate::relay::{Limits, LiveId};
+use crate::remux::{Fault, Remuxer, Target};
+
+/// What makes a stream the shadow of another.
+pub(super) struct Shadow {
+    /// Whose shadow it is,
+    pub original: LiveId,
+    /// that one's serial number,
+    pub serial: u64,
+    /// and in which container.
+    pub target: Target,
+    /// `None`: nothing more comes of it.
+    remuxer: Option<Box<Remuxer>>,
+    /// So many bytes may come out beside what goes in.
+    allowance: usize,
+}
+
+/// What an original knows of its shadow in one container.
+pub(super) struct Cast {
+    /// The container.
+    pub target: Target,
+    /// Its shadow.
+    pub live: Option<LiveId>,
+    /// Why there is none of this source.
+    pub fault: Option<Box<str>>,
+}
+
+/// A part of `--buffer` that a unit may have.
+const UNIT_PART: usize = 4;
+/// What comes out for a byte that goes in, at the most and for long: frames of a few bytes become
+/// packets of 188. A source that makes more of it is there to make work.
+const OUT_PER_BYTE: usize = 32;
+/// Tracks that are named to who cannot have them.
+const LINES_MAX: usize = 4;
+
+impl Limits {
+    /// The longest unit that is taken into another container.
+    pub fn remuxed_unit_bytes_max(&self) -> usize {
+        self.stream.buffer_bytes / UNIT_PART
+    }
+
+    /// How many shadows there may be at once.
+    pub fn shadows_max(&self) -> usize {
+        self.buffers_bytes_max / self.stream.buffer_bytes.max(1)
+    }
+
+    /// What all of them hold at the most, beside what `--buffers` bounds.
+    pub fn shadows_held_bytes_max(&self) -> usize {
+        let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
+        let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
+        let rtp = RTP_BYTES + udp_clients;
+        let each = self.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
+        self.shadows_max() * each
+    }
+}
+
+impl Shadow {
+    /// Of this stream, from its first byte on.
+    pub fn new(
+        (original, serial): (LiveId, u64),
+        target: Target,
+        remuxer: Remuxer,
+        unit_bytes_max: usize,
+    ) -> Shadow {
+        Shadow {
+            original,
+            serial,
+            target,
+            remuxer: Some(Box::new(remuxer)),
+            // All that it holds may come at once.
+            allowance: Shadow::allowance_max(unit_bytes_max),
+        }
+    }
+
+    fn allowance_max(unit_bytes_max: usize) -> usize {
+        2 * Remuxer::held_bytes_max(unit_bytes_max)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let remuxer = self.remuxer.as_deref();
+        remuxer.map_or(0, |remuxer| size_of::<Remuxer>() + remuxer.held_bytes())
+    }
+
+    /// Takes the original's next bytes and appends what comes of them.
+    pub fn feed(&mut self, bytes: &[u8], unit_max: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(remuxer) = &mut self.remuxer else {
+            return Ok(());
+        };
+        let before = out.len();
+        let fed = remuxer.feed(bytes, out);
+        let most = Shadow::allowance_max(unit_max);
+        let may_come = self.allowance + bytes.len() * OUT_PER_BYTE;
+        let left = may_come.checked_sub(out.len() - before);
+        let fed = match left {
+            Some(_) => fed,
+            None => Err(Fault("its frames are too small for other containers")),
+        };
+        self.allowance = left.unwrap_or(0).min(most);
+        if fed.is_err() {
+            // It is said once.
+            self.remuxer = None;
+        }
+        fed
+    }
+
+    /// Why nothing will come of it, as far as is known.
+    pub fn emptiness(&self) -> Option<String> {
+        let remuxer = self.remuxer.as_deref()?;
+        let lines = remuxer.left_out().iter().take(LINES_MAX);
+        let lines: Vec<&str> = lines.map(String::as_str).collect();
+        remuxer.carries_nothing().then(|| lines.join(", "))
+    }
+
+    /// Nothing more is fed: appends what has waited, and lets the remuxer go.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(mut remuxer) = self.remuxer.take() {
+            // What a fault leaves is whole.
+            let _ = remuxer.finish(out);
+        }
+    }
+}
+
+impl Cast {
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
+    }
+}

@@ -1,0 +1,439 @@
+//! Shadows: a stream in another container, for those who want it so.
+//!
+//! A shadow is a stream like any other ([`Live`]), fed with what a [`Remuxer`] makes of another's
+//! bytes: viewers, segments and UDP clients are its own, and nothing of it is done for each. There
+//! is one at most for each container, while somebody wants it:
+//!
+//! ```text
+//!   wanted ─→ begins where a viewer of the original would ─┬─ nobody wants it ─→ gone
+//!                                                           ├─ the original ends ─→ drains ─→ gone
+//!                                                           └─ a fault ─→ the same, and no other
+//!                                                              while the source lasts
+//! ```
+//!
+//! Its original stays until it is gone, and never knows it otherwise: a fault ends the shadow
+//! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
+//! that, and one begins only while one is left.
+
+use super::cast::{Cast, Shadow};
+use super::live::plan;
+use super::viewer::Watched;
+use super::{Live, Said, Streams};
+use crate::format::Format;
+use crate::gate::SessionId;
+use crate::http::{Refusal, Reply, Status};
+use crate::relay::counts::Count;
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
+use crate::remux::{Fault, Remuxer, Target};
+use crate::stream::{End, Stream, Told};
+
+/// Fed at once: so much may come out of little.
+const PIECE_BYTES: usize = 16 * 1024;
+/// Kept for what comes out next, of whichever stream.
+const ROOM_BYTES: usize = 256 * 1024;
+
+/// Why there is no shadow.
+pub(super) enum NotCast {
+    /// Too little has come to tell.
+    NotYet,
+    /// It cannot be, for this reason.
+    Unfit(String),
+    /// There may be no more.
+    NoRoom,
+}
+
+impl NotCast {
+    fn refusal(self, target: Target) -> Refusal {
+        let name = target.format().name();
+        match self {
+            NotCast::NotYet => Refusal::busy(
+                Status::ServiceUnavailable,
+                "too little of the stream has come to tell what it is",
+                RETRY_AFTER_SECONDS,
+            ),
+            NotCast::Unfit(why) => Refusal::new(
+                Status::NotAcceptable,
+                format!(
+                    "the stream cannot be had as {name}: {why}; H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 \
+                     or MPEG-TS can, and AV1 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
+                ),
+            ),
+            NotCast::NoRoom => Refusal::busy(
+                Status::ServiceUnavailable,
+                format!(
+                    "the stream is not {name}, and to make it that takes one more --buffer than is left of --buffers; it goes out as it \
+                     is where the path ends with its sessionid"
+                ),
+                RETRY_AFTER_SECONDS,
+            ),
+        }
+    }
+}
+
+/// The container in which a stream of this format can be cut into segments, if that is another.
+/// What comes as FLV is what MPEG-TS has carried for as long; Matroska may be anything.
+fn segmented_as(format: Format) -> Option<Target> {
+    let wanted = match format {
+        Format::Flv => Format::MpegTs,
+        Format::Matroska | Format::WebM => Format::Mp4,
+        Format::MpegTs | Format::Mp4 | Format::Mp3 | Format::Aac | Format::Ogg => return None,
+    };
+    target_of(wanted)
+}
+
+/// What a stream of this format is sent as to UDP clients.
+fn transport_of(format: Format) -> Option<Target> {
+    target_of(Format::MpegTs).filter(|_| Remuxer::reads(format))
+}
+
+fn target_of(format: Format) -> Option<Target> {
+    Target::ALL
+        .into_iter()
+        .find(|target| target.format() == format)
+}
+
+impl Streams {
+    /// A client is to watch a session in this container, if that runs.
+    pub fn watch_in(
+        &mut self,
+        id: ConnectionId,
+        (session, target): (&SessionId, Target),
+        (reply, may_wait): (Reply, bool),
+        desk: &mut Desk,
+    ) -> Option<Watched> {
+        let original = *self.running.get(session)?;
+        let live = match reply.head_only {
+            // Nothing is made for who wants nothing of it.
+            true => self.shadow_of(original, target, desk),
+            false => self.cast(original, target, desk).map(Some),
+        };
+        match live {
+            Ok(Some(live)) => self.view(id, live, reply, desk),
+            Ok(None) => self.head_of(original, target.format().media_type(), reply, desk),
+            Err(NotCast::NotYet) if may_wait && !reply.head_only => {
+                let idle_time = desk.settings().limits.source_idle_time;
+                Some(Watched::NotYet(desk.now() + idle_time))
+            }
+            Err(why) => Some(Watched::Refused(why.refusal(target))),
+        }
+    }
+
+    /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head
+    /// alone is no reason to make one.
+    pub(super) fn playable(
+        &mut self,
+        id: LiveId,
+        head_only: bool,
+        desk: &mut Desk,
+    ) -> Result<LiveId, Refusal> {
+        let told = self.lives.get(id).map(|live| live.stream.told());
+        let of_format = match told {
+            Some(Told::Known(format)) => segmented_as(format),
+            Some(Told::Undecided | Told::Unknown) | None => None,
+        };
+        let Some(target) = of_format.filter(|_| desk.settings().remuxes) else {
+            return Ok(id);
+        };
+        let cast = match head_only {
+            true => self.shadow_of(id, target, desk),
+            false => self.cast(id, target, desk).map(Some),
+        };
+        let live = cast.and_then(|live| live.ok_or(NotCast::NotYet));
+        live.map_err(|why| why.refusal(target))
+    }
+
+    /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
+    pub(super) fn sendable(&mut self, id: LiveId, is_wanted: bool, desk: &mut Desk) -> LiveId {
+        let Some(live) = self.lives.get(id) else {
+            return id;
+        };
+        let has_ended = live.stream.end().is_some();
+        let target = match live.stream.told() {
+            Told::Known(format) if format != Format::MpegTs => transport_of(format),
+            Told::Known(_) | Told::Undecided | Told::Unknown => None,
+        };
+        let Some(target) = target.filter(|_| desk.settings().remuxes) else {
+            return id;
+        };
+        let mut casts = live.casts.iter().filter(|cast| cast.target == target);
+        match casts.find_map(|cast| cast.live) {
+            Some(shadow) => shadow,
+            None if is_wanted && !has_ended => self.cast(id, target, desk).unwrap_or(id),
+            None => id,
+        }
+    }
+
+    /// What a stream is in this container: itself, or its shadow. `None`: one could be made.
+    fn shadow_of(
+        &self,
+        original: LiveId,
+        target: Target,
+        desk: &Desk,
+    ) -> Result<Option<LiveId>, NotCast> {
+        let live = self.lives.get(original).ok_or(NotCast::NotYet)?;
+        let format = match live.stream.told() {
+            Told::Undecided => return Err(NotCast::NotYet),
+            Told::Unknown => return Err(NotCast::Unfit("its format is not known".into())),
+            Told::Known(format) => format,
+        };
+        if format == target.format() {
+            return Ok(Some(original));
+        }
+        let mut casts = live.casts.iter();
+        match casts.find(|cast| cast.target == target) {
+            Some(Cast {
+                fault: Some(fault), ..
+            }) => return Err(NotCast::Unfit(fault.to_string())),
+            Some(Cast { live, .. }) if live.is_some() => return Ok(*live),
+            Some(_) | None => {}
+        }
+        if !Remuxer::reads(format) {
+            return Err(NotCast::Unfit(format!("it is {}", format.name())));
+        }
+        let limits = &desk.settings().limits;
+        let has_buffer = self.pool.bytes_left >= limits.stream.buffer_bytes as isize;
+        match has_buffer && self.shadows().count() < limits.shadows_max() {
+            true => Ok(None),
+            false => Err(NotCast::NoRoom),
+        }
+    }
+
+    /// A stream in this container, from now on.
+    pub(super) fn cast(
+        &mut self,
+        original: LiveId,
+        target: Target,
+        desk: &mut Desk,
+    ) -> Result<LiveId, NotCast> {
+        if let Some(live) = self.shadow_of(original, target, desk)? {
+            return Ok(live);
+        }
+        let begun = self.begin_shadow(original, target, desk);
+        let live = self.lives.get_mut(original).ok_or(NotCast::NotYet)?;
+        live.casts.retain(|cast| cast.target != target);
+        let (id, fault) = match begun {
+            Ok(id) => (Some(id), None),
+            Err(why) => (None, Some(why.into_boxed_str())),
+        };
+        let why = fault.as_ref().map(|why| why.to_string());
+        live.casts.push(Cast {
+            target,
+            live: id,
+            fault,
+        });
+        let (digest, name) = (live.session.digest(), target.format().name());
+        let Some(id) = id else {
+            let why = why.unwrap_or_default();
+            desk.log(
+                Level::Warn,
+                format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\""),
+            );
+            return Err(NotCast::Unfit(why));
+        };
+        desk.count(Count::Remuxed, 1);
+        desk.log(
+            Level::Info,
+            format_args!("event=remux-begins session={digest} to={name}"),
+        );
+        Ok(id)
+    }
+
+    /// A shadow begins where a viewer of its original would: at once there is something to see.
+    fn begin_shadow(
+        &mut self,
+        original: LiveId,
+        target: Target,
+        desk: &mut Desk,
+    ) -> Result<LiveId, String> {
+        let not_read = || "its container cannot be read".to_owned();
+        let plan = plan(desk);
+        let (now, limits) = (desk.now(), &desk.settings().limits);
+        let unit_max = limits.remuxed_unit_bytes_max();
+        let live = self.lives.get(original).ok_or_else(not_read)?;
+        let Told::Known(format) = live.stream.told() else {
+            return Err(not_read());
+        };
+        let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
+        let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
+        let mut stream = Stream::new(
+            limits.stream,
+            Some(target.format().media_type().into()),
+            now,
+        );
+        if let Some(plan) = plan {
+            stream.cut_into_segments(plan);
+        }
+        let (lead, mut at) = live.stream.opening(now);
+        let mut out = std::mem::take(&mut self.remuxed);
+        let mut piece: &[u8] = &lead;
+        let mut fed = Ok(());
+        loop {
+            for piece in piece.chunks(PIECE_BYTES) {
+                fed = fed.and_then(|()| shadow.feed(piece, unit_max, &mut out));
+                stream.append(&out, &mut self.pool, now);
+                out.clear();
+            }
+            piece = live.stream.slice(at, usize::MAX);
+            at += piece.len() as u64;
+            if piece.is_empty() || fed.is_err() {
+                break;
+            }
+        }
+        self.remuxed = out;
+        if let Some(why) =
+            fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness())
+        {
+            stream.release(&mut self.pool);
+            return Err(why);
+        }
+        let new = live.shadow(self.live_serial_next, stream, shadow);
+        let id = self.lives.insert(new);
+        self.order.insert(self.live_serial_next, id);
+        self.live_serial_next += 1;
+        Ok(id)
+    }
+
+    /// Media of a stream has come: its shadows get it, too.
+    pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
+        let pieces = bytes.chunks(PIECE_BYTES);
+        for (id, piece) in self
+            .shadows_of(id)
+            .into_iter()
+            .flatten()
+            .flat_map(|id| pieces.clone().map(move |piece| (id, piece)))
+        {
+            let mut out = std::mem::take(&mut self.remuxed);
+            let live = self.lives.get_mut(id);
+            let shadow = live.and_then(|live| live.shadow.as_mut());
+            let fed = shadow.map_or(Ok(()), |shadow| shadow.feed(piece, unit_max, &mut out));
+            self.give(id, &out, desk);
+            out.clear();
+            out.shrink_to(ROOM_BYTES);
+            self.remuxed = out;
+            if let Err(Fault(why)) = fed {
+                self.say(Said::RemuxFails { id, why });
+            }
+        }
+    }
+
+    /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
+    pub fn let_shadow_go(&mut self, id: LiveId, why: &str, desk: &mut Desk) {
+        let original = self.original_of(id);
+        let live = self.lives.get(id);
+        if let Some(live) = live
+            && let Some(Shadow { target, .. }) = live.shadow
+        {
+            let (digest, name) = (live.session.digest(), target.format().name());
+            desk.log(
+                Level::Warn,
+                format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\""),
+            );
+            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            let mut casts = casts.into_iter().flatten();
+            if let Some(cast) = casts.find(|cast| cast.target == target) {
+                cast.fault = Some(why.into());
+            }
+        }
+        self.end_shadow(id, End::Lost, desk);
+    }
+
+    /// A stream ends, and so do its shadows.
+    pub(super) fn end_shadows(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.end_shadow(shadow, end, desk);
+        }
+    }
+
+    fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+        let live = self.lives.get_mut(id);
+        if let Some(live) = live.filter(|live| live.stream.end().is_none()) {
+            let mut rest = Vec::new();
+            if let Some(shadow) = &mut live.shadow {
+                shadow.finish(&mut rest);
+            }
+            self.give(id, &rest, desk);
+            self.close_stream(id, end, desk);
+        }
+    }
+
+    /// Another source goes on with a stream: what the one before could not be made may come of it.
+    pub(super) fn forgive(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.casts.retain(|cast| cast.live.is_some());
+            for cast in &mut live.casts {
+                cast.fault = None;
+            }
+        }
+    }
+
+    /// Somebody has left a stream: if it is a shadow, nobody may want it any more. Says whose
+    /// shadow it is.
+    pub(super) fn tend_shadow(&mut self, id: LiveId, desk: &mut Desk) -> Option<LiveId> {
+        let live = self.lives.get(id)?;
+        let original = live.shadow.as_ref()?.original;
+        if !live.is_wanted() {
+            // Nobody hears it.
+            self.end_shadow(id, End::Complete, desk);
+        }
+        self.forget_if_over(id, desk);
+        Some(original)
+    }
+
+    /// A stream's shadow is gone, if it is one: so may be who stayed for it.
+    pub(super) fn forget_shadow(&mut self, live: &Live, id: LiveId, desk: &mut Desk) {
+        if let Some(Shadow {
+            original, target, ..
+        }) = live.shadow
+        {
+            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            for cast in casts.into_iter().flatten() {
+                cast.live = cast.live.filter(|live| *live != id);
+            }
+            let (digest, name) = (live.session.digest(), target.format().name());
+            desk.log(
+                Level::Info,
+                format_args!("event=remux-ends session={digest} to={name}"),
+            );
+            self.forget_if_over(original, desk);
+        }
+    }
+
+    /// The shadows of a stream.
+    pub(super) fn shadows_of(&self, id: LiveId) -> [Option<LiveId>; Target::ALL.len()] {
+        let live = self.lives.get(id);
+        let mut casts = live.into_iter().flat_map(|live| &live.casts);
+        [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.live))
+    }
+
+    /// A stream, and its shadows.
+    pub(super) fn with_shadows(&self, id: LiveId) -> impl Iterator<Item = LiveId> + use<> {
+        std::iter::once(id).chain(self.shadows_of(id).into_iter().flatten())
+    }
+
+    /// Whose shadow a stream is, or itself.
+    pub(super) fn original_of(&self, id: LiveId) -> LiveId {
+        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+        shadow.map_or(id, |shadow| shadow.original)
+    }
+
+    /// Whether anybody watches a stream, in whichever container.
+    pub(super) fn is_seen(&self, id: LiveId) -> bool {
+        let mut lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        lives.any(Live::is_watched)
+    }
+
+    /// How much of a stream's source is to be read at once, for all who watch it.
+    pub(super) fn wanted_bytes(&self, id: LiveId) -> usize {
+        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
+        let wanted = lives.map(|live| live.stream.wanted_bytes(&self.pool));
+        wanted.min().unwrap_or(0)
+    }
+
+    /// Of all streams.
+    pub(super) fn shadows(&self) -> impl Iterator<Item = (LiveId, &Live)> {
+        let lives = self.lives.iter();
+        lives.filter(|(_, live)| live.shadow.is_some())
+    }
+}

@@ -1,0 +1,64 @@
+//! What of a session somebody wants to watch.
+
+use super::Settings;
+use super::admission::Way;
+use super::parameters::no_parameters;
+use crate::hls::Wanted;
+use crate::http::{Refusal, Target};
+use crate::remux;
+
+/// What is wanted of a session's stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All of it, as it comes.
+    Whole,
+    /// All of it, in this container.
+    In(remux::Target),
+    /// Its playlist, or what that names.
+    Part(Wanted),
+}
+
+impl View {
+    /// By what stands behind the sessionid in a path; `None` if it can be none of them.
+    pub fn of(
+        file: &[u8],
+        target: &Target,
+        settings: &Settings,
+    ) -> Option<(Way, Result<View, Refusal>)> {
+        let container = remux::Target::named(file).filter(|_| settings.remuxes);
+        if let Some(container) = container {
+            let view = no_parameters(target).map(|()| View::In(container));
+            return Some((Way::Remuxed, view));
+        }
+        let wanted = Wanted::of(file, target).filter(|_| settings.serves_hls)?;
+        Some((Way::Hls, wanted.map(View::Part)))
+    }
+
+    /// By which way somebody comes in who wants it.
+    pub fn way(&self) -> Way {
+        match self {
+            View::Whole => Way::Viewer,
+            View::In(_) => Way::Remuxed,
+            View::Part(_) => Way::Hls,
+        }
+    }
+
+    /// Whether it is the stream as it comes.
+    pub fn is_whole(&self) -> bool {
+        *self == View::Whole
+    }
+
+    /// Whether it is had by playlists and segments.
+    pub fn is_of_segments(&self) -> bool {
+        matches!(self, View::Part(_))
+    }
+
+    /// Whether it may be waited for where the session does not run: what a playlist names has no
+    /// name yet.
+    pub fn can_wait(&self) -> bool {
+        match self {
+            View::Whole | View::In(_) => true,
+            View::Part(wanted) => wanted.is_list(),
+        }
+    }
+}

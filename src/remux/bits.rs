@@ -1,0 +1,94 @@
+//! Bits one behind the other, and the numbers that video codings make of them.
+
+/// Reads from a few bytes; `None` where there are no more.
+pub(super) struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    current: u8,
+    /// So many bits of it are to come.
+    left: u8,
+    /// So many zero bytes came last.
+    zeros: u8,
+    /// A 3 behind two zero bytes is none of the content (ISO/IEC 14496-10 section 7.4.1).
+    is_escaped: bool,
+}
+
+impl<'a> Bits<'a> {
+    /// Of bytes as they are.
+    pub fn plain(bytes: &'a [u8]) -> Bits<'a> {
+        Bits {
+            bytes,
+            at: 0,
+            current: 0,
+            left: 0,
+            zeros: 0,
+            is_escaped: false,
+        }
+    }
+
+    /// Of a NAL unit.
+    pub fn escaped(bytes: &'a [u8]) -> Bits<'a> {
+        Bits {
+            is_escaped: true,
+            ..Bits::plain(bytes)
+        }
+    }
+
+    /// The next one: 0 or 1.
+    pub fn bit(&mut self) -> Option<u32> {
+        if self.left == 0 {
+            let mut byte = *self.bytes.get(self.at)?;
+            if self.is_escaped && self.zeros >= 2 && byte == 3 {
+                self.at += 1;
+                self.zeros = 0;
+                byte = *self.bytes.get(self.at)?;
+            }
+            self.at += 1;
+            self.zeros = if byte == 0 {
+                self.zeros.saturating_add(1)
+            } else {
+                0
+            };
+            (self.current, self.left) = (byte, 8);
+        }
+        self.left -= 1;
+        Some(u32::from(self.current >> self.left & 1))
+    }
+
+    /// Whether the next one is set.
+    pub fn flag(&mut self) -> Option<bool> {
+        self.bit().map(|bit| bit == 1)
+    }
+
+    /// A number of so many bits: 32 at the most.
+    pub fn number(&mut self, bits: u32) -> Option<u32> {
+        (0..bits).try_fold(0u32, |number, _| Some(number << 1 | self.bit()?))
+    }
+
+    /// Goes past so many.
+    pub fn skip(&mut self, bits: u32) -> Option<()> {
+        (0..bits).try_for_each(|_| self.bit().map(|_| ()))
+    }
+
+    /// An Exp-Golomb code, `ue(v)`: below 2^32 - 1.
+    pub fn golomb(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while self.bit()? == 0 {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        Some(((1u64 << zeros) - 1) as u32 + self.number(zeros)?)
+    }
+
+    /// A signed one, `se(v)`.
+    pub fn signed_golomb(&mut self) -> Option<i64> {
+        let code = i64::from(self.golomb()?);
+        Some(if code % 2 == 0 {
+            -code / 2
+        } else {
+            code / 2 + 1
+        })
+    }
+}

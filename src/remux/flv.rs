@@ -1,0 +1,355 @@
+//! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
+//! packet.
+
+use super::medium::{Codec, Fault, Shape, Time, Track};
+use super::packets::{Ear, Packet, Packets};
+use super::roll::{Roll, Times};
+use super::sound;
+use crate::format::LetGo;
+use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
+use crate::format::window::{Step, Walker};
+
+/// The reader.
+#[derive(Default)]
+pub(super) struct Flv {
+    unit_bytes_max: usize,
+    has_head: bool,
+    roll: Roll,
+    pictures: Part,
+    sound: Part,
+    /// That some sound, some pictures are left out was said.
+    has_left_out: [bool; 2],
+    /// What metadata say of the pictures' size.
+    size: Option<(u16, u16)>,
+    room: Vec<u8>,
+}
+
+/// The pictures or the sound, of which there is one track at most.
+#[derive(Default)]
+enum Part {
+    #[default]
+    Unknown,
+    /// Nothing of it is carried.
+    LeftOut,
+    Track {
+        index: usize,
+        codec: Codec,
+        packets: Packets,
+    },
+}
+
+/// What a tag carries.
+enum Content<'a> {
+    /// A setup, in the form of ISO BMFF.
+    Setup(Codec, &'a [u8]),
+    /// The setup of Opus, as Ogg has it.
+    OpusHead(&'a [u8]),
+    /// A packet, shown so many milliseconds after it is decoded.
+    Packet(Codec, i32, &'a [u8]),
+    /// Of another codec, which is called so.
+    Unknown(&'a [u8]),
+    Nothing,
+}
+
+const TICKS_PER_SECOND: u32 = 1000;
+/// Metadata that are looked through for a size.
+const METADATA_BYTES_MAX: usize = 16 * 1024;
+
+impl Walker<Ear<'_>> for Flv {
+    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        if !self.has_head {
+            return self.head(seen, ear);
+        }
+        let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
+            seen.first_chunk::<TAG_HEAD_BYTES>().copied()
+        else {
+            return Ok(Step::Hold(TAG_HEAD_BYTES));
+        };
+        let end = TAG_HEAD_BYTES + u32::from_be_bytes([0, s0, s1, s2]) as usize;
+        let whole = (end + PREVIOUS_SIZE_BYTES) as u64;
+        let kind = first & 0x1f;
+        if !matches!(kind, AUDIO | VIDEO | SCRIPT) {
+            return Err(ear.let_go("an FLV tag is neither sound nor pictures nor a script"));
+        }
+        if first & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
+            return Ok(Step::Pass(whole));
+        }
+        if end > self.unit_bytes_max {
+            return Err(ear.let_go("an FLV tag is longer than what may be held"));
+        }
+        let Some(body) = seen.get(TAG_HEAD_BYTES..end) else {
+            return Ok(Step::Hold(end));
+        };
+        let time = i64::from(u32::from_be_bytes([t3, t0, t1, t2]));
+        match kind {
+            SCRIPT => self.size = size(body).or(self.size),
+            _ => self.tag(kind, time, body, ear)?,
+        }
+        Ok(Step::Pass(whole))
+    }
+}
+
+impl Flv {
+    pub(super) fn new(unit_bytes_max: usize) -> Flv {
+        Flv {
+            unit_bytes_max,
+            ..Flv::default()
+        }
+    }
+
+    fn head(&mut self, seen: &[u8], ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
+            return Ok(Step::Hold(HEAD_BYTES));
+        };
+        self.has_head = true;
+        match head {
+            [b'F', b'L', b'V', _, _, 0, 0, 0, 9, ..] => Ok(Step::Pass(HEAD_BYTES as u64)),
+            _ => Err(ear.let_go("FLV does not begin with its head of 9 bytes")),
+        }
+    }
+
+    fn tag(&mut self, kind: u8, time: i64, body: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+        let (content, is_join) = match kind {
+            VIDEO => (
+                video(body),
+                body.first().is_some_and(|first| first >> 4 & 7 == 1),
+            ),
+            _ => (audio(body), true),
+        };
+        let part = match kind {
+            VIDEO => &mut self.pictures,
+            _ => &mut self.sound,
+        };
+        let number = u64::from(kind);
+        let codec = match content {
+            Content::Nothing => return Ok(()),
+            Content::Unknown(name) => {
+                if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
+                    ear.leave_out(number, name);
+                }
+                if matches!(part, Part::Unknown) {
+                    *part = Part::LeftOut;
+                }
+                return Ok(());
+            }
+            Content::Setup(codec, _) | Content::Packet(codec, ..) => codec,
+            Content::OpusHead(_) => Codec::Opus,
+        };
+        if !part.is(codec) {
+            part.begin(&mut self.roll, kind, codec);
+        }
+        let times = Time::of(time, TICKS_PER_SECOND).zip(Time::of(
+            time + i64::from(content.ahead()),
+            TICKS_PER_SECOND,
+        ));
+        let (decode, present) =
+            times.ok_or_else(|| ear.let_go("a time of FLV is out of reason"))?;
+        let said = self.say(kind, content, (Times { decode, present }, is_join), ear);
+        ear.check(said)
+    }
+
+    /// What a tag carries of a track that is known.
+    fn say(
+        &mut self,
+        kind: u8,
+        content: Content<'_>,
+        (times, is_join): (Times, bool),
+        ear: &mut Ear<'_>,
+    ) -> Result<(), Fault> {
+        let part = match kind {
+            VIDEO => &mut self.pictures,
+            _ => &mut self.sound,
+        };
+        let Part::Track { index, packets, .. } = part else {
+            return Ok(());
+        };
+        let (width, height) = self.size.unwrap_or_default();
+        let told = Shape::Pictures { width, height };
+        let roll = &mut self.roll;
+        match content {
+            Content::Setup(_, setup) => packets.configure(roll, *index, setup, told),
+            Content::OpusHead(head) => {
+                let setup = sound::opus_setup(head);
+                let setup = setup.ok_or(Fault("the head of Opus is not whole"))?;
+                packets.configure(roll, *index, &setup, told)
+            }
+            Content::Packet(_, _, bytes) => {
+                let packet = Packet {
+                    times,
+                    is_join,
+                    bytes,
+                };
+                packets.say(roll, *index, packet, &mut self.room, ear.sink)
+            }
+            Content::Unknown(_) | Content::Nothing => Ok(()),
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub(super) fn held_bytes(&self) -> usize {
+        let parts = [&self.pictures, &self.sound].into_iter();
+        let of_part = parts.map(|part| match part {
+            Part::Track { packets, .. } => packets.held_bytes(),
+            Part::Unknown | Part::LeftOut => 0,
+        });
+        self.roll.held_bytes() + self.room.capacity() + of_part.sum::<usize>()
+    }
+}
+
+impl Content<'_> {
+    /// How many milliseconds it is shown behind the tag's own time.
+    fn ahead(&self) -> i32 {
+        match self {
+            Content::Packet(_, ahead, _) => *ahead,
+            Content::Setup(..) | Content::OpusHead(_) | Content::Unknown(_) | Content::Nothing => 0,
+        }
+    }
+}
+
+impl Part {
+    fn is(&self, wanted: Codec) -> bool {
+        matches!(self, Part::Track { codec, .. } if *codec == wanted)
+    }
+
+    /// A track begins, in the place of the one before if there was one.
+    fn begin(&mut self, roll: &mut Roll, kind: u8, codec: Codec) {
+        let shape = match kind {
+            VIDEO => Shape::Pictures {
+                width: 0,
+                height: 0,
+            },
+            _ => Shape::Sound {
+                rate: 0,
+                channels: 0,
+            },
+        };
+        let track = Track {
+            number: u64::from(kind),
+            codec,
+            clock: TICKS_PER_SECOND,
+            setup: None,
+            shape,
+        };
+        let place = match self {
+            Part::Track { index, .. } => roll.replace(*index, track),
+            Part::Unknown | Part::LeftOut => roll.add(track),
+        };
+        *self = place.map_or(Part::LeftOut, |index| Part::Track {
+            index,
+            codec,
+            packets: Packets::new(codec),
+        });
+    }
+}
+
+fn video(body: &[u8]) -> Content<'_> {
+    let [first, packet_type, rest @ ..] = body else {
+        return Content::Nothing;
+    };
+    if first & 0x80 != 0 {
+        return enhanced_video(first & 0x0f, &body[1..]);
+    }
+    let codec = match first & 0x0f {
+        7 => Codec::H264,
+        12 => Codec::H265,
+        2 => return Content::Unknown(b"H.263"),
+        4 | 5 => return Content::Unknown(b"VP6"),
+        _ => return Content::Unknown(b"unknown"),
+    };
+    match packet_type {
+        0 => {
+            let setup = rest.get(3..);
+            setup.map_or(Content::Nothing, |setup| Content::Setup(codec, setup))
+        }
+        1 => packet(codec, rest),
+        _ => Content::Nothing,
+    }
+}
+
+/// Enhanced RTMP: the packet type stands where the codec did.
+fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
+    let Some((name, rest)) = body.split_first_chunk::<4>() else {
+        return Content::Nothing;
+    };
+    let codec = match name {
+        b"avc1" => Codec::H264,
+        b"hvc1" => Codec::H265,
+        b"av01" => Codec::Av1,
+        b"vp09" => Codec::Vp9,
+        _ => return Content::Unknown(name),
+    };
+    let has_offset = matches!(codec, Codec::H264 | Codec::H265);
+    match packet_type {
+        // Its frames tell the same, and more.
+        0 if codec == Codec::Vp9 => Content::Nothing,
+        0 => Content::Setup(codec, rest),
+        1 if has_offset => packet(codec, rest),
+        1 | 3 => Content::Packet(codec, 0, rest),
+        2 | 4 => Content::Nothing,
+        _ => Content::Unknown(name),
+    }
+}
+
+/// Behind its offset in milliseconds.
+fn packet(codec: Codec, body: &[u8]) -> Content<'_> {
+    let Some(([c0, c1, c2], bytes)) = body.split_first_chunk::<3>() else {
+        return Content::Nothing;
+    };
+    let offset = i32::from_be_bytes([*c0, *c1, *c2, 0]) >> 8;
+    Content::Packet(codec, offset, bytes)
+}
+
+fn audio(body: &[u8]) -> Content<'_> {
+    let Some((first, rest)) = body.split_first() else {
+        return Content::Nothing;
+    };
+    match first >> 4 {
+        2 | 14 => Content::Packet(Codec::MpegAudio, 0, rest),
+        10 => match rest {
+            // Some send one that says nothing.
+            [0] => Content::Nothing,
+            [0, config @ ..] => Content::Setup(Codec::Aac, config),
+            [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
+            _ => Content::Nothing,
+        },
+        9 => enhanced_audio(first & 0x0f, rest),
+        0 | 3 => Content::Unknown(b"PCM"),
+        1 => Content::Unknown(b"ADPCM"),
+        4..=6 => Content::Unknown(b"Nellymoser"),
+        11 => Content::Unknown(b"Speex"),
+        _ => Content::Unknown(b"unknown"),
+    }
+}
+
+fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
+    let Some((name, rest)) = body.split_first_chunk::<4>() else {
+        return Content::Nothing;
+    };
+    let codec = match name {
+        b"mp4a" => Codec::Aac,
+        b".mp3" => Codec::MpegAudio,
+        b"ac-3" => Codec::Ac3,
+        b"ec-3" => Codec::Eac3,
+        b"Opus" => Codec::Opus,
+        _ => return Content::Unknown(name),
+    };
+    match (packet_type, codec) {
+        (0, Codec::Aac) => Content::Setup(codec, rest),
+        (0, Codec::Opus) => Content::OpusHead(rest),
+        (1, _) => Content::Packet(codec, 0, rest),
+        (0 | 2 | 4, _) => Content::Nothing,
+        _ => Content::Unknown(name),
+    }
+}
+
+/// The size that metadata tell: two numbers, which AMF names.
+fn size(metadata: &[u8]) -> Option<(u16, u16)> {
+    let number = |name: &[u8]| {
+        let mut places = metadata.windows(name.len());
+        let at = places.position(|place| place == name)? + name.len();
+        let number = metadata.get(at..)?.first_chunk::<8>()?;
+        let number = f64::from_be_bytes(*number);
+        (1.0..=65_535.0).contains(&number).then_some(number as u16)
+    };
+    Some((number(b"\0\x05width\0")?, number(b"\0\x06height\0")?))
+}

@@ -1,0 +1,383 @@
+//! WebM and Matroska (RFC 9559). A frame of a block is a packet.
+//!
+//! A block says only when its picture is shown: when it is decoded is made out of that
+//! ([`order`]).
+
+mod order;
+mod setup;
+
+use super::medium::{Codec, Fault, Time};
+use super::nal::take;
+use super::packets::{Ear, Packet, Packets};
+use super::roll::{Roll, Times};
+use super::sound;
+use crate::format::LetGo;
+use crate::format::ebml::{self, Head, Read};
+use crate::format::matroska::{
+    BLOCK, BLOCK_GROUP, CLUSTER, EBML, KEY_FRAME, REFERENCE_BLOCK, SEGMENT, SIMPLE_BLOCK,
+    TIMESTAMP, TRACK_ENTRY, TRACKS,
+};
+use crate::format::window::{Step, Walker};
+use order::Order;
+use setup::Setup;
+
+/// The reader.
+#[derive(Default)]
+pub(super) struct Matroska {
+    unit_bytes_max: usize,
+    level: Level,
+    roll: Roll,
+    /// Those that are carried.
+    tracks: Vec<Carried>,
+    has_tracks: bool,
+    /// Nanoseconds of a tick.
+    scale: u64,
+    /// The Cluster's own time, in ticks.
+    cluster_time: Option<i64>,
+    room: Rooms,
+}
+
+/// For frames that cannot be lent as they came.
+#[derive(Default)]
+struct Rooms {
+    /// With what every frame begins, where that is left out.
+    whole: Vec<u8>,
+    unit: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Level {
+    #[default]
+    Top,
+    Segment,
+    Cluster,
+}
+
+/// A track that is carried, in its place in the roll.
+struct Carried {
+    number: u64,
+    codec: Codec,
+    packets: Packets,
+    order: Order,
+    /// Nanoseconds that a frame lasts, if that is said.
+    frame: Option<i64>,
+    /// Nanoseconds by which all of it is said too late.
+    delay: i64,
+    /// What is left out in front of each frame.
+    front: Vec<u8>,
+}
+
+const INFO: u32 = 0x1549_a966;
+const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
+const USUAL_SCALE: u64 = 1_000_000;
+const TRACKS_BYTES_MAX: usize = 256 * 1024;
+const TIMESTAMP_BYTES_MAX: usize = 32;
+/// What stands around a block's frames in its group, and in front of them.
+const BLOCK_HEAD_BYTES: usize = 1024;
+const LACING: u8 = 0x06;
+
+impl Walker<Ear<'_>> for Matroska {
+    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        let head = match ebml::head(seen) {
+            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::Malformed => return Err(ear.let_go("an element of Matroska has no sound head")),
+            Read::Whole(head) => head,
+        };
+        if self.level == Level::Cluster && head.is_outer() {
+            self.level = Level::Segment;
+        }
+        match (self.level, head.id) {
+            (Level::Top | Level::Segment, SEGMENT) => {
+                self.level = Level::Segment;
+                Ok(Step::Pass(head.bytes() as u64))
+            }
+            (Level::Segment, CLUSTER) if self.has_tracks => {
+                self.cluster_time = None;
+                self.level = Level::Cluster;
+                Ok(Step::Pass(head.bytes() as u64))
+            }
+            (Level::Segment, CLUSTER) => {
+                Err(ear.let_go("Matroska has no Tracks before its first Cluster"))
+            }
+            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, ear),
+            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, ear),
+            (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
+                // The track's number stands in front, and says whether it is wanted at all.
+                let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
+                let Some(front) = seen.get(head.bytes()..needed) else {
+                    return Ok(Step::Hold(needed));
+                };
+                if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
+                    return self.pass(head, ear);
+                }
+                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, ear)
+            }
+            (_, EBML) => {
+                self.level = Level::Top;
+                self.has_tracks = false;
+                self.pass(head, ear)
+            }
+            (_, _) => self.pass(head, ear),
+        }
+    }
+}
+
+impl Matroska {
+    pub(super) fn new(unit_bytes_max: usize) -> Matroska {
+        Matroska {
+            unit_bytes_max,
+            scale: USUAL_SCALE,
+            ..Matroska::default()
+        }
+    }
+
+    /// An element that must be seen whole, and may have so many bytes.
+    fn whole(
+        &mut self,
+        head: Head,
+        seen: &[u8],
+        bytes_max: usize,
+        ear: &mut Ear<'_>,
+    ) -> Result<Step, LetGo> {
+        let whole = head.size.and_then(|size| usize::try_from(size).ok());
+        let whole = whole.and_then(|size| size.checked_add(head.bytes()));
+        let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
+            return Err(ear.let_go("an element of Matroska is longer than what may be held"));
+        };
+        let Some(body) = seen.get(head.bytes()..whole) else {
+            return Ok(Step::Hold(whole));
+        };
+        match head.id {
+            INFO => self.scale = scale(body),
+            TRACKS => self.begin(body, ear)?,
+            TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
+            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, ear)?,
+            _ => {
+                let is_alone = ebml::elements(body).all(|(id, _)| id != REFERENCE_BLOCK);
+                let mut blocks = ebml::elements(body).filter(|(id, _)| *id == BLOCK);
+                if let Some((_, block)) = blocks.next() {
+                    self.block(block, |_| is_alone, ear)?;
+                }
+            }
+        }
+        Ok(Step::Pass(whole as u64))
+    }
+
+    fn pass(&self, head: Head, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        let size = head
+            .size
+            .and_then(|size| size.checked_add(head.bytes() as u64));
+        size.map(Step::Pass)
+            .ok_or_else(|| ear.let_go("an element of Matroska has no size where it needs one"))
+    }
+
+    /// Of the track that a block names, its place, and how many bytes the name takes.
+    fn carried(&self, block: &[u8]) -> Option<(usize, usize)> {
+        let bytes = block.first()?.leading_zeros() as usize + 1;
+        let number = ebml::number(block.get(..bytes).filter(|number| number.len() <= 8)?)?;
+        let place = self
+            .tracks
+            .iter()
+            .position(|track| track.number == number)?;
+        Some((place, bytes))
+    }
+
+    /// Takes what stands in Tracks.
+    fn begin(&mut self, tracks: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+        self.roll.clear();
+        self.tracks.clear();
+        let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
+        for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
+            let setup = Setup::read(entry);
+            let track = setup.track(clock);
+            let Some(index) = track.and_then(|track| self.roll.add(track)) else {
+                ear.leave_out(setup.number, setup.codec_id);
+                continue;
+            };
+            let Some(codec) = setup.codec else {
+                continue;
+            };
+            let mut packets = Packets::new(codec);
+            if let Some(record) = ear.check(setup.record())? {
+                let done = packets.configure(&mut self.roll, index, &record, setup.shape);
+                ear.check(done)?;
+            }
+            self.tracks.push(Carried {
+                number: setup.number,
+                codec,
+                packets,
+                order: Order::default(),
+                frame: setup.frame,
+                delay: setup.delay,
+                front: setup.front.to_vec(),
+            });
+        }
+        self.has_tracks = true;
+        self.roll.say_tracks(ear.sink);
+        Ok(())
+    }
+
+    /// When a block is shown, so many ticks behind its Cluster's time.
+    fn time(&self, relative: i16, ear: &mut Ear<'_>) -> Result<Time, LetGo> {
+        let Some(cluster_time) = self.cluster_time else {
+            return Err(ear.let_go("a Cluster of Matroska does not say its time"));
+        };
+        let ticks = i128::from(cluster_time) + i128::from(relative);
+        let time = i64::try_from(ticks * i128::from(self.scale)).ok();
+        time.and_then(Time::from_nanoseconds)
+            .ok_or_else(|| ear.let_go("a time of Matroska is out of reason"))
+    }
+
+    /// A block that is whole.
+    fn block(
+        &mut self,
+        block: &[u8],
+        is_key: impl FnOnce(u8) -> bool,
+        ear: &mut Ear<'_>,
+    ) -> Result<(), LetGo> {
+        let Some((index, number_bytes)) = self.carried(block) else {
+            return Ok(());
+        };
+        let Some([t0, t1, flags, rest @ ..]) = block.get(number_bytes..) else {
+            return Err(ear.let_go("a block of Matroska is not whole"));
+        };
+        let mut time = self.time(i16::from_be_bytes([*t0, *t1]), ear)?;
+        let is_key = is_key(*flags);
+        let mut said = Ok(());
+        let roll = &mut self.roll;
+        let Some(track) = self.tracks.get_mut(index) else {
+            return Ok(());
+        };
+        let frames = frames(rest, flags & LACING, |frame| {
+            if said.is_ok() {
+                said = track.say(roll, index, (time, is_key), frame, &mut self.room, ear.sink);
+                time = track.after(time, frame);
+            }
+        });
+        if frames.is_none() {
+            return Err(ear.let_go("the frames of a block of Matroska are not whole"));
+        }
+        ear.check(said)
+    }
+
+    /// Bytes that its allocations take.
+    pub(super) fn held_bytes(&self) -> usize {
+        let of_track = |track: &Carried| {
+            track.packets.held_bytes() + track.order.held_bytes() + track.front.capacity()
+        };
+        self.roll.held_bytes()
+            + self.tracks.capacity() * size_of::<Carried>()
+            + self.tracks.iter().map(of_track).sum::<usize>()
+            + self.room.whole.capacity()
+            + self.room.unit.capacity()
+    }
+}
+
+impl Carried {
+    /// A frame that is shown at this time, and may be decoded by itself.
+    fn say(
+        &mut self,
+        roll: &mut Roll,
+        index: usize,
+        (time, is_join): (Time, bool),
+        frame: &[u8],
+        room: &mut Rooms,
+        sink: &mut super::Sink<'_>,
+    ) -> Result<(), Fault> {
+        let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
+        let reorder = self
+            .packets
+            .pictures()
+            .map(|pictures| pictures.sequence().reorder);
+        let decode = match reorder {
+            Some(reorder) => self.order.decode(present, reorder, self.frame),
+            None => present,
+        };
+        let mut bytes = frame;
+        if !self.front.is_empty() {
+            room.whole.clear();
+            room.whole.reserve_exact(self.front.len() + frame.len());
+            room.whole.extend_from_slice(&self.front);
+            room.whole.extend_from_slice(frame);
+            bytes = &room.whole;
+        }
+        let packet = Packet {
+            times: Times { decode, present },
+            is_join,
+            bytes,
+        };
+        self.packets.say(roll, index, packet, &mut room.unit, sink)
+    }
+
+    /// When the frame behind one in the same block begins.
+    fn after(&self, time: Time, frame: &[u8]) -> Time {
+        let own = match self.codec {
+            Codec::Opus => sound::opus_lasts(frame),
+            Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
+                sound::head(self.codec, frame).and_then(|head| head.lasts())
+            }
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Aac => None,
+        };
+        let lasts = own.or(self.frame).unwrap_or(0);
+        Time::from_nanoseconds(time.nanoseconds().saturating_add(lasts)).unwrap_or(time)
+    }
+}
+
+/// Nanoseconds of a tick.
+fn scale(info: &[u8]) -> u64 {
+    let mut scales = ebml::elements(info).filter(|(id, _)| *id == TIMESTAMP_SCALE);
+    let scale = scales
+        .next()
+        .map_or(USUAL_SCALE, |(_, scale)| ebml::unsigned(scale));
+    scale.clamp(1, 1_000_000_000)
+}
+
+/// Hands on each frame of a block; `None` if they are not whole.
+fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8])) -> Option<()> {
+    let mut rest = body;
+    if lacing != 0 {
+        let more = usize::from(*take(&mut rest, 1)?.first()?);
+        let mut sizes = [0usize; 255];
+        let sizes = &mut sizes[..more];
+        match lacing {
+            0x02 => xiph_sizes(sizes, &mut rest)?,
+            0x04 if rest.len().is_multiple_of(more + 1) => sizes.fill(rest.len() / (more + 1)),
+            0x04 => return None,
+            _ => ebml_sizes(sizes, &mut rest)?,
+        }
+        for size in sizes {
+            frame(take(&mut rest, *size)?);
+        }
+    }
+    frame(rest);
+    Some(())
+}
+
+/// All but the last one's, each a sum of bytes of which the last is below 255.
+fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
+    for size in sizes {
+        loop {
+            let byte = *take(rest, 1)?.first()?;
+            *size += usize::from(byte);
+            if byte < 255 {
+                break;
+            }
+        }
+    }
+    Some(())
+}
+
+/// All but the last one's: the first, and then the differences, around the middle of what fits.
+fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
+    let mut last = None;
+    for size in sizes {
+        let bytes = rest.first()?.leading_zeros() as usize + 1;
+        let field = take(rest, bytes).filter(|_| bytes <= 8)?;
+        let value = i64::try_from(ebml::number(field)?).ok()?;
+        let middle = (1i64 << (7 * bytes - 1)) - 1;
+        let own = last.map_or(value, |last: i64| last + value - middle);
+        last = Some(own);
+        *size = usize::try_from(own).ok()?;
+    }
+    Some(())
+}

@@ -1,0 +1,151 @@
+//! What a TrackEntry says of its track.
+
+use super::super::medium::{Codec, Fault, Shape, Track};
+use super::super::sound;
+use crate::format::ebml;
+
+/// A track.
+pub(super) struct Setup<'a> {
+    /// As blocks name it.
+    pub number: u64,
+    /// As the registry has it.
+    pub codec_id: &'a [u8],
+    /// `None` of what is not carried.
+    pub codec: Option<Codec>,
+    private: &'a [u8],
+    /// As far as it is told here.
+    pub shape: Shape,
+    /// Nanoseconds that a frame lasts,
+    pub frame: Option<i64>,
+    /// and by which all of it is said too late.
+    pub delay: i64,
+    /// What is left out in front of each frame.
+    pub front: &'a [u8],
+}
+
+const FRONT_BYTES_MAX: usize = 256;
+
+impl Setup<'_> {
+    /// Of what stands in a TrackEntry.
+    pub fn read(entry: &[u8]) -> Setup<'_> {
+        let codec_id = field(entry, 0x86).unwrap_or_default();
+        let codec_id = codec_id.split(|byte| *byte == 0).next().unwrap_or_default();
+        let codec = codec(codec_id);
+        let shape = shape(entry);
+        let front = front(entry);
+        let signed = |id| unsigned(entry, id).and_then(|value| i64::try_from(value).ok());
+        let frame = signed(0x23_e383).filter(|frame| *frame > 0);
+        let lasts = match (codec, shape) {
+            (Some(Codec::Aac), Shape::Sound { rate, .. }) => {
+                1_024_000_000_000i64.checked_div(i64::from(rate))
+            }
+            _ => None,
+        };
+        Setup {
+            number: unsigned(entry, 0xd7).unwrap_or(0),
+            codec_id,
+            codec: codec.filter(|_| front.is_some()),
+            private: field(entry, 0x63a2).unwrap_or_default(),
+            shape,
+            frame: frame.or(lasts),
+            delay: signed(0x56aa)
+                .filter(|delay| *delay < 1_000_000_000)
+                .unwrap_or(0),
+            front: front.unwrap_or_default(),
+        }
+    }
+
+    /// What the roll has of it, if it is carried.
+    pub fn track(&self, clock: u32) -> Option<Track> {
+        Some(Track {
+            number: self.number,
+            codec: self.codec?,
+            clock,
+            setup: None,
+            shape: self.shape,
+        })
+    }
+
+    /// The codec's setup in the form of ISO BMFF, where it is kept here.
+    pub fn record(&self) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(match self.codec {
+            _ if self.private.is_empty() => None,
+            Some(Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Aac) => {
+                Some(self.private.to_vec())
+            }
+            Some(Codec::Opus) => {
+                let setup = sound::opus_setup(self.private);
+                Some(setup.ok_or(Fault("the head of Opus is not whole"))?)
+            }
+            // Their frames tell.
+            Some(Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => None,
+        })
+    }
+}
+
+fn field(element: &[u8], wanted: u32) -> Option<&[u8]> {
+    let mut fields = ebml::elements(element).filter(|(id, _)| *id == wanted);
+    fields.next().map(|(_, field)| field)
+}
+
+fn unsigned(element: &[u8], wanted: u32) -> Option<u64> {
+    field(element, wanted).map(ebml::unsigned)
+}
+
+fn codec(codec_id: &[u8]) -> Option<Codec> {
+    match codec_id {
+        b"V_MPEG4/ISO/AVC" => Some(Codec::H264),
+        b"V_MPEGH/ISO/HEVC" => Some(Codec::H265),
+        b"V_AV1" => Some(Codec::Av1),
+        b"V_VP9" => Some(Codec::Vp9),
+        b"A_AAC" => Some(Codec::Aac),
+        b"A_MPEG/L1" | b"A_MPEG/L2" | b"A_MPEG/L3" => Some(Codec::MpegAudio),
+        b"A_AC3" => Some(Codec::Ac3),
+        b"A_EAC3" => Some(Codec::Eac3),
+        b"A_OPUS" => Some(Codec::Opus),
+        _ => None,
+    }
+}
+
+fn shape(entry: &[u8]) -> Shape {
+    if unsigned(entry, 0x83) == Some(1) {
+        let video = field(entry, 0xe0).unwrap_or_default();
+        let side = |id| u16::try_from(unsigned(video, id).unwrap_or(0)).unwrap_or(0);
+        Shape::Pictures {
+            width: side(0xb0),
+            height: side(0xba),
+        }
+    } else {
+        let audio = field(entry, 0xe1).unwrap_or_default();
+        Shape::Sound {
+            rate: float(field(audio, 0xb5).unwrap_or_default()) as u32,
+            channels: unsigned(audio, 0x9f).unwrap_or(1) as u8,
+        }
+    }
+}
+
+fn float(field: &[u8]) -> f64 {
+    match (field.first_chunk::<8>(), field.first_chunk::<4>()) {
+        (Some(bytes), _) => f64::from_be_bytes(*bytes),
+        (None, Some(bytes)) => f64::from(f32::from_be_bytes(*bytes)),
+        (None, None) => 8000.0,
+    }
+}
+
+/// What is left out in front of each frame; `None` if frames are changed in any other way.
+fn front(entry: &[u8]) -> Option<&[u8]> {
+    let Some(encodings) = field(entry, 0x6d80) else {
+        return Some(&[]);
+    };
+    let mut encodings = ebml::elements(encodings).filter(|(id, _)| *id == 0x6240);
+    let Some((_, encoding)) = encodings.next() else {
+        return Some(&[]);
+    };
+    let compression = field(encoding, 0x5034)?;
+    let is_alone = encodings.next().is_none() && field(encoding, 0x5035).is_none();
+    // Of frames only, in the third way.
+    let is_front = unsigned(encoding, 0x5032).is_none_or(|scope| scope == 1)
+        && unsigned(compression, 0x4254) == Some(3);
+    let front = field(compression, 0x4255).unwrap_or_default();
+    (is_alone && is_front && front.len() <= FRONT_BYTES_MAX).then_some(front)
+}

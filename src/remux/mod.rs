@@ -1,0 +1,125 @@
+//! The same pictures and sound in another container.
+//!
+//! ```text
+//! a stream's bytes ─→ Reader ─→ tracks and units (medium) ─→ a writer ─→ another stream's bytes
+//! ```
+//!
+//! A [`Reader`] is fed a stream's bytes from its header on, in any splits, and says [`Heard`]:
+//! which tracks there are, and their units one by one. The same bytes give the same units
+//! however they are cut. It copies no more than it must see at once; what it holds is bounded
+//! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
+//! [`Fault`], which ends it, and nothing else.
+
+mod bits;
+mod flv;
+mod matroska;
+pub mod medium;
+mod mp4;
+mod mpegts;
+mod nal;
+mod packets;
+mod remuxer;
+mod roll;
+mod sequence;
+mod sound;
+mod vp9;
+mod write;
+
+pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+
+pub use remuxer::Remuxer;
+pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
+
+use crate::format::Format;
+use crate::format::window::{Walker, Window};
+use flv::Flv;
+use matroska::Matroska;
+use mp4::Mp4;
+use mpegts::MpegTs;
+use packets::Ear;
+
+/// Reads one stream.
+pub struct Reader {
+    container: Container,
+    window: Window,
+    /// Of the next byte.
+    offset: u64,
+}
+
+enum Container {
+    Flv(Box<Flv>),
+    Matroska(Box<Matroska>),
+    Mp4(Box<Mp4>),
+    MpegTs(Box<MpegTs>),
+}
+
+impl Reader {
+    /// Before the first byte of a stream of this format, header included; `None` if it is none that
+    /// can be read. A unit longer than `unit_bytes_max` is a fault.
+    pub fn new(format: Format, unit_bytes_max: usize) -> Option<Reader> {
+        let container = match format {
+            Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
+            Format::Mp4 => Container::Mp4(Box::new(Mp4::new(unit_bytes_max))),
+            Format::WebM | Format::Matroska => {
+                Container::Matroska(Box::new(Matroska::new(unit_bytes_max)))
+            }
+            Format::MpegTs => Container::MpegTs(Box::new(MpegTs::new(unit_bytes_max))),
+            Format::Ogg | Format::Mp3 | Format::Aac => return None,
+        };
+        Some(Reader {
+            container,
+            window: Window::default(),
+            offset: 0,
+        })
+    }
+
+    /// Takes the stream's next bytes and says what they carry. Not to be fed after a fault.
+    pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let (window, offset) = (&mut self.window, self.offset);
+        self.offset += bytes.len() as u64;
+        match &mut self.container {
+            Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::MpegTs(reader) => reader.feed(bytes, offset, sink),
+        }
+    }
+
+    /// The stream is over: says the units that were waited with.
+    pub fn finish(&mut self, sink: &mut Sink<'_>) {
+        match &mut self.container {
+            Container::MpegTs(reader) => reader.finish(sink),
+            Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => {}
+        }
+    }
+
+    /// Bytes that its allocations take: [`Reader::held_bytes_max`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        let of_container = match &self.container {
+            Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
+            Container::Matroska(reader) => size_of::<Matroska>() + reader.held_bytes(),
+            Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
+            Container::MpegTs(reader) => size_of::<MpegTs>() + reader.held_bytes(),
+        };
+        self.window.held_bytes() + of_container
+    }
+
+    /// What a reader of such units holds at the very most: one as it
+    /// comes, one as it is said, and one between where something is left out of each; tables,
+    /// headers and setups.
+    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
+        3 * unit_bytes_max + 1536 * 1024
+    }
+}
+
+fn walk<W: for<'a> Walker<Ear<'a>>>(
+    reader: &mut W,
+    window: &mut Window,
+    bytes: &[u8],
+    offset: u64,
+    sink: &mut Sink<'_>,
+) -> Result<(), Fault> {
+    let mut ear = Ear::new(sink);
+    let walked = window.walk(reader, bytes, offset, &mut ear);
+    walked.map_err(|_| ear.fault)
+}

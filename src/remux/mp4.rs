@@ -1,0 +1,330 @@
+//! Fragmented MP4 (ISO/IEC 14496-12). A sample is a packet.
+//!
+//! A fragment's head is kept, which is bounded, and its samples are taken where they lie in the
+//! `mdat`, in the order in which they lie there: nothing is made of a sample before it has come,
+//! so that many that were only announced cost nothing.
+
+mod runs;
+mod setup;
+
+use std::ops::Range;
+
+use super::medium::{Fault, Time, Track};
+use super::packets::{Ear, Packet, Packets};
+use super::roll::{Roll, Times};
+use crate::format::LetGo;
+use crate::format::mp4::{BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, number};
+use crate::format::window::{Look, Step, Walker};
+use runs::Run;
+use setup::Setup;
+
+/// The reader.
+#[derive(Default)]
+pub(super) struct Mp4 {
+    unit_bytes_max: usize,
+    roll: Roll,
+    /// Those that `moov` names, left out or not: at most [`TRACKS_MAX`].
+    tracks: Vec<Carried>,
+    has_moov: bool,
+    fragment: Fragment,
+    /// Of the `mdat` that is at hand.
+    mdat_end: Option<u64>,
+    room: Vec<u8>,
+}
+
+/// A track of `moov`.
+struct Carried {
+    number: u32,
+    ticks_per_second: u32,
+    /// What counts where a fragment says nothing.
+    usual: Usual,
+    /// What its edit list moves its samples by, in ticks.
+    shift: i64,
+    /// So many ticks at most a sample is shown before its own time of decoding: then that was
+    /// earlier.
+    ahead: i64,
+    /// Where the next fragment begins, if it does not say so.
+    next: i64,
+    /// Its place in the roll, and what becomes of its samples; `None` if it is left out.
+    packets: Option<(usize, Packets)>,
+}
+
+/// A sample's duration, size and flags.
+#[derive(Clone, Copy, Default)]
+struct Usual {
+    duration: u32,
+    size: u32,
+    flags: u32,
+}
+
+/// What is to come of a fragment's samples.
+#[derive(Default)]
+struct Fragment {
+    /// What stands in the `moof`.
+    content: Vec<u8>,
+    /// By where their first sample lies, from `next` on those of which some are to come.
+    runs: Vec<Run>,
+    next: usize,
+}
+
+/// A sample.
+struct Sample {
+    track: usize,
+    /// From the stream's first byte.
+    place: Range<u64>,
+    /// In ticks.
+    decode: i64,
+    present: i64,
+    is_join: bool,
+}
+
+/// More tracks are no live stream.
+const TRACKS_MAX: usize = 64;
+const MOOV_BYTES_MAX: usize = 256 * 1024;
+
+impl Walker<Ear<'_>> for Mp4 {
+    fn look(&mut self, seen: &[u8], at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        if let Some(end) = self.mdat_end {
+            if at < end {
+                return self.sample(seen, at, end, ear);
+            }
+            self.mdat_end = None;
+        }
+        let head = match box_head(seen) {
+            Look::Found(head) => head,
+            Look::Needs(length) => return Ok(Step::Hold(length)),
+            Look::Nothing => {
+                return Err(ear.let_go("a box of MP4 has no length, or less than a head"));
+            }
+        };
+        let Some(end) = at.checked_add(head.length) else {
+            return Err(ear.let_go("a box of MP4 is longer than anything"));
+        };
+        match &head.kind {
+            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, ear),
+            b"mdat" | b"moof" if !self.has_moov => {
+                Err(ear.let_go("MP4 has no moov before its samples"))
+            }
+            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, ear),
+            b"mdat" => {
+                self.mdat_end = Some(end);
+                Ok(Step::Pass(head.bytes as u64))
+            }
+            _ => Ok(Step::Pass(head.length)),
+        }
+    }
+}
+
+impl Mp4 {
+    pub(super) fn new(unit_bytes_max: usize) -> Mp4 {
+        Mp4 {
+            unit_bytes_max,
+            ..Mp4::default()
+        }
+    }
+
+    /// A box that must be seen whole, and may have so many bytes.
+    fn whole(
+        &mut self,
+        head: &BoxHead,
+        seen: &[u8],
+        at: u64,
+        bytes_max: usize,
+        ear: &mut Ear<'_>,
+    ) -> Result<Step, LetGo> {
+        let whole = usize::try_from(head.length).ok();
+        let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
+            return Err(ear.let_go("a moov or moof is longer than 256 KiB"));
+        };
+        let Some(content) = seen.get(head.bytes..whole) else {
+            return Ok(Step::Hold(whole));
+        };
+        if &head.kind == b"moov" {
+            self.begin(content, ear)?;
+        } else {
+            let begun = self.fragment.begin(content, at, &mut self.tracks);
+            ear.check(begun)?;
+        }
+        Ok(Step::Pass(head.length))
+    }
+
+    /// Takes a `moov`.
+    fn begin(&mut self, moov: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+        let Some(extends) = child(moov, b"mvex") else {
+            return Err(ear.let_go("MP4 is not fragmented: its moov has no mvex"));
+        };
+        self.roll.clear();
+        self.tracks.clear();
+        self.fragment = Fragment::default();
+        let seconds = child(moov, b"mvhd").and_then(crate::format::mp4::number_behind_times);
+        for (_, trak) in boxes(moov).filter(|(kind, _)| kind == b"trak") {
+            let Some(setup) = Setup::read(trak, seconds.unwrap_or_default()) else {
+                return Err(ear.let_go("a track of MP4 does not say what it is"));
+            };
+            if self.tracks.len() >= TRACKS_MAX {
+                return Err(ear.let_go("MP4 has more than 64 tracks"));
+            }
+            let packets = self.carry(&setup, ear)?;
+            self.tracks.push(Carried {
+                number: setup.number,
+                ticks_per_second: setup.ticks_per_second,
+                usual: Usual::default(),
+                shift: setup.shift,
+                ahead: 0,
+                next: 0,
+                packets,
+            });
+        }
+        self.extend(extends);
+        self.has_moov = true;
+        self.roll.say_tracks(ear.sink);
+        Ok(())
+    }
+
+    /// What counts for each track where a fragment says nothing.
+    fn extend(&mut self, extends: &[u8]) {
+        for (_, trex) in boxes(extends).filter(|(kind, _)| kind == b"trex") {
+            let fields = [4, 12, 16, 20].map(|at| number(trex, at));
+            let [Some(track), Some(duration), Some(size), Some(flags)] = fields else {
+                continue;
+            };
+            let mut tracks = self.tracks.iter_mut();
+            if let Some(carried) = tracks.find(|carried| carried.number == track) {
+                carried.usual = Usual {
+                    duration,
+                    size,
+                    flags,
+                };
+            }
+        }
+    }
+
+    fn carry(
+        &mut self,
+        setup: &Setup<'_>,
+        ear: &mut Ear<'_>,
+    ) -> Result<Option<(usize, Packets)>, LetGo> {
+        let track = setup.codec.and_then(|codec| {
+            self.roll.add(Track {
+                number: u64::from(setup.number),
+                codec,
+                clock: setup.ticks_per_second,
+                setup: None,
+                shape: setup.shape,
+            })
+        });
+        let Some((index, codec)) = track.zip(setup.codec) else {
+            ear.leave_out(u64::from(setup.number), &setup.kind);
+            return Ok(None);
+        };
+        let mut packets = Packets::new(codec);
+        if let Some(record) = setup.record {
+            let done = packets.configure(&mut self.roll, index, record, setup.shape);
+            ear.check(done)?;
+        }
+        Ok(Some((index, packets)))
+    }
+
+    /// The next sample of the `mdat` that is at hand, if there is one.
+    fn sample(&mut self, seen: &[u8], at: u64, end: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+        let Some(sample) = ear.check(self.fragment.sample(&self.tracks))? else {
+            return Ok(Step::Pass(end - at));
+        };
+        if sample.place.start < at {
+            return Err(ear.let_go("samples of MP4 lie over each other, or before their fragment"));
+        }
+        if sample.place.start > at {
+            return Ok(Step::Pass(sample.place.start.min(end) - at));
+        }
+        let bytes = sample.place.end - at;
+        if bytes == 0 || sample.place.end > end {
+            return Err(ear.let_go("a sample of MP4 is empty, or goes on behind the mdat"));
+        }
+        let Some(track) = self.tracks.get_mut(sample.track) else {
+            return Ok(Step::Pass(end - at));
+        };
+        if track.packets.is_none() {
+            self.fragment.step();
+            return Ok(Step::Pass(bytes));
+        }
+        let whole = usize::try_from(bytes).ok();
+        let Some(whole) = whole.filter(|whole| *whole <= self.unit_bytes_max) else {
+            return Err(ear.let_go("a sample of MP4 is longer than what may be held"));
+        };
+        let Some(content) = seen.get(..whole) else {
+            return Ok(Step::Hold(whole));
+        };
+        let Some(times) = track.times(&sample) else {
+            return Err(ear.let_go("a time of MP4 is out of reason"));
+        };
+        let Some((index, packets)) = &mut track.packets else {
+            return Ok(Step::Pass(bytes));
+        };
+        let packet = Packet {
+            times,
+            is_join: sample.is_join,
+            bytes: content,
+        };
+        self.fragment.step();
+        let said = packets.say(&mut self.roll, *index, packet, &mut self.room, ear.sink);
+        ear.check(said)?;
+        Ok(Step::Pass(bytes))
+    }
+
+    /// Bytes that its allocations take.
+    pub(super) fn held_bytes(&self) -> usize {
+        let packets = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.packets.as_ref());
+        self.roll.held_bytes()
+            + self.tracks.capacity() * size_of::<Carried>()
+            + packets
+                .map(|(_, packets)| packets.held_bytes())
+                .sum::<usize>()
+            + self.fragment.content.capacity()
+            + self.fragment.runs.capacity() * size_of::<Run>()
+            + self.room.capacity()
+    }
+}
+
+impl Carried {
+    fn times(&self, sample: &Sample) -> Option<Times> {
+        let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
+        Some(Times {
+            decode: time(sample.decode.saturating_sub(self.ahead))?,
+            present: time(sample.present)?,
+        })
+    }
+}
+
+impl Fragment {
+    /// Takes a `moof` that stands at this offset. What has not come of the one before never will.
+    fn begin(&mut self, moof: &[u8], at: u64, tracks: &mut [Carried]) -> Result<(), Fault> {
+        self.content.clear();
+        self.content.reserve_exact(moof.len());
+        self.content.extend_from_slice(moof);
+        self.next = 0;
+        self.runs.clear();
+        runs::read(moof, at, tracks, &mut self.runs)?;
+        self.runs.sort_by_key(|run| run.at);
+        Ok(())
+    }
+
+    fn sample(&self, tracks: &[Carried]) -> Result<Option<Sample>, Fault> {
+        let Some(run) = self.runs.get(self.next) else {
+            return Ok(None);
+        };
+        let sample = run.sample(&self.content, tracks);
+        sample.map(Some).ok_or(Fault("a run of MP4 is not whole"))
+    }
+
+    /// Goes on behind the sample at hand.
+    fn step(&mut self) {
+        if let Some(run) = self.runs.get_mut(self.next)
+            && run.step(&self.content)
+        {
+            self.next += 1;
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! MPEG-TS (ISO/IEC 13818-1). The first program that carries anything is read; its streams are cut
+//! into access units by what they are made of, since PES packets may begin anywhere in them.
+
+mod map;
+mod pes;
+mod pictures;
+mod sound;
+
+use super::medium::{Codec, Fault, Heard, Time, Track};
+use super::roll::Roll;
+use crate::format::LetGo;
+use crate::format::mpegts::psi::{self, Assembler};
+use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
+use map::Named;
+use pes::{Head, Mark};
+use pictures::PictureStream;
+use sound::SoundStream;
+
+/// The reader.
+#[derive(Default)]
+pub(super) struct MpegTs {
+    unit_bytes_max: usize,
+    aligner: Aligner,
+    association: Assembler,
+    /// Of each program that the newest PAT names, at most [`PROGRAMS_MAX`]: its PID, its map.
+    programs: Vec<(u16, Assembler)>,
+    /// The map that counts, and of which PID it is.
+    map: Vec<u8>,
+    map_pid: Option<u16>,
+    roll: Roll,
+    streams: Vec<Stream>,
+    clock: pes::Clock,
+    /// Behind the last whole packet.
+    in_step_until: u64,
+    room: Vec<u8>,
+}
+
+/// An elementary stream that is carried, in its place in the roll.
+struct Stream {
+    pid: u16,
+    codec: Codec,
+    counter: Option<u8>,
+    head: Head,
+    content: Content,
+}
+
+enum Content {
+    Pictures(Box<PictureStream>),
+    Sound(Box<SoundStream>),
+}
+
+/// What a stream's units are said with.
+struct Voice<'a, 'b> {
+    roll: &'a mut Roll,
+    index: usize,
+    room: &'a mut Vec<u8>,
+    sink: &'a mut super::Sink<'b>,
+}
+
+const PROGRAMS_MAX: usize = 16;
+
+impl MpegTs {
+    pub(super) fn new(unit_bytes_max: usize) -> MpegTs {
+        MpegTs {
+            unit_bytes_max,
+            ..MpegTs::default()
+        }
+    }
+
+    /// Takes the next bytes, of which the first is at `offset`.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        sink: &mut super::Sink<'_>,
+    ) -> Result<(), Fault> {
+        const FAULT: Fault = Fault("no packets of MPEG-TS come any more");
+        let mut aligner = std::mem::take(&mut self.aligner);
+        let mut fed = Ok(());
+        aligner.feed(bytes, |at, packet| {
+            let at = offset.saturating_add_signed(at);
+            if at.saturating_sub(self.in_step_until) > OUT_OF_STEP_BYTES_MAX {
+                fed = fed.and(Err(FAULT));
+            }
+            self.in_step_until = at + packet.whole().len() as u64;
+            if fed.is_ok() {
+                fed = self.packet(packet, sink);
+            }
+        });
+        self.aligner = aligner;
+        let behind = offset + bytes.len() as u64;
+        if behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX {
+            fed = fed.and(Err(FAULT));
+        }
+        fed
+    }
+
+    /// Says what only the next unit would have shown to be whole.
+    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) {
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            let mut voice = Voice {
+                roll: &mut self.roll,
+                index,
+                room: &mut self.room,
+                sink,
+            };
+            // There is nothing to be done any more.
+            let _ = match &mut stream.content {
+                Content::Pictures(pictures) => pictures.finish(&mut voice),
+                Content::Sound(sound) => sound.finish(&mut voice),
+            };
+        }
+    }
+
+    fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+        if packet.is_damaged() {
+            return Ok(());
+        }
+        let pid = packet.pid();
+        if pid == 0 {
+            return self.associate(packet);
+        }
+        if let Some(index) = self.streams.iter().position(|stream| stream.pid == pid) {
+            return self.elementary(index, packet, sink);
+        }
+        let Some(program) = self.programs.iter().position(|(map, _)| *map == pid) else {
+            return Ok(());
+        };
+        if self.map_pid.is_some_and(|counts| counts != pid) {
+            return Ok(());
+        }
+        let mut assembler = std::mem::take(&mut self.programs[program].1);
+        let mut changed = Ok(());
+        let fed = assembler.feed(packet, |section| {
+            if changed.is_ok() {
+                changed = self.take_map(pid, section.bytes, sink);
+            }
+        });
+        if let Some(program) = self.programs.get_mut(program) {
+            program.1 = assembler;
+        }
+        changed.and(fed.map_err(of_table))
+    }
+
+    /// A packet of the PAT.
+    fn associate(&mut self, packet: Packet<'_>) -> Result<(), Fault> {
+        let programs = &mut self.programs;
+        let fed = self.association.feed(packet, |section| {
+            let Some(body) = psi::body(section.bytes, 0) else {
+                return;
+            };
+            let maps = || {
+                psi::program_maps(body)
+                    .map(|(_, pid)| pid)
+                    .take(PROGRAMS_MAX)
+            };
+            let is_known = maps().eq(programs.iter().map(|(pid, _)| *pid));
+            if !is_known && psi::is_undamaged(section.bytes) {
+                *programs = maps().map(|pid| (pid, Assembler::default())).collect();
+            }
+        });
+        let counts = |map: &u16| self.programs.iter().any(|(pid, _)| pid == map);
+        self.map_pid = self.map_pid.filter(counts);
+        fed.map_err(of_table)
+    }
+
+    /// A section of a program's map.
+    fn take_map(
+        &mut self,
+        pid: u16,
+        section: &[u8],
+        sink: &mut super::Sink<'_>,
+    ) -> Result<(), Fault> {
+        let Some(body) = psi::body(section, 2) else {
+            return Ok(());
+        };
+        let is_same = self.map_pid == Some(pid) && self.map == section;
+        if is_same || !psi::is_undamaged(section) {
+            return Ok(());
+        }
+        let named = || psi::elementary_streams(body).map(Named::read);
+        if self.map_pid.is_none() && named().all(|named| named.codec.is_none()) {
+            return Ok(());
+        }
+        self.map_pid = Some(pid);
+        self.map.clear();
+        self.map.extend_from_slice(section);
+        let (had_tracks, mut had) = (self.roll.clear(), std::mem::take(&mut self.streams));
+        for named in named() {
+            if !self.carry(&named, &had_tracks, &mut had) {
+                let (number, name) = (u64::from(named.pid), named.name());
+                sink(Heard::LeftOut {
+                    number,
+                    codec: &name,
+                });
+            }
+        }
+        self.roll.say_tracks(sink);
+        Ok(())
+    }
+
+    /// Says whether a stream that the map names is carried: if it was there before, it goes on.
+    fn carry(&mut self, named: &Named<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
+        let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
+        let Some(codec) = named.codec.filter(|_| is_new) else {
+            return false;
+        };
+        let known = had
+            .iter()
+            .position(|stream| (stream.pid, stream.codec) == (named.pid, codec));
+        let number = u64::from(named.pid);
+        let before = had_tracks
+            .iter()
+            .find(|track| known.is_some() && track.number == number);
+        let track = match before {
+            Some(track) => track.clone(),
+            None => Track {
+                number,
+                codec,
+                clock: pes::TICKS_PER_SECOND,
+                setup: named.setup(),
+                shape: named.shape(),
+            },
+        };
+        if self.roll.add(track).is_none() {
+            return false;
+        }
+        self.streams.push(match known {
+            Some(place) => had.swap_remove(place),
+            None => Stream::new(named.pid, codec),
+        });
+        true
+    }
+
+    /// A packet of a stream that is carried.
+    fn elementary(
+        &mut self,
+        index: usize,
+        packet: Packet<'_>,
+        sink: &mut super::Sink<'_>,
+    ) -> Result<(), Fault> {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Ok(());
+        };
+        let mut payload = packet.payload();
+        if payload.is_empty() {
+            return Ok(());
+        }
+        if !stream.follows(packet) {
+            return Ok(());
+        }
+        if packet.unit_starts() {
+            stream.head.begin(packet.is_random_access());
+        }
+        let Some(mark) = stream.head.take(&mut payload, &mut self.clock)? else {
+            return Ok(());
+        };
+        let mut voice = Voice {
+            roll: &mut self.roll,
+            index,
+            room: &mut self.room,
+            sink,
+        };
+        stream.take(mark, payload, &mut voice)?;
+        let held = self.streams.iter().map(|stream| stream.content_bytes());
+        if held.sum::<usize>() > self.unit_bytes_max {
+            return Err(Fault(
+                "access units of MPEG-TS are longer than what may be held",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes that its allocations take.
+    pub(super) fn held_bytes(&self) -> usize {
+        let programs = self.programs.iter().map(|(_, map)| map.held_bytes());
+        let streams = self.streams.iter().map(Stream::held_bytes);
+        self.aligner.held_bytes()
+            + self.association.held_bytes()
+            + self.programs.capacity() * size_of::<(u16, Assembler)>()
+            + programs.sum::<usize>()
+            + self.map.capacity()
+            + self.roll.held_bytes()
+            + self.streams.capacity() * size_of::<Stream>()
+            + streams.sum::<usize>()
+            + self.room.capacity()
+    }
+}
+
+fn of_table(_: LetGo) -> Fault {
+    Fault("a table of MPEG-TS is spread over more packets than any real one")
+}
+
+impl Stream {
+    fn new(pid: u16, codec: Codec) -> Stream {
+        let content = match PictureStream::new(codec) {
+            Some(pictures) => Content::Pictures(Box::new(pictures)),
+            None => Content::Sound(Box::new(SoundStream::new(codec))),
+        };
+        Stream {
+            pid,
+            codec,
+            counter: None,
+            head: Head::default(),
+            content,
+        }
+    }
+
+    /// Whether a packet is to be read: the next one, or one behind some that are missing.
+    fn follows(&mut self, packet: Packet<'_>) -> bool {
+        let counter = self.counter.replace(packet.counter());
+        let is_jump = packet.is_discontinuous();
+        if counter == Some(packet.counter()) && !is_jump {
+            // Sent twice.
+            return false;
+        }
+        let follows = counter.is_none_or(|counter| (counter + 1) & 0x0f == packet.counter());
+        if packet.is_scrambled() || (!follows && !is_jump) {
+            self.lose();
+        }
+        !packet.is_scrambled()
+    }
+
+    /// Packets are missing.
+    fn lose(&mut self) {
+        self.head.lose();
+        match &mut self.content {
+            Content::Pictures(pictures) => pictures.lose(),
+            Content::Sound(sound) => sound.lose(),
+        }
+    }
+
+    /// What follows in the stream, with the mark of the PES packet that begins with it.
+    fn take(
+        &mut self,
+        mark: Option<Mark>,
+        bytes: &[u8],
+        voice: &mut Voice<'_, '_>,
+    ) -> Result<(), Fault> {
+        match &mut self.content {
+            Content::Pictures(pictures) => pictures.take(mark, bytes, voice),
+            Content::Sound(sound) => sound.take(mark, bytes, voice),
+        }
+    }
+
+    fn content_bytes(&self) -> usize {
+        match &self.content {
+            Content::Pictures(pictures) => pictures.content_bytes(),
+            Content::Sound(sound) => sound.content_bytes(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.head.held_bytes()
+            + match &self.content {
+                Content::Pictures(it) => size_of::<PictureStream>() + it.held_bytes(),
+                Content::Sound(it) => size_of::<SoundStream>() + it.held_bytes(),
+            }
+    }
+}
+
+/// A time of the clock of MPEG-TS that does not begin again.
+fn time(ticks: i64) -> Result<Time, Fault> {
+    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(Fault("a time of MPEG-TS is out of reason"))
+}

@@ -1,0 +1,77 @@
+//! What a program's map says of its streams.
+
+use super::super::medium::{Codec, Shape};
+use super::super::sound;
+use crate::format::mpegts::psi;
+
+/// A stream that a map names.
+pub(super) struct Named<'a> {
+    /// Of its packets.
+    pub pid: u16,
+    /// `None` of what is not carried.
+    pub codec: Option<Codec>,
+    stream_type: u8,
+    descriptors: &'a [u8],
+}
+
+impl<'a> Named<'a> {
+    /// Of an entry.
+    pub fn read((stream_type, pid, descriptors): (u8, u16, &'a [u8])) -> Named<'a> {
+        let codec = match stream_type {
+            0x1b => Some(Codec::H264),
+            0x24 => Some(Codec::H265),
+            0x0f => Some(Codec::Aac),
+            0x03 | 0x04 => Some(Codec::MpegAudio),
+            0x81 => Some(Codec::Ac3),
+            0x87 => Some(Codec::Eac3),
+            // What only the descriptors name: first as registered, then as DVB has it.
+            0x06 => psi::descriptors(descriptors).find_map(|(tag, body)| match (tag, body) {
+                (5, [b'H', b'E', b'V', b'C', ..]) => Some(Codec::H265),
+                (5, [b'A', b'C', b'-', b'3', ..]) | (0x6a, _) => Some(Codec::Ac3),
+                (5, [b'E', b'A', b'C', b'3', ..]) | (0x7a, _) => Some(Codec::Eac3),
+                (5, [b'O', b'p', b'u', b's', ..]) => Some(Codec::Opus),
+                _ => None,
+            }),
+            _ => None,
+        };
+        Named {
+            pid,
+            codec,
+            stream_type,
+            descriptors,
+        }
+    }
+
+    /// As it is told that it is left out.
+    pub fn name(&self) -> String {
+        format!("stream type 0x{:02x}", self.stream_type)
+    }
+
+    /// Of Opus, whose frames do not tell it.
+    pub fn setup(&self) -> Option<Box<[u8]>> {
+        let mut descriptors = psi::descriptors(self.descriptors);
+        let channels = descriptors.find_map(|(tag, body)| match (tag, body) {
+            (0x7f, [0x80, channels, ..]) => Some(*channels),
+            _ => None,
+        });
+        let channels = channels.filter(|_| self.codec == Some(Codec::Opus))?;
+        sound::opus_of_channels(channels).map(Vec::into_boxed_slice)
+    }
+
+    /// As far as the map tells.
+    pub fn shape(&self) -> Shape {
+        if let Some(shape) = self.setup().and_then(|setup| sound::opus(&setup)) {
+            return shape;
+        }
+        match self.codec {
+            Some(Codec::H264 | Codec::H265) => Shape::Pictures {
+                width: 0,
+                height: 0,
+            },
+            _ => Shape::Sound {
+                rate: 0,
+                channels: 0,
+            },
+        }
+    }
+}

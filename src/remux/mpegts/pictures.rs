@@ -1,0 +1,258 @@
+//! H.264 and H.265 as a stream of bytes (annexes B of ISO/IEC 14496-10 and 23008-2), cut into
+//! access units.
+//!
+//! A unit ends where the next one begins: at a delimiter, a parameter set or a message behind a
+//! picture, or a picture's first slice.
+
+use super::super::medium::{Codec, Fault, Time};
+use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
+use super::super::roll::Times;
+use super::Voice;
+use super::pes::{Mark, Marks};
+
+/// One stream of them.
+pub(super) struct PictureStream {
+    is_h265: bool,
+    pictures: Pictures,
+    /// From where the unit begins.
+    bytes: Vec<u8>,
+    /// So far no start code begins but those that were seen.
+    searched: usize,
+    marks: Marks,
+    unit: State,
+    last: Option<Times>,
+    /// From a unit's time of decoding to the next one's.
+    gap: i64,
+}
+
+/// Of the unit at the front.
+enum State {
+    /// It is not known where one begins.
+    Searching,
+    Within {
+        mark: Option<Mark>,
+        has_picture: bool,
+    },
+}
+
+/// A start code of three bytes, and what tells of a NAL unit where a picture begins.
+const START_BYTES: usize = 3;
+const TELLING_BYTES: usize = 3;
+/// Where nothing better is known.
+const USUAL_GAP: i64 = Time::SECOND / 25;
+
+impl PictureStream {
+    /// `None` of another codec.
+    pub fn new(codec: Codec) -> Option<PictureStream> {
+        Some(PictureStream {
+            is_h265: codec == Codec::H265,
+            pictures: Pictures::new(codec)?,
+            bytes: Vec::new(),
+            searched: 0,
+            marks: Marks::default(),
+            unit: State::Searching,
+            last: None,
+            gap: USUAL_GAP,
+        })
+    }
+
+    /// Packets are missing: what is not whole yet is no unit.
+    pub fn lose(&mut self) {
+        self.bytes.clear();
+        self.searched = 0;
+        self.marks.clear();
+        self.unit = State::Searching;
+    }
+
+    /// The stream's next bytes, with the mark of the PES packet that begins with them.
+    pub fn take(
+        &mut self,
+        mark: Option<Mark>,
+        bytes: &[u8],
+        voice: &mut Voice<'_, '_>,
+    ) -> Result<(), Fault> {
+        if let Some(mark) = mark {
+            self.marks.put(self.bytes.len(), mark);
+        }
+        let needed = self.bytes.len() + bytes.len();
+        if needed > self.bytes.capacity() {
+            self.bytes.reserve_exact(bytes.len() + needed / 2);
+        }
+        self.bytes.extend_from_slice(bytes);
+        while let Some(at) = start(&self.bytes, self.searched) {
+            let nal = at + START_BYTES;
+            let Some(telling) = self.bytes.get(nal..nal + TELLING_BYTES) else {
+                self.searched = at;
+                return Ok(());
+            };
+            let kind = self.pictures.kind(telling);
+            let is_picture = matches!(kind, Some(Kind::Key | Kind::Picture));
+            let is_first = is_picture && telling[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
+            let is_front = matches!(kind, Some(Kind::Delimiter | Kind::Set | Kind::Before));
+            self.searched = nal;
+            if (is_first || is_front) && self.may_end(at) {
+                self.say(at, voice)?;
+                self.begin(at);
+            }
+            if let State::Within { has_picture, .. } = &mut self.unit {
+                *has_picture |= is_picture;
+            }
+        }
+        let seen = self.bytes.len().saturating_sub(START_BYTES - 1);
+        self.searched = self.searched.max(seen);
+        if let State::Searching = self.unit {
+            self.pass(self.searched);
+            self.searched = 0;
+        }
+        Ok(())
+    }
+
+    /// Whether another unit may begin there.
+    fn may_end(&self, at: usize) -> bool {
+        match self.unit {
+            State::Searching => true,
+            // The second field of a picture has no time of its own.
+            State::Within { has_picture, .. } => {
+                has_picture && (!self.pictures.sequence().has_fields || self.marks.has(at))
+            }
+        }
+    }
+
+    /// A unit begins there.
+    fn begin(&mut self, at: usize) {
+        let mark = self.marks.take(at);
+        self.pass(at);
+        self.searched = START_BYTES;
+        self.unit = State::Within {
+            mark,
+            has_picture: false,
+        };
+    }
+
+    /// So many bytes are done with.
+    fn pass(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+        self.marks.pass(bytes);
+    }
+
+    /// The last unit is as whole as it gets.
+    pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+        match self.unit {
+            State::Within {
+                has_picture: true, ..
+            } => self.say(self.bytes.len(), voice),
+            State::Within { .. } | State::Searching => Ok(()),
+        }
+    }
+
+    /// Says the unit at the front, which has so many bytes.
+    fn say(&mut self, length: usize, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+        let State::Within { mark, .. } = self.unit else {
+            return Ok(());
+        };
+        let unit = self.bytes.get(..length).unwrap_or_default();
+        let room = &mut *voice.room;
+        room.clear();
+        room.reserve_exact(length);
+        let Found { is_key, has_sets } = write(&mut self.pictures, unit, room)?;
+        let index = voice.index;
+        if let Some(setup) = self.pictures.new_setup() {
+            voice.roll.set_up(index, &setup, self.pictures.shape())?;
+        }
+        let told = mark.and_then(|mark| mark.times);
+        let Some(times) = told.or_else(|| self.guessed()) else {
+            return Ok(());
+        };
+        self.note(times);
+        let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
+        let is_join = is_key || (has_sets && is_random_access);
+        voice.roll.say(index, times, is_join, room, voice.sink);
+        Ok(())
+    }
+
+    fn note(&mut self, times: Times) {
+        let decode = times.decode.nanoseconds();
+        if let Some(last) = self.last.replace(times) {
+            let gap = decode.saturating_sub(last.decode.nanoseconds());
+            if (1..=Time::SECOND).contains(&gap) {
+                self.gap = gap;
+            }
+        }
+    }
+
+    /// Of a unit that has no times: as if it were none that is shown before others.
+    fn guessed(&self) -> Option<Times> {
+        let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
+        let decode = Time::from_nanoseconds(decode)?;
+        Some(Times {
+            decode,
+            present: decode,
+        })
+    }
+
+    /// Of what is held until a unit is whole.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
+    }
+}
+
+/// What stands in a unit.
+#[derive(Default)]
+struct Found {
+    is_key: bool,
+    has_sets: bool,
+}
+
+/// Writes a unit as the medium has it, and takes the parameter sets that are in it.
+fn write(pictures: &mut Pictures, unit: &[u8], room: &mut Vec<u8>) -> Result<Found, Fault> {
+    let mut found = Found::default();
+    for nal in nals(unit) {
+        match pictures.kind(nal) {
+            None | Some(Kind::Delimiter) => continue,
+            Some(Kind::Set) => {
+                pictures.take_set(nal)?;
+                found.has_sets = true;
+            }
+            Some(Kind::Key) => found.is_key = true,
+            Some(Kind::Picture | Kind::Before | Kind::Behind) => {}
+        }
+        if room.len() + nal.len() + 4 > room.capacity() {
+            room.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
+        }
+        nal::push(nal, room);
+        if room.len() > unit.len() + MORE_BYTES_MAX {
+            return Err(Fault("a picture is made of too many NAL units"));
+        }
+    }
+    Ok(found)
+}
+
+/// Where the next start code begins, from there on.
+fn start(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        match *bytes.get(at..at + START_BYTES)? {
+            [0, 0, 1] => return Some(at),
+            [_, _, 2..=255] => at += 3,
+            [_, 1..=255, _] => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The NAL units behind start codes, without what fills up behind them.
+fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = start(unit, 0);
+    std::iter::from_fn(move || {
+        let from = at? + START_BYTES;
+        at = start(unit, from);
+        let nal = &unit[from..at.unwrap_or(unit.len())];
+        let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
+        Some(&nal[..nal.len() - zeros])
+    })
+}

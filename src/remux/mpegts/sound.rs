@@ -1,0 +1,230 @@
+//! Sound as a row of frames, whatever PES packets it comes in.
+
+use super::super::medium::{Codec, Fault, Time};
+use super::super::roll::Times;
+use super::super::sound::{self, HEAD_BYTES};
+use super::Voice;
+use super::pes::{Mark, Marks};
+
+/// One stream of it.
+pub(super) struct SoundStream {
+    codec: Codec,
+    /// From where a frame begins, or may begin.
+    bytes: Vec<u8>,
+    marks: Marks,
+    is_in_step: bool,
+    /// When the next frame begins.
+    next: Option<Time>,
+    /// The setup is told by the frames, and was by the last one.
+    setup: sound::Setup,
+}
+
+/// Substreams of E-AC-3: eight of each kind.
+const PARTS_MAX: usize = 16;
+/// Bytes that say how long a packet of Opus is: one of 120 ms has 32 of them at most.
+const OPUS_SIZES_MAX: usize = 64;
+
+/// A unit at the front.
+struct Front {
+    length: usize,
+    head_bytes: usize,
+    lasts: Option<i64>,
+    head: Option<sound::Head>,
+}
+
+enum Look {
+    Found(Front),
+    Nothing,
+    More,
+}
+
+impl SoundStream {
+    /// Before the first byte.
+    pub fn new(codec: Codec) -> SoundStream {
+        SoundStream {
+            codec,
+            bytes: Vec::new(),
+            marks: Marks::default(),
+            is_in_step: false,
+            next: None,
+            setup: sound::Setup::default(),
+        }
+    }
+
+    /// Packets are missing.
+    pub fn lose(&mut self) {
+        self.bytes.clear();
+        self.marks.clear();
+        self.is_in_step = false;
+        self.next = None;
+    }
+
+    /// The stream's next bytes, with the mark of the PES packet that begins with them.
+    pub fn take(
+        &mut self,
+        mark: Option<Mark>,
+        bytes: &[u8],
+        voice: &mut Voice<'_, '_>,
+    ) -> Result<(), Fault> {
+        if let Some(mark) = mark {
+            self.marks.put(self.bytes.len(), mark);
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.say_whole(false, voice)
+    }
+
+    /// The last unit is as whole as it gets.
+    pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+        self.say_whole(true, voice)
+    }
+
+    fn say_whole(&mut self, is_last: bool, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+        let mut at = 0;
+        loop {
+            match self.look(at, is_last) {
+                Look::More => break,
+                Look::Nothing => {
+                    self.is_in_step = false;
+                    at += 1;
+                }
+                Look::Found(front) => {
+                    self.is_in_step = true;
+                    self.say(at, &front, voice)?;
+                    at += front.length;
+                }
+            }
+        }
+        self.bytes.drain(..at);
+        self.marks.pass(at);
+        Ok(())
+    }
+
+    /// What stands there. Out of step only two frames in a row are one.
+    fn look(&self, at: usize, is_last: bool) -> Look {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let front = match self.frame(rest) {
+            Look::Found(front) => front,
+            other => return other,
+        };
+        let Some(mut behind) = rest.get(front.length..) else {
+            return Look::More;
+        };
+        let must_see_next = self.codec == Codec::Eac3 || !self.is_in_step;
+        if !must_see_next || (is_last && behind.is_empty()) {
+            return Look::Found(front);
+        }
+        let mut length = front.length;
+        for _ in 0..PARTS_MAX {
+            match self.frame(behind) {
+                Look::More if !is_last => return Look::More,
+                Look::Nothing if !self.is_in_step => return Look::Nothing,
+                Look::Found(part) if part.head.is_some_and(|head| head.is_part) => {
+                    let Some(others) = behind.get(part.length..) else {
+                        return Look::More;
+                    };
+                    length += part.length;
+                    behind = others;
+                }
+                Look::More | Look::Nothing | Look::Found(_) => break,
+            }
+        }
+        Look::Found(Front { length, ..front })
+    }
+
+    /// The frame whose head stands in front.
+    fn frame(&self, bytes: &[u8]) -> Look {
+        if self.codec == Codec::Opus {
+            return opus(bytes);
+        }
+        if bytes.len() < HEAD_BYTES {
+            return Look::More;
+        }
+        sound::head(self.codec, bytes).map_or(Look::Nothing, |head| {
+            Look::Found(Front {
+                length: head.length,
+                head_bytes: head.head_bytes,
+                lasts: head.lasts(),
+                head: Some(head),
+            })
+        })
+    }
+
+    fn say(&mut self, at: usize, front: &Front, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+        let told = self.marks.take(at).and_then(|mark| mark.times);
+        let time = told.map(|times| times.present).or(self.next);
+        let Some(time) = time else {
+            return Ok(());
+        };
+        let lasts = front.lasts.unwrap_or(0);
+        self.next = Time::from_nanoseconds(time.nanoseconds() + lasts);
+        if let Some(head) = front.head {
+            let is_known = self.setup.is_like(&head.setup, self.codec);
+            if !is_known || voice.roll.is_new(voice.index) {
+                self.setup = head.setup;
+                voice
+                    .roll
+                    .set_up(voice.index, head.setup.as_slice(), head.shape)?;
+            }
+        }
+        let times = Times {
+            decode: time,
+            present: time,
+        };
+        let unit = self.bytes.get(at + front.head_bytes..at + front.length);
+        let unit = unit.unwrap_or_default();
+        voice.roll.say(voice.index, times, true, unit, voice.sink);
+        Ok(())
+    }
+
+    /// Of what is held until a unit is whole.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.marks.held_bytes()
+    }
+}
+
+/// A packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and GStreamer
+/// write it).
+fn opus(bytes: &[u8]) -> Look {
+    let [first, second, rest @ ..] = bytes else {
+        return Look::More;
+    };
+    if *first != 0x7f || second & 0xe0 != 0xe0 {
+        return Look::Nothing;
+    }
+    let sizes = rest.iter().take(OPUS_SIZES_MAX + 1);
+    let sizes = sizes.take_while(|byte| **byte == 0xff).count();
+    let Some(last) = rest.get(sizes) else {
+        return if sizes > OPUS_SIZES_MAX {
+            Look::Nothing
+        } else {
+            Look::More
+        };
+    };
+    let size = 255 * sizes + usize::from(*last);
+    let mut at = 3 + sizes;
+    at += 2 * (usize::from(second >> 4 & 1) + usize::from(second >> 3 & 1));
+    if second & 0x04 != 0 {
+        let Some(more) = bytes.get(at) else {
+            return Look::More;
+        };
+        at += 1 + usize::from(*more);
+    }
+    let Some(packet) = bytes.get(at..at + size) else {
+        return if size > OPUS_SIZES_MAX * 255 {
+            Look::Nothing
+        } else {
+            Look::More
+        };
+    };
+    Look::Found(Front {
+        length: at + size,
+        head_bytes: at,
+        lasts: sound::opus_lasts(packet),
+        head: None,
+    })
+}

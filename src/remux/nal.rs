@@ -1,0 +1,330 @@
+//! NAL units of H.264 and H.265, and the parameter sets among them (ISO/IEC 14496-15: `avcC` and
+//! `hvcC`).
+
+use super::bits::Bits;
+use super::medium::{Codec, Fault, Shape};
+use super::roll::SETUP_BYTES_MAX;
+use super::sequence::{self, HIGH_PROFILES, Sequence};
+
+/// What a track of pictures is made of: in whichever form its units come.
+#[derive(Debug)]
+pub(super) struct Pictures {
+    is_h265: bool,
+    /// Of the lengths in front of NAL units, as they come: 1 to 4.
+    length_bytes: usize,
+    /// Those that are in force, in the order in which they first came.
+    sets: Vec<Set>,
+    /// Of the newest.
+    sequence: Sequence,
+    has_changed: bool,
+}
+
+/// A parameter set.
+#[derive(Debug)]
+struct Set {
+    kind: u8,
+    number: u32,
+    nal: Vec<u8>,
+}
+
+/// What a NAL unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Delimiter,
+    /// Of all that follows: VPS, SPS, PPS.
+    Set,
+    /// A part of a picture that can be decoded by itself,
+    Key,
+    /// and of another one.
+    Picture,
+    /// What stands in front of a picture,
+    Before,
+    /// and behind it.
+    Behind,
+}
+
+/// More are looked through for each that comes.
+const SETS_MAX: usize = 64;
+/// In front of each NAL unit of the medium.
+const LENGTH_BYTES: usize = 4;
+/// What these may take more than the lengths or start codes that came.
+pub(super) const MORE_BYTES_MAX: usize = 64 * 1024;
+
+impl Pictures {
+    /// Without parameter sets; `None` of another codec.
+    pub fn new(codec: Codec) -> Option<Pictures> {
+        let is_h265 = match codec {
+            Codec::H264 => false,
+            Codec::H265 => true,
+            _ => return None,
+        };
+        Some(Pictures {
+            is_h265,
+            length_bytes: LENGTH_BYTES,
+            sets: Vec::new(),
+            sequence: Sequence::default(),
+            has_changed: false,
+        })
+    }
+
+    /// Takes an `avcC` or `hvcC`, and gives it back in the form of the medium.
+    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, Fault> {
+        const FAULT: Fault = Fault("the configuration of H.264 or H.265 is not whole");
+        if record.len() > SETUP_BYTES_MAX {
+            return Err(Fault("a codec's setup is longer than 4096 bytes"));
+        }
+        let at = if self.is_h265 { 21 } else { 4 };
+        let mut setup = record.to_vec();
+        let sizes = setup.get_mut(at).filter(|_| record[0] == 1).ok_or(FAULT)?;
+        self.length_bytes = usize::from(*sizes & 3) + 1;
+        *sizes |= 3;
+        self.sets.clear();
+        let mut rest = &record[at + 1..];
+        let groups = if self.is_h265 {
+            take(&mut rest, 1).ok_or(FAULT)?[0]
+        } else {
+            2
+        };
+        for group in 0..groups {
+            let units = if self.is_h265 {
+                take(&mut rest, 3).map(|head| u16::from_be_bytes([head[1], head[2]]))
+            } else {
+                let mask = if group == 0 { 0x1f } else { 0xff };
+                take(&mut rest, 1).map(|head| u16::from(head[0] & mask))
+            };
+            for _ in 0..units.ok_or(FAULT)? {
+                let length = take(&mut rest, 2).ok_or(FAULT)?;
+                let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+                self.take_set(take(&mut rest, length).ok_or(FAULT)?)?;
+            }
+        }
+        self.has_changed = false;
+        Ok(setup)
+    }
+
+    /// What a NAL unit is by its first bytes; `None` of one without any.
+    pub fn kind(&self, nal: &[u8]) -> Option<Kind> {
+        let first = *nal.first()?;
+        Some(if self.is_h265 {
+            match first >> 1 & 0x3f {
+                35 => Kind::Delimiter,
+                32..=34 => Kind::Set,
+                16..=23 => Kind::Key,
+                0..=31 => Kind::Picture,
+                36..=38 | 40 | 45..=47 | 56..=63 => Kind::Behind,
+                _ => Kind::Before,
+            }
+        } else {
+            match first & 0x1f {
+                9 => Kind::Delimiter,
+                7 | 8 => Kind::Set,
+                5 => Kind::Key,
+                1..=4 => Kind::Picture,
+                6 | 14..=18 => Kind::Before,
+                _ => Kind::Behind,
+            }
+        })
+    }
+
+    /// The size of the pictures.
+    pub fn shape(&self) -> Shape {
+        Shape::Pictures {
+            width: self.sequence.width,
+            height: self.sequence.height,
+        }
+    }
+
+    /// What the newest sequence parameter set says.
+    pub fn sequence(&self) -> &Sequence {
+        &self.sequence
+    }
+
+    /// The setup, if parameter sets in the stream have changed it and it is whole.
+    pub fn new_setup(&mut self) -> Option<Vec<u8>> {
+        if !self.has_changed {
+            return None;
+        }
+        let setup = if self.is_h265 {
+            self.hvcc()
+        } else {
+            self.avcc()
+        };
+        self.has_changed = setup.is_none();
+        setup
+    }
+
+    /// A unit of NAL units with lengths in front, in the form of the medium: mostly that is what it
+    /// has already. What it needs room for is written there.
+    pub fn unit<'a>(&mut self, unit: &'a [u8], room: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
+        let mut rest = unit;
+        // As long as nothing is left out but in front.
+        let (mut front, mut is_plain) = (0, self.length_bytes == LENGTH_BYTES);
+        let mut length = 0;
+        while !rest.is_empty() {
+            let at = unit.len() - rest.len();
+            let nal = self.next(&mut rest)?;
+            length += LENGTH_BYTES + nal.len();
+            match self.kind(nal) {
+                None | Some(Kind::Delimiter) if at == front => front = unit.len() - rest.len(),
+                None | Some(Kind::Delimiter) => is_plain = false,
+                Some(Kind::Set) => self.take_set(nal)?,
+                Some(Kind::Key | Kind::Picture | Kind::Before | Kind::Behind) => {}
+            }
+        }
+        if is_plain {
+            return Ok(&unit[front..]);
+        }
+        if length > unit.len() + MORE_BYTES_MAX {
+            return Err(Fault("a picture is made of too many NAL units"));
+        }
+        room.clear();
+        room.reserve_exact(length);
+        rest = unit;
+        while !rest.is_empty() {
+            let nal = self.next(&mut rest)?;
+            if self.kind(nal).is_some_and(|kind| kind != Kind::Delimiter) {
+                push(nal, room);
+            }
+        }
+        Ok(room)
+    }
+
+    fn next<'a>(&self, rest: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+        let length = take(rest, self.length_bytes);
+        let length = length.map(|bytes| {
+            bytes
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+        });
+        length
+            .and_then(|length| take(rest, length))
+            .ok_or(Fault("a NAL unit is longer than the picture it belongs to"))
+    }
+
+    /// A parameter set that may be another one than before.
+    pub fn take_set(&mut self, nal: &[u8]) -> Result<(), Fault> {
+        let Some((kind, number)) = self.name(nal) else {
+            return Ok(());
+        };
+        let place = self
+            .sets
+            .iter()
+            .position(|set| (set.kind, set.number) == (kind, number));
+        match place {
+            Some(place) if self.sets[place].nal == nal => return Ok(()),
+            Some(place) => self.sets[place].nal = nal.to_vec(),
+            None => self.sets.push(Set {
+                kind,
+                number,
+                nal: nal.to_vec(),
+            }),
+        }
+        self.has_changed = true;
+        if self.sets.len() > SETS_MAX {
+            return Err(Fault("H.264 or H.265 has more than 64 parameter sets"));
+        }
+        let bytes = self.sets.iter().map(|set| set.nal.len() + 2);
+        if bytes.sum::<usize>() > SETUP_BYTES_MAX - 128 {
+            return Err(Fault("parameter sets are longer than 4 KiB together"));
+        }
+        Ok(())
+    }
+
+    /// Of a parameter set that is understood; takes note of a sequence.
+    fn name(&mut self, nal: &[u8]) -> Option<(u8, u32)> {
+        let first = *nal.first()?;
+        let kind = if self.is_h265 {
+            first >> 1 & 0x3f
+        } else {
+            first & 0x1f
+        };
+        let sequence = match (self.is_h265, kind) {
+            (true, 32) => return Some((kind, u32::from(nal.get(2)? >> 4))),
+            (true, 34) => return Some((kind, Bits::escaped(nal.get(2..)?).golomb()?)),
+            (false, 8) => return Some((kind, Bits::escaped(nal.get(1..)?).golomb()?)),
+            (true, 33) => sequence::h265(nal)?,
+            (false, 7) => sequence::h264(nal)?,
+            _ => return None,
+        };
+        self.sequence = sequence;
+        Some((kind, sequence.number))
+    }
+
+    fn of_kind(&self, kind: u8) -> impl Iterator<Item = &[u8]> + Clone {
+        let sets = self.sets.iter().filter(move |set| set.kind == kind);
+        sets.map(|set| set.nal.as_slice())
+    }
+
+    fn avcc(&self) -> Option<Vec<u8>> {
+        let (sequences, pictures) = (self.of_kind(7), self.of_kind(8));
+        pictures.clone().next()?;
+        let [profile, compatibility, level] = *sequences.clone().next()?.get(1..)?.first_chunk()?;
+        let mut record = vec![1, profile, compatibility, level, 0xff];
+        record.push(0xe0 | sequences.clone().count().min(31) as u8);
+        sequences
+            .take(31)
+            .for_each(|nal| push_short(nal, &mut record));
+        record.push(pictures.clone().count().min(255) as u8);
+        pictures
+            .take(255)
+            .for_each(|nal| push_short(nal, &mut record));
+        if HIGH_PROFILES.contains(&u32::from(profile)) {
+            let it = &self.sequence;
+            let fields = [
+                0xfc | it.chroma,
+                0xf8 | it.luma_depth,
+                0xf8 | it.chroma_depth,
+                0,
+            ];
+            record.extend_from_slice(&fields);
+        }
+        Some(record)
+    }
+
+    fn hvcc(&self) -> Option<Vec<u8>> {
+        let first = self.of_kind(33).next()?;
+        self.of_kind(34).next()?;
+        let it = &self.sequence;
+        // The profile as it stands there, without what keeps it from looking like a start code.
+        let mut bits = Bits::escaped(first.get(3..)?);
+        let mut record = vec![1];
+        for _ in 0..12 {
+            record.push(bits.number(8)? as u8);
+        }
+        record.extend_from_slice(&[0xf0, 0, 0xfc, 0xfc | it.chroma]);
+        record.extend_from_slice(&[0xf8 | it.luma_depth, 0xf8 | it.chroma_depth, 0, 0]);
+        record.push(it.layers << 3 | u8::from(it.are_nested) << 2 | 3);
+        record.push(3);
+        for kind in 32..=34 {
+            let nals = self.of_kind(kind);
+            record.push(kind);
+            record.extend_from_slice(&(nals.clone().count() as u16).to_be_bytes());
+            nals.for_each(|nal| push_short(nal, &mut record));
+        }
+        Some(record)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let sets = self.sets.iter().map(|set| set.nal.capacity());
+        self.sets.capacity() * size_of::<Set>() + sets.sum::<usize>()
+    }
+}
+
+/// Writes a NAL unit as the medium has it.
+pub(super) fn push(nal: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(nal.len() as u32).to_be_bytes());
+    out.extend_from_slice(nal);
+}
+
+fn push_short(nal: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(nal.len() as u16).to_be_bytes());
+    out.extend_from_slice(nal);
+}
+
+/// The first so many bytes, which `rest` has no more.
+pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(bytes)?;
+    *rest = behind;
+    Some(taken)
+}

@@ -1,0 +1,237 @@
+//! From the bytes of one container to those of another.
+//!
+//! ```text
+//! bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
+//! ```
+//!
+//! The same bytes give the same however they are cut: what goes out hangs on the units, one by one.
+//! What is held is at most [`Remuxer::held_bytes_max`]; what goes out is at most
+//! [`OUT_PER_BYTE`](super::OUT_PER_BYTE) times as much as came in,
+//! [`OUT_PER_UNIT`](super::OUT_PER_UNIT) a unit, and [`OUT_ONCE`](super::OUT_ONCE).
+
+use super::Reader;
+use super::medium::{Fault, Heard, TRACKS_MAX, Track};
+use super::write::{Interleave, Kept, Target, Timeline, Writer};
+use crate::format::Format;
+
+/// A stream in another container.
+pub struct Remuxer {
+    reader: Reader,
+    unit_bytes_max: usize,
+    making: Making,
+}
+
+/// What is made of what the reader says.
+struct Making {
+    tracks: Vec<Track>,
+    interleave: Interleave,
+    timeline: Timeline,
+    writer: Writer,
+    left_out: Vec<String>,
+    fault: Option<Fault>,
+}
+
+/// So many lines are told of what is left out.
+const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
+/// And of a codec's name so many letters.
+const NAME_MAX: usize = 32;
+
+impl Remuxer {
+    /// Before the first byte of a stream of this format, its header included; `None` of one that
+    /// cannot be read. A unit of more bytes is a fault; as many wait for those of other tracks, and
+    /// as many make a fragment.
+    pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
+        Some(Remuxer {
+            reader: Reader::new(from, unit_bytes_max)?,
+            unit_bytes_max,
+            making: Making::new(to, unit_bytes_max),
+        })
+    }
+
+    /// Whether a stream of this format can be read.
+    pub fn reads(from: Format) -> bool {
+        Reader::new(from, 1).is_some()
+    }
+
+    /// Takes the stream's next bytes and appends what comes of them. Behind a fault nothing more
+    /// comes; what was appended before it is whole.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        if let Some(fault) = self.making.fault {
+            return Err(fault);
+        }
+        let making = &mut self.making;
+        let fed = self
+            .reader
+            .feed(bytes, &mut |heard| making.hear(heard, out));
+        self.making.fault = self.making.fault.or(fed.err());
+        self.making.fault.map_or(Ok(()), Err)
+    }
+
+    /// The stream is over: appends what has waited.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let making = &mut self.making;
+        if making.fault.is_none() {
+            self.reader.finish(&mut |heard| making.hear(heard, out));
+            self.making.drain(out);
+            self.making.finish(out);
+        }
+        self.making.fault.map_or(Ok(()), Err)
+    }
+
+    /// Another source goes on where this one has ended, from its header on: appends what has
+    /// waited; times and counters go on. Says whether its format can be read.
+    #[must_use]
+    pub fn begin_anew(&mut self, from: Format, out: &mut Vec<u8>) -> bool {
+        let Some(reader) = Reader::new(from, self.unit_bytes_max) else {
+            return false;
+        };
+        let _ = self.finish(out);
+        self.reader = reader;
+        self.making.seam();
+        true
+    }
+
+    /// Whether tracks are known, and none of them goes out.
+    pub fn carries_nothing(&self) -> bool {
+        let making = &self.making;
+        let mut tracks = making.tracks.iter();
+        let is_left_out =
+            |track: &Track| track.is_known() && making.writer.left_out(track).is_some();
+        !making.left_out.is_empty() && tracks.all(is_left_out)
+    }
+
+    /// What of the stream does not go out, and why, a line for each track.
+    pub fn left_out(&self) -> &[String] {
+        &self.making.left_out
+    }
+
+    /// Bytes that its allocations take: [`Remuxer::held_bytes_max`] at the most.
+    pub fn held_bytes(&self) -> usize {
+        self.reader.held_bytes() + self.making.held_bytes()
+    }
+
+    /// What one holds at the very most: beside its reader two units and as much as waits for other
+    /// tracks, and as much again that makes a fragment.
+    pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
+        const ENTRIES: usize = 2 * 1024 * 1024;
+        Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
+    }
+}
+
+impl Making {
+    fn new(to: Target, bytes_max: usize) -> Making {
+        Making {
+            tracks: Vec::new(),
+            interleave: Interleave::new(bytes_max),
+            timeline: Timeline::default(),
+            writer: Writer::new(to, bytes_max),
+            left_out: Vec::new(),
+            fault: None,
+        }
+    }
+
+    fn hear(&mut self, heard: Heard<'_>, out: &mut Vec<u8>) {
+        if self.fault.is_some() {
+            return;
+        }
+        let done = match heard {
+            Heard::Tracks(tracks) => self.set_tracks(tracks, out),
+            Heard::Unit(unit) => {
+                if self.interleave.is_seam(&unit) {
+                    self.drain(out);
+                    self.interleave.seam();
+                    self.interleave.begin(self.tracks.len());
+                }
+                self.interleave.push(&unit);
+                self.pass_on(out)
+            }
+            Heard::LeftOut { number, codec } => {
+                let codec: String = codec.chars().take(NAME_MAX).collect();
+                self.leave_out(format!("track {number}: {codec} is not remuxed"));
+                Ok(())
+            }
+        };
+        self.fault = self.fault.or(done.err());
+    }
+
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
+        if self.tracks == tracks {
+            return Ok(());
+        }
+        if !Track::are_more(&self.tracks, tracks) {
+            self.drain(out);
+        }
+        for track in tracks.iter().filter(|track| track.is_known()) {
+            if let Some(why) = self.writer.left_out(track) {
+                self.leave_out(format!("track {}: {why}", track.number));
+            }
+        }
+        self.tracks = tracks.to_vec();
+        self.interleave.begin(tracks.len());
+        self.writer.set_tracks(tracks, out)
+    }
+
+    /// Writes what waits for nothing any more.
+    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        while let Some(unit) = self.interleave.pop() {
+            self.write(unit, out)?;
+        }
+        self.writer.settle(out);
+        Ok(())
+    }
+
+    /// Writes what waits.
+    fn drain(&mut self, out: &mut Vec<u8>) {
+        while let Some(unit) = self.interleave.pop_last() {
+            if let Err(fault) = self.write(unit, out) {
+                self.fault = Some(fault);
+            }
+        }
+        self.writer.settle(out);
+    }
+
+    fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let interleave = &self.interleave;
+        if !self
+            .timeline
+            .place(&mut unit, |track| interleave.head(track))
+        {
+            return Ok(());
+        }
+        self.writer.write(unit, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.fault = self.fault.or(self.writer.finish(out).err());
+    }
+
+    fn seam(&mut self) {
+        self.fault = None;
+        self.tracks.clear();
+        self.interleave.seam();
+        self.timeline.seam();
+    }
+
+    fn leave_out(&mut self, line: String) {
+        if self.left_out.len() < LEFT_OUT_MAX && !self.left_out.contains(&line) {
+            self.left_out.push(line);
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        let setups = self
+            .tracks
+            .iter()
+            .map(|track| track.setup.as_ref().map_or(0, |s| s.len()));
+        let lines = self.left_out.iter().map(String::capacity);
+        setups.chain(lines).sum::<usize>()
+            + self.tracks.capacity() * size_of::<Track>()
+            + self.left_out.capacity() * size_of::<String>()
+            + self.interleave.held_bytes()
+            + self.timeline.held_bytes()
+            + self.writer.held_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

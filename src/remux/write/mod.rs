@@ -1,0 +1,119 @@
+//! What is made of units: their order, their line of times, and the containers that are written.
+
+mod interleave;
+mod mp4;
+mod mpegts;
+mod timeline;
+
+pub(super) use interleave::{Interleave, Kept};
+pub(super) use timeline::Timeline;
+
+use super::medium::{Fault, Track};
+use crate::format::Format;
+use mp4::Mp4;
+use mpegts::MpegTs;
+
+/// The containers that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// MPEG transport stream
+    MpegTs,
+    /// fragmented MP4
+    Mp4,
+}
+
+impl Target {
+    /// Both.
+    pub const ALL: [Target; 2] = [Target::MpegTs, Target::Mp4];
+
+    /// By the name of a file below a stream's address.
+    pub fn named(file: &[u8]) -> Option<Target> {
+        match file {
+            b"live.ts" => Some(Target::MpegTs),
+            b"live.mp4" => Some(Target::Mp4),
+            _ => None,
+        }
+    }
+
+    /// The format of what goes out.
+    pub fn format(self) -> Format {
+        match self {
+            Target::MpegTs => Format::MpegTs,
+            Target::Mp4 => Format::Mp4,
+        }
+    }
+}
+
+/// Bytes that go out for one that comes in, at most.
+pub const OUT_PER_BYTE: usize = mpegts::OUT_PER_BYTE;
+/// Bytes that go out for each unit beside that, at most.
+pub const OUT_PER_UNIT: usize = mpegts::OUT_PER_UNIT;
+/// Bytes that go out beside all that, once, at most.
+pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
+const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
+
+/// Writes one of the containers.
+pub(super) enum Writer {
+    MpegTs(Box<MpegTs>),
+    Mp4(Box<Mp4>),
+}
+
+impl Writer {
+    /// Before the first track. A fragment has no more bytes than these and a unit.
+    pub fn new(to: Target, fragment_bytes_max: usize) -> Writer {
+        match to {
+            Target::MpegTs => Writer::MpegTs(Box::new(MpegTs::new())),
+            Target::Mp4 => Writer::Mp4(Box::new(Mp4::new(fragment_bytes_max))),
+        }
+    }
+
+    /// What comes from now on: all that came of others is written.
+    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Writer::MpegTs(writer) => writer.set_tracks(tracks),
+            Writer::Mp4(writer) => writer.set_tracks(tracks, out),
+        }
+    }
+
+    /// The next unit, in the order of their decode times but for what is late.
+    pub fn write(&mut self, unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Writer::MpegTs(writer) => writer.write(unit, out),
+            Writer::Mp4(writer) => writer.write(unit, out),
+        }
+    }
+
+    /// Nothing more comes at this time.
+    pub fn settle(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Writer::MpegTs(writer) => writer.settle(out),
+            // Its fragments have their own times.
+            Writer::Mp4(_) => {}
+        }
+    }
+
+    /// Nothing more comes at all, or not of this source.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Writer::MpegTs(writer) => writer.settle(out),
+            Writer::Mp4(writer) => writer.finish(out)?,
+        }
+        Ok(())
+    }
+
+    /// Why it cannot carry a track that is known, if it cannot.
+    pub fn left_out(&self, track: &Track) -> Option<&'static str> {
+        match self {
+            Writer::MpegTs(_) => mpegts::left_out(track),
+            Writer::Mp4(_) => None,
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Writer::MpegTs(writer) => size_of::<MpegTs>() + writer.held_bytes(),
+            Writer::Mp4(writer) => size_of::<Mp4>() + writer.held_bytes(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A fragment as it is gathered, and its `moof` and `mdat` (ISO/IEC 14496-12 section 8.8).
+
+use super::boxes::{boxed, close, full, numbers, put};
+
+/// A sample that waits for its fragment to be whole. Times are ticks of its track.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// When it is to be decoded, in ticks.
+    pub decode: i64,
+    /// How much later it is shown.
+    pub offset: u32,
+    /// Decoding can begin with it.
+    pub is_join: bool,
+    /// As they came.
+    pub bytes: Box<[u8]>,
+}
+
+/// What a fragment has of a track.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// The track's, from 1 on.
+    pub number: u32,
+    /// It has pictures.
+    pub is_video: bool,
+    /// In the order of their decode times.
+    pub samples: &'a [Sample],
+    /// When what follows the last of them is to be decoded.
+    pub end: i64,
+}
+
+/// Decoding can begin with it: it depends on no other.
+const SYNC: u32 = 0x0200_0000;
+/// It depends on others, and is no sync sample.
+const NOT_SYNC: u32 = 0x0101_0000;
+/// Of `tfhd`: sample flags are there; offsets count from the `moof`.
+const HEAD_FLAGS: u32 = 0x02_0020;
+/// Of `trun`: there is an offset of data; samples have durations and sizes;
+const RUN_FLAGS: u32 = 0x301;
+/// and of pictures flags and composition offsets too.
+const PICTURE_FLAGS: u32 = 0xc00;
+
+/// Writes a fragment of all runs that have samples.
+pub(super) fn write(sequence_number: u32, runs: &[Run<'_>], out: &mut Vec<u8>) {
+    let begin = out.len();
+    // Where the offset of each run's data goes.
+    let mut places = Vec::with_capacity(runs.len());
+    boxed(out, b"moof", |out| {
+        numbers(out, b"mfhd", &[sequence_number]);
+        for run in runs {
+            boxed(out, b"traf", |out| places.push(write_run(run, out)));
+        }
+    });
+    let data = out.len();
+    put(out, &[0, u32::from_be_bytes(*b"mdat")]);
+    for (run, place) in runs.iter().zip(places) {
+        let offset = (out.len() - begin) as u32;
+        if let Some(place) = out.get_mut(place..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = offset.to_be_bytes();
+        }
+        for sample in run.samples {
+            out.extend_from_slice(&sample.bytes);
+        }
+    }
+    close(out, data);
+}
+
+/// What stands in a `traf`; says where the offset of the data goes.
+fn write_run(run: &Run<'_>, out: &mut Vec<u8>) -> usize {
+    let usual = if run.is_video { NOT_SYNC } else { SYNC };
+    full(out, b"tfhd", (0, HEAD_FLAGS), |out| {
+        put(out, &[run.number, usual])
+    });
+    let begin = run
+        .samples
+        .first()
+        .map_or(0, |sample| sample.decode.max(0) as u64);
+    full(out, b"tfdt", (1, 0), |out| {
+        out.extend_from_slice(&begin.to_be_bytes())
+    });
+    let flags = RUN_FLAGS | if run.is_video { PICTURE_FLAGS } else { 0 };
+    let mut place = 0;
+    full(out, b"trun", (1, flags), |out| {
+        put(out, &[run.samples.len() as u32]);
+        place = out.len();
+        put(out, &[0]);
+        let ends = run.samples.iter().skip(1).map(|sample| sample.decode);
+        for (sample, end) in run.samples.iter().zip(ends.chain([run.end])) {
+            let duration = u32::try_from(end - sample.decode).unwrap_or(0);
+            put(out, &[duration, sample.bytes.len() as u32]);
+            if run.is_video {
+                let flags = if sample.is_join { SYNC } else { NOT_SYNC };
+                put(out, &[flags, sample.offset]);
+            }
+        }
+    });
+    place
+}

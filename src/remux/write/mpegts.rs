@@ -1,0 +1,378 @@
+//! Writes MPEG-TS (ISO/IEC 13818-1): one program, of which each unit is a PES packet.
+//!
+//! PES packets stand whole, one behind the other: nothing is open where the next one begins. A
+//! picture goes out when it comes; small frames of sound that come together share a PES packet. In
+//! front of each join point and ten times a second stand the tables, in front of each join point
+//! the parameter sets, if the unit does not bring its own. The clock goes with the first video
+//! track, else with the first of all.
+//!
+//! What goes out beside the media (tables, clock, parameter sets repeated) is paid for by what
+//! comes in: so times that jump, or a flood of key pictures, cause no flood. All that goes out is
+//! at most [`OUT_PER_BYTE`] times as much as came in, and [`OUT_PER_UNIT`] a unit, and
+//! [`ALLOWANCE_MAX`] once.
+
+mod clock;
+mod packets;
+mod payload;
+mod tables;
+
+use super::super::medium::{Fault, Track};
+use super::interleave::Kept;
+use clock::{Clock, MARGIN, MILLISECOND, packet_time};
+use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
+pub(super) use payload::left_out;
+use payload::{Carriage, Framing, Nal};
+use tables::{Entry, Tables};
+
+/// Bytes that go out for one that comes in.
+pub const OUT_PER_BYTE: usize = 5;
+/// Bytes that go out for each unit beside that: two packets that its ends may leave half empty, and
+/// its part of tables and clock.
+pub const OUT_PER_UNIT: usize = 3 * PACKET_BYTES + UNIT_ALLOWANCE;
+/// Bytes that may be saved up for tables, clock and parameter sets.
+pub const ALLOWANCE_MAX: usize = 16 * 1024;
+/// What a unit brings of that, however small it is,
+const UNIT_ALLOWANCE: usize = 400;
+/// and each of its bytes.
+const BYTE_ALLOWANCE: usize = 3;
+
+const FIRST_PID: u16 = 0x100;
+/// Frames of sound share a PES packet up to so many bytes,
+const GATHER_BYTES_MAX: usize = 1500;
+/// and of so long.
+const GATHER_TIME_MAX: i64 = 50 * MILLISECOND;
+/// A longer frame of sound is none.
+const SOUND_BYTES_MAX: usize = 32 * 1024;
+/// Units go on by that much at least: a tick of 90 kHz.
+const TICK: i64 = 11_112;
+
+/// The writer.
+#[derive(Debug)]
+pub struct MpegTs {
+    tables: Tables,
+    /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
+    streams: Vec<Option<Stream>>,
+    /// Of those that were there before.
+    past: Vec<Past>,
+    /// Whose PID tells the clock.
+    leader: Option<usize>,
+    clock: Clock,
+    /// Bytes that may go out beside the media.
+    allowance: usize,
+    /// The head of the PES packet that is written, with what stands in front of a picture.
+    head: Vec<u8>,
+}
+
+/// An elementary stream.
+#[derive(Debug)]
+struct Stream {
+    carriage: Carriage,
+    pid: u16,
+    packet_time: i64,
+    is_video: bool,
+    past: Past,
+    /// Sound that is gathered, and since when.
+    gathered: Vec<u8>,
+    since: i64,
+}
+
+/// What goes on for a PID, whatever it carries.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    counter: Counter,
+    /// When the newest unit was to be decoded.
+    newest: i64,
+}
+
+impl Past {
+    const NONE: Past = Past {
+        counter: Counter::FIRST,
+        newest: i64::MIN,
+    };
+}
+
+/// What a PES packet is of.
+struct Timed {
+    decode: i64,
+    is_join: bool,
+}
+
+impl MpegTs {
+    /// Before the first track.
+    pub fn new() -> MpegTs {
+        MpegTs {
+            tables: Tables::new(),
+            streams: Vec::new(),
+            past: Vec::new(),
+            leader: None,
+            clock: Clock::default(),
+            allowance: ALLOWANCE_MAX,
+            head: Vec::new(),
+        }
+    }
+
+    /// What is carried from now on. Nothing may be gathered.
+    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), Fault> {
+        for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
+            if let Some(stream) = stream {
+                self.past.resize(self.past.len().max(index + 1), Past::NONE);
+                self.past[index] = stream.past;
+            }
+        }
+        for (index, track) in tracks.iter().enumerate() {
+            let carriage = match track.is_known() {
+                true => Carriage::of(track)?,
+                false => None,
+            };
+            let past = self.past.get(index).copied().unwrap_or(Past::NONE);
+            // Tracks are few.
+            let pid = FIRST_PID + index as u16;
+            let is_video = track.codec.is_video();
+            self.streams
+                .push(carriage.map(|carriage| Stream::new(carriage, pid, is_video, past)));
+        }
+        let mut known = self.streams.iter().enumerate();
+        let video = known
+            .clone()
+            .find(|(_, stream)| stream.as_ref().is_some_and(|stream| stream.is_video));
+        let first = || known.find(|(_, stream)| stream.is_some());
+        self.leader = video.or_else(first).map(|(index, _)| index);
+        let entries = self.streams.iter().flatten().map(Stream::entry).collect();
+        if let Some(Some(leader)) = self.leader.map(|index| &self.streams[index])
+            && self.tables.set(leader.pid, entries)
+        {
+            self.clock.tables_changed();
+        }
+        Ok(())
+    }
+
+    /// Writes a unit, or gathers it.
+    pub fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
+            return Ok(());
+        };
+        let paid = unit.bytes.len().saturating_mul(BYTE_ALLOWANCE) + UNIT_ALLOWANCE;
+        self.allowance = self.allowance.saturating_add(paid).min(ALLOWANCE_MAX);
+        stream.put_behind(&mut unit);
+        match stream.carriage.framing {
+            Framing::Nal { kind, .. } => {
+                self.settle(out);
+                self.write_picture(kind, unit, out);
+            }
+            Framing::Adts(_) | Framing::Whole | Framing::Opus => self.take_sound(&unit, out)?,
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes at this time: what was gathered goes out.
+    pub fn settle(&mut self, out: &mut Vec<u8>) {
+        for index in 0..self.streams.len() {
+            self.write_gathered(index, out);
+        }
+    }
+
+    /// Bytes that its allocations take: besides what is gathered, some hundred.
+    pub fn held_bytes(&self) -> usize {
+        let streams = self.streams.iter().flatten();
+        let streams: usize = streams.map(Stream::held_bytes).sum();
+        self.streams.capacity() * size_of::<Option<Stream>>()
+            + self.past.capacity() * size_of::<Past>()
+            + streams
+            + self.head.capacity()
+            + self.tables.held_bytes()
+    }
+
+    fn write_picture(&mut self, kind: Nal, mut unit: Kept, out: &mut Vec<u8>) {
+        let (length, has_sets) = kind.put_start_codes(&mut unit.bytes);
+        let Some(Some(stream)) = self.streams.get(unit.track) else {
+            return;
+        };
+        let sets = match &stream.carriage.framing {
+            Framing::Nal { sets, .. } if unit.is_join && !has_sets => &sets[..],
+            Framing::Nal { .. } | Framing::Adts(_) | Framing::Whole | Framing::Opus => &[],
+        };
+        let sets = if sets.len() <= self.allowance {
+            sets
+        } else {
+            &[]
+        };
+        self.allowance -= sets.len();
+        let timed = Timed {
+            decode: unit.decode,
+            is_join: unit.is_join,
+        };
+        let payload_bytes = kind.delimiter().len() + sets.len() + length;
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        let stream_id = stream.carriage.stream_id;
+        pes_head(
+            stream_id,
+            (unit.decode, unit.present),
+            payload_bytes,
+            &mut head,
+        );
+        head.extend_from_slice(kind.delimiter());
+        head.extend_from_slice(sets);
+        self.send(unit.track, &timed, &head, &unit.bytes[..length], out);
+        self.head = head;
+    }
+
+    fn take_sound(&mut self, unit: &Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(Some(stream)) = self.streams.get(unit.track) else {
+            return Ok(());
+        };
+        if unit.bytes.len() > SOUND_BYTES_MAX {
+            return Err(Fault("a frame of sound has more than 32,768 bytes"));
+        }
+        let bytes = stream.gathered.len() + unit.bytes.len();
+        if bytes > GATHER_BYTES_MAX || unit.decode - stream.since > GATHER_TIME_MAX {
+            self.write_gathered(unit.track, out);
+        }
+        let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
+            return Ok(());
+        };
+        if stream.gathered.is_empty() {
+            stream.since = unit.decode;
+        }
+        match stream.carriage.framing {
+            Framing::Adts(head) => {
+                let head = payload::adts_head_of(head, unit.bytes.len());
+                stream.gathered.extend_from_slice(
+                    &head.ok_or(Fault("a frame of AAC has more than 8,184 bytes"))?,
+                );
+            }
+            Framing::Opus => payload::opus_head(unit.bytes.len(), &mut stream.gathered),
+            Framing::Whole | Framing::Nal { .. } => {}
+        }
+        stream.gathered.extend_from_slice(&unit.bytes);
+        Ok(())
+    }
+
+    fn write_gathered(&mut self, index: usize, out: &mut Vec<u8>) {
+        let Some(Some(stream)) = self.streams.get_mut(index) else {
+            return;
+        };
+        if stream.gathered.is_empty() {
+            return;
+        }
+        let mut gathered = std::mem::take(&mut stream.gathered);
+        let since = stream.since;
+        let stream_id = stream.carriage.stream_id;
+        let mut head = Vec::with_capacity(PES_HEAD_BYTES_MAX);
+        pes_head(stream_id, (since, since), gathered.len(), &mut head);
+        let timed = Timed {
+            decode: since,
+            is_join: self.leader == Some(index),
+        };
+        self.send(index, &timed, &head, &gathered, out);
+        gathered.clear();
+        if let Some(Some(stream)) = self.streams.get_mut(index) {
+            stream.gathered = gathered;
+        }
+    }
+
+    /// Writes a PES packet, and in front of it what is due.
+    fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        let is_leader = self.leader == Some(index);
+        self.pass_time(timed.decode.saturating_sub(MARGIN), out);
+        self.clock.begin_unit(is_leader);
+        let Some(Some(stream)) = self.streams.get(index) else {
+            return;
+        };
+        let packets = (head.len() + body.len()) / PAYLOAD_BYTES + 1;
+        // Whatever comes has arrived when it is decoded, and a little before.
+        let latest = timed.decode.saturating_sub(MARGIN / 8);
+        let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
+        let packet_time = stream.packet_time.min(room);
+        let arrives_in = packet_time.saturating_mul(packets as i64);
+        let is_picture = is_leader && stream.is_video && timed.is_join;
+        let wants_tables = is_picture || self.clock.wants_tables(is_leader, arrives_in);
+        if wants_tables {
+            self.write_tables(out);
+        }
+        if !is_leader && (wants_tables || self.clock.needs_reference()) {
+            self.write_reference(out);
+        }
+        let Some(Some(stream)) = self.streams.get_mut(index) else {
+            return;
+        };
+        let sending = Sending {
+            pid: stream.pid,
+            counter: &mut stream.past.counter,
+            tells_clock: is_leader,
+            is_join: timed.is_join,
+            packet_time,
+        };
+        sending.write(&mut self.clock, head, body, out);
+    }
+
+    /// The clock goes on to where the next unit begins. In a gap it is told in between.
+    fn pass_time(&mut self, target: i64, out: &mut Vec<u8>) {
+        while let Some(next) = self.clock.way_to(target)
+            && self.allowance >= PACKET_BYTES + self.tables.bytes()
+        {
+            self.clock.move_to(next);
+            if self.clock.needs_tables() {
+                self.write_tables(out);
+            }
+            self.write_reference(out);
+        }
+        self.clock.move_to(target);
+    }
+
+    fn write_tables(&mut self, out: &mut Vec<u8>) {
+        let bytes = self.tables.bytes();
+        if self.allowance >= bytes {
+            self.allowance -= bytes;
+            self.tables.write(out);
+            self.clock.tables_told();
+        }
+    }
+
+    fn write_reference(&mut self, out: &mut Vec<u8>) {
+        let leader = self.leader.and_then(|leader| self.streams[leader].as_ref());
+        if let Some(leader) = leader
+            && self.allowance >= PACKET_BYTES
+        {
+            self.allowance -= PACKET_BYTES;
+            packets::write_reference(leader.pid, leader.past.counter, &mut self.clock, out);
+        }
+    }
+}
+
+impl Stream {
+    fn new(carriage: Carriage, pid: u16, is_video: bool, past: Past) -> Stream {
+        Stream {
+            packet_time: packet_time(carriage.bits),
+            carriage,
+            pid,
+            is_video,
+            past,
+            gathered: Vec::new(),
+            since: 0,
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
+            pid: self.pid,
+            stream_type: self.carriage.stream_type,
+            descriptors: self.carriage.descriptors.clone(),
+        }
+    }
+
+    /// Decode times ascend by a tick at least.
+    fn put_behind(&mut self, unit: &mut Kept) {
+        unit.decode = unit.decode.max(self.past.newest.saturating_add(TICK));
+        unit.present = unit.present.max(unit.decode);
+        self.past.newest = unit.decode;
+    }
+
+    fn held_bytes(&self) -> usize {
+        let sets = match &self.carriage.framing {
+            Framing::Nal { sets, .. } => sets.capacity(),
+            Framing::Adts(_) | Framing::Whole | Framing::Opus => 0,
+        };
+        self.gathered.capacity() + sets + self.carriage.descriptors.capacity()
+    }
+}

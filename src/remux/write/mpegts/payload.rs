@@ -1,0 +1,341 @@
+//! Units as MPEG-TS carries them: NAL units behind start codes with their parameter sets, AAC in
+//! ADTS, Opus behind its control head.
+
+use super::clock::{SOUND_BITS, h264_bits, h265_bits};
+use crate::remux::medium::{Codec, Fault, Shape, Track};
+
+/// How the units of a stream are wrapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// The access unit delimiter, and the parameter sets, behind start codes.
+    Nal {
+        kind: Nal,
+        sets: Vec<u8>,
+    },
+    /// The ADTS head but for the length.
+    Adts([u8; 7]),
+    /// As they are.
+    Whole,
+    Opus,
+}
+
+/// Whose NAL units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nal {
+    H264,
+    H265,
+}
+
+/// Longer parameter sets are none: those of real encoders have some hundred bytes.
+const SETS_BYTES_MAX: usize = 4096;
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
+
+/// How MPEG-TS carries a track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Carriage {
+    /// Of the map.
+    pub stream_type: u8,
+    /// Of the PES packets.
+    pub stream_id: u8,
+    /// Of the map, one behind the other.
+    pub descriptors: Vec<u8>,
+    /// What stands around its units.
+    pub framing: Framing,
+    /// So many bits a second its decoder lets in.
+    pub bits: u64,
+}
+
+impl Carriage {
+    /// `None` of what [`left_out`] speaks of.
+    pub fn of(track: &Track) -> Result<Option<Carriage>, Fault> {
+        if left_out(track).is_some() {
+            return Ok(None);
+        }
+        let setup = track.setup.as_deref().unwrap_or(&[]);
+        let sound = |stream_type, stream_id, descriptors: Vec<u8>, framing| Carriage {
+            stream_type,
+            stream_id,
+            descriptors,
+            framing,
+            bits: SOUND_BITS,
+        };
+        Ok(Some(match track.codec {
+            Codec::H264 => Carriage {
+                stream_type: 0x1b,
+                stream_id: 0xe0,
+                descriptors: Vec::new(),
+                framing: Framing::Nal {
+                    kind: Nal::H264,
+                    sets: bounded(h264_sets(setup).ok_or(Fault("its avcC is cut off"))?)?,
+                },
+                bits: h264_bits(byte(setup, 1), byte(setup, 3)),
+            },
+            Codec::H265 => Carriage {
+                stream_type: 0x24,
+                stream_id: 0xe0,
+                descriptors: registration(b"HEVC"),
+                framing: Framing::Nal {
+                    kind: Nal::H265,
+                    sets: bounded(h265_sets(setup).ok_or(Fault("its hvcC is cut off"))?)?,
+                },
+                bits: h265_bits(byte(setup, 12)),
+            },
+            Codec::Aac => {
+                let head = adts_head(setup).ok_or(Fault("its AAC fits into no ADTS"))?;
+                sound(0x0f, 0xc0, Vec::new(), Framing::Adts(head))
+            }
+            Codec::MpegAudio => {
+                let is_mpeg_1 = matches!(track.shape, Shape::Sound { rate: 32_000.., .. });
+                let stream_type = if is_mpeg_1 { 0x03 } else { 0x04 };
+                sound(stream_type, 0xc0, Vec::new(), Framing::Whole)
+            }
+            Codec::Ac3 => sound(0x81, 0xbd, registration(b"AC-3"), Framing::Whole),
+            Codec::Eac3 => sound(0x87, 0xbd, registration(b"EAC3"), Framing::Whole),
+            Codec::Opus => {
+                let mut descriptors = registration(b"Opus");
+                // An extension descriptor of DVB's, for Opus: how its channels are coded.
+                descriptors.extend_from_slice(&[0x7f, 2, 0x80, opus_channels(setup)]);
+                sound(0x06, 0xbd, descriptors, Framing::Opus)
+            }
+            Codec::Av1 | Codec::Vp9 => return Ok(None),
+        }))
+    }
+}
+
+/// Why a track whose setup is known has no place in MPEG-TS, if it has none.
+pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
+    match track.codec {
+        Codec::Av1 => Some("AV1 has no place in MPEG-TS"),
+        Codec::Vp9 => Some("VP9 has no place in MPEG-TS"),
+        Codec::Aac => match track.setup.as_deref() {
+            Some(setup) if adts_head(setup).is_none() => {
+                Some("this kind of AAC has no place in ADTS, nor in MPEG-TS")
+            }
+            Some(_) | None => None,
+        },
+        Codec::H264 | Codec::H265 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => {
+            None
+        }
+    }
+}
+
+impl Nal {
+    /// What each access unit begins with.
+    pub fn delimiter(self) -> &'static [u8] {
+        match self {
+            Nal::H264 => &[0, 0, 0, 1, 0x09, 0xf0],
+            Nal::H265 => &[0, 0, 0, 1, 0x46, 0x01, 0x50],
+        }
+    }
+
+    /// Puts a start code in the place of each length; says how many bytes that makes, and whether
+    /// parameter sets are among them.
+    pub fn put_start_codes(self, unit: &mut [u8]) -> (usize, bool) {
+        let (mut at, mut sets) = (0, 0);
+        while let Some(length) = unit
+            .get_mut(at..)
+            .and_then(|rest| rest.first_chunk_mut::<4>())
+        {
+            let end = at + 4 + u32::from_be_bytes(*length) as usize;
+            *length = START_CODE;
+            let Some(first) = unit.get(at + 4..end).and_then(|nal| nal.first()) else {
+                return (at, sets == 3);
+            };
+            sets |= match (self, *first & 0x1f, *first >> 1 & 0x3f) {
+                (Nal::H264, 7, _) | (Nal::H265, _, 33) => 1,
+                (Nal::H264, 8, _) | (Nal::H265, _, 34) => 2,
+                (Nal::H264 | Nal::H265, _, _) => 0,
+            };
+            at = end;
+        }
+        (at, sets == 3)
+    }
+}
+
+/// In front of an Opus packet: a mark, and its length in bytes that are added up (ETSI TS 103 491
+/// has the descriptor; the head is the one of Opus in MPEG-TS by Xiph).
+pub(super) fn opus_head(length: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[0x7f, 0xe0]);
+    out.resize(out.len() + length / 255, 255);
+    out.push((length % 255) as u8);
+}
+
+/// An ADTS head with its length; `None` if it cannot say so much.
+pub(super) fn adts_head_of(head: [u8; 7], payload_bytes: usize) -> Option<[u8; 7]> {
+    let length = u16::try_from(payload_bytes + head.len()).ok()?;
+    let [a, b, c, d, _, f, g] = head;
+    (length < 1 << 13).then_some([
+        a,
+        b,
+        c,
+        d | (length >> 11) as u8,
+        (length >> 3) as u8,
+        (length << 5) as u8 | f,
+        g,
+    ])
+}
+
+/// Of an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1), as far as ADTS can say it.
+fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
+    const RATES: [u32; 13] = [
+        96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025,
+        8_000, 7_350,
+    ];
+    let mut bits = Bits {
+        bytes: setup,
+        at: 0,
+    };
+    let mut object = bits.take(5)?;
+    let rate = |bits: &mut Bits<'_>| match bits.take(4)? {
+        15 => {
+            let rate = bits.take(24)?;
+            RATES.iter().position(|known| *known == rate)
+        }
+        index => Some(index as usize).filter(|index| *index < RATES.len()),
+    };
+    let index = rate(&mut bits)? as u8;
+    let channels = bits.take(4)? as u8;
+    // Replicated bands and parametric stereo are said of what is beneath them.
+    if matches!(object, 5 | 29) {
+        rate(&mut bits)?;
+        object = bits.take(5)?;
+    }
+    let is_sayable = matches!(object, 1..=4) && matches!(channels, 1..=7);
+    is_sayable.then_some([
+        0xff,
+        0xf1,
+        (object as u8 - 1) << 6 | index << 2 | channels >> 2,
+        (channels & 3) << 6,
+        0,
+        0x1f,
+        0xfc,
+    ])
+}
+
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Bits<'_> {
+    /// So many bits, at most 24.
+    fn take(&mut self, count: usize) -> Option<u32> {
+        let mut value = 0;
+        for _ in 0..count {
+            let byte = self.bytes.get(self.at / 8)?;
+            value = value << 1 | u32::from(byte >> (7 - self.at % 8) & 1);
+            self.at += 1;
+        }
+        Some(value)
+    }
+}
+
+/// The parameter sets of an `avcC`, behind start codes.
+fn h264_sets(setup: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let (count, mut rest) = setup.get(5..)?.split_first()?;
+    for _ in 0..count & 0x1f {
+        rest = take_set(rest, &mut out)?;
+    }
+    let (count, mut rest) = rest.split_first()?;
+    for _ in 0..*count {
+        rest = take_set(rest, &mut out)?;
+    }
+    Some(out)
+}
+
+/// Those of an `hvcC`, of which messages may be a part: they are left.
+fn h265_sets(setup: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let (arrays, mut rest) = setup.get(22..)?.split_first()?;
+    for _ in 0..*arrays {
+        let ([kind, high, low], behind) = rest.split_first_chunk::<3>()?;
+        rest = behind;
+        for _ in 0..u16::from_be_bytes([*high, *low]) {
+            let before = out.len();
+            rest = take_set(rest, &mut out)?;
+            if !matches!(kind & 0x3f, 32..=34) {
+                out.truncate(before);
+            }
+        }
+    }
+    Some(out)
+}
+
+fn take_set<'a>(bytes: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    let (set, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    out.extend_from_slice(&START_CODE);
+    out.extend_from_slice(set);
+    Some(rest)
+}
+
+fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    if sets.len() > SETS_BYTES_MAX {
+        return Err(Fault("its parameter sets have more than 4,096 bytes"));
+    }
+    Ok(sets)
+}
+
+fn registration(format: &[u8; 4]) -> Vec<u8> {
+    [&[5, 4], &format[..]].concat()
+}
+
+/// The code for the channels of a `dOps`: as many as they are where they lie in the usual order,
+/// else that nobody knows.
+fn opus_channels(setup: &[u8]) -> u8 {
+    match (byte(setup, 10), byte(setup, 1)) {
+        (0, channels @ 1..=2) | (1, channels @ 1..=8) => channels,
+        _ => 0xff,
+    }
+}
+
+fn byte(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adts_says_what_the_setup_says() {
+        // LC, 44.1 kHz, stereo.
+        let head = adts_head(&[0x12, 0x10]).and_then(|head| adts_head_of(head, 0x173 - 7));
+        assert_eq!(head, Some([0xff, 0xf1, 0x50, 0x80, 0x2e, 0x7f, 0xfc]));
+        // HE-AAC: bands replicated to 48 kHz over LC of 24 kHz.
+        let beneath = adts_head(&[0b0010_1011, 0b0001_0001, 0b1000_1000]);
+        assert_eq!(beneath.map(|head| head[2]), Some(0b0101_1000));
+        // Extended HE-AAC, channels by a list, and what is cut off.
+        assert_eq!(adts_head(&[0xf9, 0x46, 0x40]), None);
+        assert_eq!(adts_head(&[0x12, 0x00]), None);
+        assert_eq!(adts_head(&[0x12]), None);
+        assert_eq!(adts_head_of([0; 7], 8185), None);
+    }
+
+    #[test]
+    fn lengths_become_start_codes_as_far_as_they_are_true() {
+        let mut unit = [0, 0, 0, 2, 0x67, 1, 0, 0, 0, 1, 0x68, 0, 0, 0, 9, 0x65];
+        assert_eq!(Nal::H264.put_start_codes(&mut unit), (11, true));
+        assert_eq!(unit[..11], [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68]);
+        let mut huge = [0xff; 8];
+        assert_eq!(Nal::H265.put_start_codes(&mut huge), (0, false));
+    }
+
+    #[test]
+    fn parameter_sets_come_out_of_their_boxes() {
+        let setup = [1, 100, 0, 31, 0xff, 0xe1, 0, 2, 0x67, 1, 1, 0, 1, 0x68];
+        let sets = [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68];
+        assert_eq!(h264_sets(&setup).as_deref(), Some(&sets[..]));
+        for cut in 0..setup.len() {
+            assert_eq!(h264_sets(&setup[..cut]), None);
+        }
+    }
+
+    #[test]
+    fn an_opus_packets_length_is_added_up() {
+        let mut out = Vec::new();
+        opus_head(600, &mut out);
+        assert_eq!(out, [0x7f, 0xe0, 255, 255, 90]);
+    }
+}

@@ -1,0 +1,115 @@
+//! The tables of one program (ISO/IEC 13818-1 section 2.4.4).
+
+use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
+use crate::format::mpegts::checksum;
+
+pub(super) const MAP_PID: u16 = 0x1000;
+const PROGRAM: u16 = 1;
+
+/// What the map says of an elementary stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The stream's.
+    pub pid: u16,
+    /// What it is.
+    pub stream_type: u8,
+    /// One behind the other.
+    pub descriptors: Vec<u8>,
+}
+
+/// The program's tables as they are repeated.
+#[derive(Debug)]
+pub(super) struct Tables {
+    entries: Vec<Entry>,
+    clock_pid: u16,
+    /// Five bits, which change with what the map says.
+    version: u8,
+    map: Vec<u8>,
+    counters: [Counter; 2],
+}
+
+impl Tables {
+    /// A program of nothing.
+    pub fn new() -> Tables {
+        Tables {
+            entries: Vec::new(),
+            clock_pid: 0x1fff,
+            version: 0x1f,
+            map: Vec::new(),
+            counters: [Counter::default(); 2],
+        }
+    }
+
+    /// What the program is made of from now on; says whether that is something else than before.
+    pub fn set(&mut self, clock_pid: u16, entries: Vec<Entry>) -> bool {
+        if self.clock_pid == clock_pid && self.entries == entries && !self.map.is_empty() {
+            return false;
+        }
+        self.version = (self.version + 1) & 0x1f;
+        (self.clock_pid, self.entries) = (clock_pid, entries);
+        let mut body = (0xe000 | clock_pid).to_be_bytes().to_vec();
+        body.extend_from_slice(&0xf000u16.to_be_bytes());
+        for entry in &self.entries {
+            body.push(entry.stream_type);
+            body.extend_from_slice(&(0xe000 | entry.pid).to_be_bytes());
+            // Some ten bytes each.
+            body.extend_from_slice(&(0xf000 | entry.descriptors.len() as u16).to_be_bytes());
+            body.extend_from_slice(&entry.descriptors);
+        }
+        self.map = section(2, PROGRAM, self.version, &body);
+        true
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        (1 + (self.map.len() + 1).div_ceil(PAYLOAD_BYTES)) * PACKET_BYTES
+    }
+
+    /// Writes both.
+    pub fn write(&mut self, out: &mut Vec<u8>) {
+        let mut body = PROGRAM.to_be_bytes().to_vec();
+        body.extend_from_slice(&(0xe000 | MAP_PID).to_be_bytes());
+        let [first, second] = &mut self.counters;
+        write_section(0, &section(0, 1, 0, &body), first, out);
+        write_section(MAP_PID, &self.map, second, out);
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let entries = self.entries.iter();
+        let descriptors: usize = entries.map(|entry| entry.descriptors.capacity()).sum();
+        self.entries.capacity() * size_of::<Entry>() + self.map.capacity() + descriptors
+    }
+}
+
+/// A whole section: it fits, since a program has [`TRACKS_MAX`](crate::remux::TRACKS_MAX) streams
+/// at the most.
+fn section(table: u8, number: u16, version: u8, body: &[u8]) -> Vec<u8> {
+    let mut section = vec![table];
+    // What follows: five bytes of head, the body, the checksum.
+    section.extend_from_slice(&(0xb000 | (body.len() + 9) as u16).to_be_bytes());
+    section.extend_from_slice(&number.to_be_bytes());
+    section.extend_from_slice(&[0xc0 | version << 1 | 1, 0, 0]);
+    section.extend_from_slice(body);
+    let sum = checksum(&section);
+    section.extend_from_slice(&sum.to_be_bytes());
+    section
+}
+
+fn write_section(pid: u16, section: &[u8], counter: &mut Counter, out: &mut Vec<u8>) {
+    let mut rest = section;
+    let mut is_first = true;
+    while !rest.is_empty() {
+        let end = out.len() + PACKET_BYTES;
+        let [high, low] = pid.to_be_bytes();
+        let start = u8::from(is_first) << 6;
+        out.extend_from_slice(&[SYNC_BYTE, start | high, low, 0x10 | counter.next()]);
+        if is_first {
+            out.push(0);
+        }
+        let (now, later) = rest.split_at(rest.len().min(end - out.len()));
+        out.extend_from_slice(now);
+        out.resize(end, 0xff);
+        (rest, is_first) = (later, false);
+    }
+}

@@ -1,0 +1,146 @@
+//! One line of times out of those of sources that follow each other, and of clocks that jump.
+//!
+//! All tracks are moved by the same, so that sound stays with its pictures. A time further than
+//! [`JUMP`] from where the line has come to is no time of this clock: from there on everything is
+//! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
+
+use super::interleave::Kept;
+
+/// So many nanoseconds in ticks of a clock, rounded to the nearest.
+pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
+    let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
+    let second = 1_000 * i128::from(MILLISECOND);
+    let nearest = (doubled + second).div_euclid(2 * second);
+    // Of a clock of some gigahertz, in some hundred years.
+    nearest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// Where the line stands.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// `None`: the next unit's time decides.
+    shift: Option<i64>,
+    /// The latest decode time that went out.
+    newest: Option<i64>,
+    /// By the place of their tracks.
+    tracks: Vec<Track>,
+}
+
+/// How far a track has come.
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    newest: i64,
+    /// How far it lay behind the one before.
+    gap: i64,
+    /// Nothing goes out that lies before this: where the sources, or the clocks, follow each other.
+    floor: i64,
+}
+
+const MILLISECOND: i64 = 1_000_000;
+/// Times may run on so far at once, and one track be so far behind another.
+const JUMP: i64 = 10_000 * MILLISECOND;
+/// Where the line begins: what leads in to the first unit, or is told before it, has room.
+pub(super) const BEGIN: i64 = 1_000 * MILLISECOND;
+/// By a multiple of this all usual clocks are moved by whole ticks: 90 kHz, 48 kHz, 44.1 kHz,
+/// 1 kHz.
+const STEP: i64 = 10 * MILLISECOND;
+/// How far one goes on behind another at the most.
+const GAP_MAX: i64 = 100 * MILLISECOND;
+
+/// At a seam a track may begin so long before or after another one.
+const SKEW_MAX: i64 = 1_000 * MILLISECOND;
+
+impl Timeline {
+    /// Another source begins: each of its tracks goes on where the same one has ended, or later,
+    /// but none earlier.
+    pub fn seam(&mut self) {
+        self.shift = None;
+    }
+
+    /// Moves a unit to its place; says whether it has one. `heads` says when the first unit that
+    /// waits of a track is to be decoded.
+    #[must_use]
+    pub fn place(&mut self, unit: &mut Kept, heads: impl Fn(usize) -> Option<i64>) -> bool {
+        let near = |newest: i64, moved: i64| moved.abs_diff(newest) <= JUMP as u64;
+        let shift = match (self.shift, self.newest) {
+            (_, None) => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
+            (None, Some(_)) => {
+                let distance = self.distance(unit, heads);
+                self.begin(distance.div_euclid(STEP) + 1)
+            }
+            (Some(shift), Some(newest)) if near(newest, unit.decode.saturating_add(shift)) => shift,
+            (Some(_), Some(newest)) => {
+                let distance = newest.saturating_sub(unit.decode);
+                self.begin(distance.div_euclid(STEP) + 1)
+            }
+        };
+        unit.decode = unit.decode.saturating_add(shift);
+        unit.present = unit.present.saturating_add(shift);
+        // A picture that is shown so late was decoded for nothing.
+        if unit.present - unit.decode > JUMP {
+            unit.present = unit.decode;
+        }
+        self.note(unit)
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.tracks.capacity() * size_of::<Track>()
+    }
+
+    /// How far a source's times lie before where its tracks go on.
+    fn distance(&self, unit: &Kept, heads: impl Fn(usize) -> Option<i64>) -> i64 {
+        let ends = self.tracks.iter().enumerate();
+        let distances = ends.filter_map(|(index, track)| {
+            let head = if index == unit.track {
+                unit.decode
+            } else {
+                heads(index)?
+            };
+            let is_near = head.abs_diff(unit.decode) <= SKEW_MAX as u64;
+            is_near.then(|| track.end().saturating_sub(head))
+        });
+        let newest = self.newest.unwrap_or(BEGIN);
+        let distance = distances.max();
+        distance.unwrap_or_else(|| newest.saturating_sub(unit.decode))
+    }
+
+    /// From here on everything is moved by so many steps.
+    fn begin(&mut self, steps: i64) -> i64 {
+        for track in &mut self.tracks {
+            track.floor = track.end();
+        }
+        let shift = steps.saturating_mul(STEP);
+        self.shift = Some(shift);
+        shift
+    }
+
+    /// Whether a unit that was moved goes out.
+    fn note(&mut self, unit: &Kept) -> bool {
+        let new = Track {
+            newest: unit.decode,
+            gap: 0,
+            floor: 0,
+        };
+        while self.tracks.len() <= unit.track {
+            self.tracks.push(new);
+        }
+        let track = &mut self.tracks[unit.track];
+        if unit.decode < track.floor {
+            return false;
+        }
+        if unit.decode > track.newest {
+            track.gap = (unit.decode - track.newest).min(GAP_MAX);
+            track.newest = unit.decode;
+        }
+        self.newest = self.newest.max(Some(unit.decode));
+        true
+    }
+}
+
+impl Track {
+    /// Where what comes next may begin.
+    fn end(&self) -> i64 {
+        self.newest.saturating_add(self.gap)
+    }
+}

@@ -1,0 +1,83 @@
+//! Sources that follow each other, of arbitrary bytes, in another container: what goes out does not
+//! depend on how they are cut, can be read again, and is no flood.
+
+use super::remux::{self, Said};
+use tollgate::format::Format;
+use tollgate::remux::{Fault, OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Remuxer, Target};
+
+const UNIT_BYTES_MAX: usize = 20_000;
+
+/// What goes out of a source that comes twice, in pieces of such sizes.
+fn remuxed(
+    (format, bytes): (Format, &[u8]),
+    to: Target,
+    mut pieces: impl Iterator<Item = usize>,
+) -> (Vec<u8>, Option<Fault>) {
+    let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
+    let (mut out, mut fault) = (Vec::new(), None);
+    for _ in 0..2 {
+        let mut rest = bytes;
+        while !rest.is_empty() && fault.is_none() {
+            let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
+            let (now, later) = rest.split_at(piece);
+            fault = remuxer.feed(now, &mut out).err();
+            assert!(remuxer.held_bytes() <= Remuxer::held_bytes_max(UNIT_BYTES_MAX));
+            rest = later;
+        }
+        assert!(remuxer.begin_anew(format, &mut out));
+    }
+    assert!(remuxer.left_out().len() <= 32);
+    (out, fault)
+}
+
+/// The first byte says what comes, what is wanted, and the second how it is cut.
+pub fn sources(data: &[u8]) {
+    let Some(([kind, cut], rest)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let mut rest = rest.to_vec();
+    let (format, header) = match kind & 3 {
+        0 => (Format::Flv, remux::FLV_HEAD.to_vec()),
+        1 => (Format::Mp4, remux::mp4_header().to_vec()),
+        2 => (Format::Matroska, remux::matroska_header().to_vec()),
+        _ => {
+            remux::repair(&mut rest);
+            (Format::MpegTs, remux::tables())
+        }
+    };
+    let to = Target::ALL[usize::from(kind >> 2 & 1)];
+    let bytes = [header, rest].concat();
+    let whole = remuxed((format, &bytes), to, std::iter::empty());
+    let pieces = [usize::from(*cut) + 1, 1, 300].into_iter().cycle();
+    let in_pieces = remuxed((format, &bytes), to, pieces);
+    assert!(whole == in_pieces, "{format:?} to {to:?}");
+    bounded((format, &bytes), whole.0.len());
+    readable(to, &whole.0);
+}
+
+fn bounded((format, bytes): (Format, &[u8]), written: usize) {
+    let once = std::iter::once(usize::MAX);
+    let (said, _) = remux::read(format, UNIT_BYTES_MAX, bytes, once);
+    let units = said.iter().filter_map(|said| match said {
+        Said::Unit { bytes, .. } => Some(bytes.len()),
+        Said::Tracks(_) | Said::LeftOut(..) => None,
+    });
+    let most: usize = units.map(|bytes| bytes * OUT_PER_BYTE + OUT_PER_UNIT).sum();
+    assert!(
+        written <= OUT_ONCE + 2 * most,
+        "{written} bytes, not {most}"
+    );
+}
+
+fn readable(to: Target, bytes: &[u8]) {
+    if to == Target::MpegTs {
+        assert!(
+            bytes
+                .chunks(188)
+                .all(|packet| packet.len() == 188 && packet[0] == 0x47)
+        );
+    }
+    let once = std::iter::once(usize::MAX);
+    let (_, fault) = remux::read(to.format(), 1 << 20, bytes, once);
+    assert!(bytes.is_empty() || fault.is_none(), "{fault:?}");
+}

@@ -1,0 +1,175 @@
+//! Real files read for their units: the same wherever their bytes are cut.
+
+use tollgate::format::Format;
+
+#[path = "support/corpus.rs"]
+#[allow(dead_code, reason = "it reads the files only")]
+mod corpus;
+#[path = "doors/remux.rs"]
+#[allow(dead_code, reason = "the doors themselves are for fuzzing")]
+mod door;
+
+use door::{Said, read};
+
+const UNIT_BYTES_MAX: usize = 1 << 20;
+
+/// Each file of `tests/media` that can be read, and how many units of its tracks it has.
+const MEDIA: [(&str, Format, &[usize]); 5] = [
+    ("h264.ts", Format::MpegTs, &[60, 105]),
+    ("h264.flv", Format::Flv, &[60, 105]),
+    ("h264.mp4", Format::Mp4, &[60, 105]),
+    ("h264.mkv", Format::Matroska, &[60, 105]),
+    ("vp9.webm", Format::WebM, &[60, 121]),
+];
+
+#[test]
+fn each_container_is_read_to_its_end() {
+    for (name, format, units) in MEDIA {
+        let file = corpus::file(name);
+        let (said, fault) = read(format, UNIT_BYTES_MAX, &file, std::iter::once(usize::MAX));
+        assert_eq!(fault, None, "{name}");
+        door::check(&said, file.len(), UNIT_BYTES_MAX);
+        let of_track = |wanted: usize| {
+            let is_wanted =
+                |said: &&Said| matches!(said, Said::Unit { track, .. } if *track == wanted);
+            said.iter().filter(is_wanted).count()
+        };
+        let counts: Vec<usize> = (0..units.len()).map(of_track).collect();
+        assert_eq!(counts, units, "{name}");
+    }
+}
+
+/// In two at every byte, of what the headers and the first units are in; and in small pieces.
+#[test]
+fn the_units_are_the_same_wherever_the_bytes_are_cut() {
+    for (name, format, _) in MEDIA {
+        let file = corpus::file(name);
+        let read = |bytes: &[u8], pieces: &[usize]| {
+            read(
+                format,
+                UNIT_BYTES_MAX,
+                bytes,
+                pieces.iter().copied().cycle(),
+            )
+        };
+        let whole = read(&file, &[usize::MAX]);
+        for pieces in [&[1][..], &[7, 400], &[189, 3]] {
+            assert!(
+                read(&file, pieces) == whole,
+                "{name}, in pieces of {pieces:?}"
+            );
+        }
+        let short = &file[..file.len().min(6_000)];
+        let whole = read(short, &[usize::MAX]);
+        for cut in 1..short.len() {
+            assert!(
+                read(short, &[cut, usize::MAX]) == whole,
+                "{name}, cut at {cut}"
+            );
+        }
+    }
+}
+
+/// A box of MP4.
+fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let length = (8 + content.len()) as u32;
+    [&length.to_be_bytes()[..], kind, content].concat()
+}
+
+/// A fragment of the file's first track, whose `trun` says this; of its third word, where its
+/// samples lie, the `mdat` is the beginning.
+fn mp4_with(trun: &[u32], mdat: &[u8]) -> Vec<u8> {
+    let file = corpus::file("h264.mp4");
+    let moof = file.windows(4).position(|kind| kind == b"moof");
+    let head = &file[..moof.expect("a fragment") - 4];
+    let words =
+        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
+    let mut trun = trun.to_vec();
+    trun[2] = trun[2].wrapping_add(64 + 4 * trun.len() as u32);
+    let tfhd = mp4_box(b"tfhd", &words(&[0x2_0000, 1]));
+    let tfdt = mp4_box(b"tfdt", &words(&[0, 0]));
+    let trun = mp4_box(b"trun", &words(&trun));
+    let traf = mp4_box(b"traf", &[tfhd, tfdt, trun].concat());
+    [head, &mp4_box(b"moof", &traf), &mp4_box(b"mdat", mdat)].concat()
+}
+
+#[test]
+fn hostile_units_are_a_fault_and_nothing_else() {
+    let read = |format, bytes: &[u8]| read(format, 10_000, bytes, std::iter::once(usize::MAX));
+    let whole = mp4_with(&[0x201, 1, 0, 7], b"\0\0\0\x03\x65\x01\x02");
+    let (said, fault) = read(Format::Mp4, &whole);
+    assert_eq!(fault, None);
+    assert!(said.iter().any(|said| matches!(said, Said::Unit { .. })));
+    for (what, bytes, why) in [
+        (
+            "a million samples",
+            mp4_with(&[1, 1_000_000, 0], &[0; 99]),
+            "65536 samples",
+        ),
+        (
+            "as many that say it",
+            mp4_with(&[1, u32::MAX, 0], &[0; 99]),
+            "65536 samples",
+        ),
+        (
+            "entries that do not come",
+            mp4_with(&[0x701, 5, 0, 1], &[0; 99]),
+            "not whole",
+        ),
+        (
+            "an empty sample",
+            mp4_with(&[0x201, 1, 0, 0], &[0; 99]),
+            "empty",
+        ),
+        (
+            "one behind the mdat",
+            mp4_with(&[0x201, 1, 0, 100], &[0; 99]),
+            "behind the mdat",
+        ),
+        (
+            "one before it",
+            mp4_with(&[0x201, 1, u32::MAX - 9, 9], &[0; 99]),
+            "before their fragment",
+        ),
+        (
+            "one too long",
+            mp4_with(&[0x201, 1, 0, 20_000], &[0; 30_000]),
+            "may be held",
+        ),
+        (
+            "a NAL unit too long",
+            mp4_with(&[0x201, 1, 0, 9], &[9; 99]),
+            "NAL unit",
+        ),
+    ] {
+        let (_, fault) = read(Format::Mp4, &bytes);
+        let fault = fault.unwrap_or_else(|| panic!("{what} is no fault"));
+        assert!(fault.0.contains(why), "{what}: {}", fault.0);
+    }
+}
+
+/// Times that run back go on where they were, and none runs back.
+#[test]
+fn a_clock_that_begins_again_goes_on() {
+    for (name, format, _) in MEDIA {
+        let file = corpus::file(name);
+        let twice = match format {
+            // The file's head once.
+            Format::Flv => [&file[..], &file[13..]].concat(),
+            _ => [&file[..], &file[..]].concat(),
+        };
+        let units = |bytes: &[u8]| {
+            let (said, fault) = read(format, UNIT_BYTES_MAX, bytes, std::iter::once(usize::MAX));
+            assert_eq!(fault, None, "{name}");
+            door::check(&said, bytes.len(), UNIT_BYTES_MAX);
+            let is_unit = |said: &&Said| matches!(said, Said::Unit { .. });
+            said.iter().filter(is_unit).count()
+        };
+        let (once, both) = (units(&file), units(&twice));
+        // A unit that ends where packets are missing is none.
+        assert!(
+            both >= 2 * once - 2 && both <= 2 * once,
+            "{name}: {once}, {both}"
+        );
+    }
+}
