@@ -102,6 +102,9 @@ impl Post {
     pub fn next_clients(&mut self) -> bool {
         self.to.clear();
         self.places.clear();
+        let at_once = self.clients.len().min(AT_ONCE_MAX);
+        self.to.reserve_exact(at_once);
+        self.places.reserve_exact(at_once);
         while let Some(letter) = self.letters.front() {
             let count = letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
             let clients = self.clients.iter().zip(&mut self.figures).enumerate();

@@ -178,11 +178,11 @@ fn what_is_not_there_is_refused_with_its_reason() {
         (response.status() == 503).then(|| response.assert_problem(503, &["--buffer"]))
     });
 
-    server.admit("webm");
-    let mut source = Source::open(server.address(), "/stream/webm");
-    source.send(&corpus::file("vp9.webm"));
+    server.admit("ogg");
+    let mut source = Source::open(server.address(), "/stream/ogg");
+    source.send(&corpus::file("theora.ogg"));
     until("it is told", || {
-        let response = server.request("GET", "/stream/webm/index.m3u8");
+        let response = server.request("GET", "/stream/ogg/index.m3u8");
         (response.status() == 406).then(|| response.assert_problem(406, &["MPEG-TS"]))
     });
     let off = Server::start(&["--hls=off"]);
