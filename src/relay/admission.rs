@@ -4,7 +4,7 @@
 //! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
 //! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
 //! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length,
-//! conflict, room).
+//! conflict, room). A rule that is added gets its row in `tests.rs`, which tries it by every way.
 //!
 //! What is not known is not trusted: who is brought by a proxy that does not say who it is is
 //! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.

@@ -36,6 +36,8 @@ pub(super) struct Points {
     has_had_joins: bool,
     /// Offsets at which a viewer may be cut off.
     units: VecDeque<u64>,
+    /// Where a viewer may be begun without a join point: not always one at which another may be cut
+    /// off.
     newest_unit: Option<Start>,
 }
 

@@ -223,6 +223,7 @@ impl Clients {
         self.enter(id, Phase::Head(HeadReader::default()));
     }
 
+    /// The caller rearms, where the phase has a deadline.
     pub(super) fn enter(&mut self, id: ConnectionId, phase: Phase) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = phase;

@@ -83,7 +83,8 @@ pub(super) enum Feed {
     Gone,
 }
 
-/// Why a viewer is cut.
+/// Why a viewer is cut. Each is named here, counted in `live::Cuts`, and a property of `cuts` in
+/// `openapi.json`; those that are due to time are found by `clients::deadlines`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     /// It took nothing for too long.
