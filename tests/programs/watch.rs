@@ -99,6 +99,7 @@ const FRAGMENTS: &[&str] = &[
     "frag_keyframe+empty_moov+default_base_moof",
 ];
 const TRANSPORT: &[&str] = &["-c:a", "aac", "-f", "mpegts"];
+const FLV: &[&str] = &["-c:a", "aac", "-f", "flv"];
 
 /// Sessions, each with what is published there: how it is encoded, and written.
 const PLAYABLE: &[(&str, &[&str], &[&str])] = &[
@@ -209,7 +210,7 @@ fn who_may_not_watch_is_told_so() {
 #[test]
 #[ignore = "needs Chromium, Firefox and ffmpeg"]
 fn what_does_not_play_is_said_and_where_it_does() {
-    let server = Server::gated(&["--hls=off"]);
+    let server = Server::gated(&["--hls=off", "--remux=off"]);
     server.admit("ts");
     let url = stream(&server, "ts");
     let _encoder = publish(&url, H264, TRANSPORT);
@@ -230,18 +231,24 @@ fn what_does_not_play_is_said_and_where_it_does() {
         let command = browser.look("document.querySelector('#command').value");
         assert_eq!(command, format!("ffplay \"{url}\""));
     }
-    let server = Server::gated(&[]);
-    server.admit("ts");
-    let _encoder = publish(&stream(&server, "ts"), H264, TRANSPORT);
-    chromium.go_to(&page(&server, "ts"));
-    chromium.await_playing();
-    let source = chromium.look(&format!("{VIDEO}.src"));
-    assert!(
-        source
-            .as_str()
-            .expect("an address")
-            .ends_with("/index.m3u8")
-    );
+    let ways = [
+        (&["--remux=off"][..], TRANSPORT, "/index.m3u8", false),
+        (&[], TRANSPORT, "/live.mp4", true),
+        (&[], FLV, "/live.mp4", true),
+    ];
+    for (options, container, way, is_for_firefox) in ways {
+        let server = Server::gated(options);
+        server.admit("ts");
+        let _encoder = publish(&stream(&server, "ts"), H264, container);
+        let browsers: [(&mut dyn Shows, bool); 2] =
+            [(&mut chromium, true), (&mut firefox, is_for_firefox)];
+        for (browser, _) in browsers.into_iter().filter(|(_, is_for)| *is_for) {
+            browser.go_to(&page(&server, "ts"));
+            browser.await_playing();
+            let source = browser.look(&format!("{VIDEO}.src"));
+            assert!(source.as_str().expect("an address").ends_with(way));
+        }
+    }
 }
 
 /// What is in no path of a stream, and what a shell would take for something else.
