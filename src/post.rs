@@ -134,6 +134,11 @@ impl Post {
         false
     }
 
+    /// The client that is the source, and gets nothing.
+    pub fn source(&self) -> Option<SocketAddr> {
+        self.source
+    }
+
     /// So many datagrams of the first letter were not taken, for each whom it went to last.
     pub fn not_taken(&mut self, counts: &[usize]) {
         for (place, count) in self.places.drain(..).zip(counts) {

@@ -1,5 +1,7 @@
 //! Real files read for their units: the same wherever their bytes are cut.
 
+#![cfg(feature = "default")]
+
 use tollgate::format::Format;
 
 #[path = "support/corpus.rs"]

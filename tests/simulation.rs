@@ -33,7 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use simulation::knowledge::Tally;
 use simulation::world::World;
 
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 15;
 /// What goes out by UDP in some of so many worlds.
 const DATAGRAMS: [&str; 6] = [
     "RTP to a host",

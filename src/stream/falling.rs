@@ -148,6 +148,7 @@ impl<C: Copy> Stream<C> {
         };
         if viewer.is_bounded() {
             // It has been promised bytes that are gone.
+            self.shared_bytes -= viewer.shared_bytes();
             viewer.position = Position::Fallen { holds_rest: false };
             viewer.lead = Lead::default();
             return self.cut.push(viewer.connection);

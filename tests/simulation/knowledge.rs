@@ -255,13 +255,10 @@ impl Knowledge {
             }
             // Its rest gave way to a newcomer: whoever had not got it yet does not get it.
             "stream-cut-off" => {
-                let session = self.session_with(&field("session"));
-                for known in self
-                    .streams
-                    .iter_mut()
-                    .filter(|known| known.session == session)
-                {
-                    if let State::Ended(ended) = &mut known.state {
+                let digest = field("session");
+                for known in &mut self.streams {
+                    let is_its = self.sessions[known.session].digest == digest;
+                    if let (true, State::Ended(ended)) = (is_its, &mut known.state) {
                         ended.is_cut_off = true;
                     }
                 }

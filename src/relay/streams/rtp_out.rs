@@ -220,7 +220,12 @@ impl Streams {
             Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
         };
         let random = || desk.draw();
-        live.rtp_out.post.set_clients(clients, address, random);
+        // The rest of what a source has sent is not for it either.
+        let not_for = match source {
+            Feed::Held { .. } | Feed::Gone => live.rtp_out.post.source(),
+            Feed::Http(_) | Feed::Rtp(_) | Feed::Shadow => address,
+        };
+        live.rtp_out.post.set_clients(clients, not_for, random);
         let may_be_transport = matches!(
             live.stream.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
