@@ -121,6 +121,7 @@ fn what_there_is_comes_first_and_then_what_happens() {
 }
 
 #[test]
+#[cfg(feature = "hold")]
 fn a_held_stream_is_told_of() {
     let server = Server::start(&["--token-server=127.0.0.1/32", "--hold=60"]);
     server.admit("show");

@@ -54,8 +54,8 @@ fn an_empty_command_line_has_the_defaults() {
     assert_eq!(config.core.limits.buffers_bytes_max, 1 << 30);
     assert_eq!(config.core.limits.report.level, Level::Info);
     let without_limits = Settings {
-        serves_hls: true,
-        remuxes: true,
+        serves_hls: cfg!(feature = "hls"),
+        remuxes: cfg!(feature = "remux"),
         limits: config.core.limits,
         ..Settings::default()
     };
