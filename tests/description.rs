@@ -210,6 +210,8 @@ fn schemathesis_finds_nothing_undocumented() {
         .arg("--exclude-checks=positive_data_acceptance")
         // The description is not a call, and what it takes to get it is shown above.
         .arg("--exclude-path=/api/openapi.json")
+        // It lasts for as long as it is read, which this reader takes for an answer that hangs.
+        .arg("--exclude-operation-id=events")
         .current_dir(std::env::temp_dir())
         .output()
         .expect("schemathesis starts");
