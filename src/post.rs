@@ -107,8 +107,10 @@ impl Post {
         self.places.reserve_exact(at_once);
         while let Some(letter) = self.letters.front() {
             let count = letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
-            let clients = self.clients.iter().zip(&mut self.figures).enumerate();
-            for (place, (client, figures)) in clients.skip(self.next_place) {
+            let first = self.next_place;
+            let clients = self.clients.get(first..).unwrap_or_default();
+            let figures = self.figures.get_mut(first..).unwrap_or_default();
+            for (place, (client, figures)) in (first..).zip(clients.iter().zip(figures)) {
                 if self.to.len() >= AT_ONCE_MAX {
                     break;
                 }

@@ -444,9 +444,7 @@ impl Gate<'_> {
         name: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        let session = self.opened_by(name);
-        self.may_go_on(name, session, standing)?;
-        self.check_barred(claim, name)?;
+        let session = self.come_to_watch(claim, name, standing)?;
         let is_full =
             |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
         // By a session's own sessionid all count who watch it.
@@ -457,6 +455,20 @@ impl Gate<'_> {
             return Err(busy("as many watch by this sessionid as its token allows"));
         }
         Ok(())
+    }
+
+    /// What is asked of whoever comes to watch, in whichever way: the session that the sessionid
+    /// opens.
+    fn come_to_watch<'a>(
+        &'a self,
+        claim: &Claim<'_>,
+        name: &'a SessionId,
+        standing: &Standing,
+    ) -> Result<&'a SessionId, Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        self.check_barred(claim, name)?;
+        Ok(session)
     }
 
     /// How many may watch, as this sessionid's token says.
@@ -473,9 +485,7 @@ impl Gate<'_> {
         name: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        let session = self.opened_by(name);
-        self.may_go_on(name, session, standing)?;
-        self.check_barred(claim, name)?;
+        let session = self.come_to_watch(claim, name, standing)?;
         if self
             .viewers_max(name)
             .or(self.viewers_max(session))

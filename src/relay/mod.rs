@@ -285,14 +285,14 @@ impl Relay {
                     if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
                         self.act(id, event);
                     }
-                    // What was due is over; what it is now in may have a deadline, too.
+                    // What was due is over, or was put off: it is called again at its next deadline.
                     self.clients.rearm(id, &mut self.desk);
                 }
                 Owner::Live(id) => {
                     if self.streams.due(id, &mut self.desk) {
                         self.go_on_in_order(id);
-                        self.streams.rearm(id, &mut self.desk);
                     }
+                    self.streams.rearm(id, &mut self.desk);
                 }
                 Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),

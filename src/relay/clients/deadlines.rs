@@ -4,6 +4,7 @@
 //! [`crate::relay::timers`] for why putting it off costs nothing.
 
 use super::connection::Connection;
+use super::source::Lapse;
 use super::{Clients, Event, Expelled, Phase};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
@@ -20,6 +21,8 @@ pub(super) enum Reason {
     Over,
     /// Its socket has taken none of what is sent to it.
     Stalled,
+    /// It is a source, and this is about that.
+    Source(Lapse),
     /// The time of its phase is over, in the log's words.
     Phase(&'static str),
 }
@@ -29,6 +32,7 @@ impl Reason {
         match self {
             Reason::Over => "its token is over",
             Reason::Stalled => "took nothing for too long",
+            Reason::Source(lapse) => lapse.words(),
             Reason::Phase(words) => words,
         }
     }
@@ -45,16 +49,18 @@ impl Connection {
         let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
         let ends = self.pass.as_ref().and_then(|pass| pass.deadline(desk));
         let ends = ends.map(|ends| (ends, Reason::Over));
-        let of_phase = self.phase_deadline(desk);
-        let of_phase = of_phase.map(|(deadline, words)| (deadline, Reason::Phase(words)));
-        let all = [stalled, ends, of_phase];
+        let all = [stalled, ends, self.phase_deadline(desk)];
         let all = all.into_iter().flatten();
         all.min_by_key(|(deadline, _)| *deadline)
     }
 
-    fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, &'static str)> {
+    fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, Reason)> {
         let limits = &desk.settings().limits;
-        match &self.phase {
+        let (deadline, words) = match &self.phase {
+            Phase::Source(source) => {
+                let (deadline, lapse) = source.deadline(self.progress, desk);
+                return Some((deadline, Reason::Source(lapse)));
+            }
             // The rest of it is not read before it takes the answers that it has asked for.
             Phase::Head(_) if self.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
@@ -68,7 +74,6 @@ impl Connection {
                 self.progress + limits.head_time,
                 "its request took too long",
             )),
-            Phase::Source(source) => Some(source.deadline(self.progress, desk)),
             // Its last answer is on its way still.
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
@@ -78,7 +83,8 @@ impl Connection {
             Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
             Phase::Following(following) => Some((following.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
-        }
+        }?;
+        Some((deadline, Reason::Phase(words)))
     }
 }
 
@@ -92,8 +98,8 @@ impl Clients {
         }
     }
 
-    /// A deadline may have come, if it was not put off. `is_paused` says whether a stream's source
-    /// is not read.
+    /// A deadline may have come, if it was not put off. The caller rearms. `is_paused` says whether
+    /// a stream's source is not read.
     pub fn due(
         &mut self,
         id: ConnectionId,
@@ -102,16 +108,10 @@ impl Clients {
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         connection.armed.fired();
-        match connection.deadline(desk) {
-            Some((deadline, reason)) if deadline <= desk.now() => {
-                self.time_out(id, reason, is_paused, desk)
-            }
-            Some(_) => {
-                self.rearm(id, desk);
-                None
-            }
-            None => None,
-        }
+        let (_, reason) = connection
+            .deadline(desk)
+            .filter(|(deadline, _)| *deadline <= desk.now())?;
+        self.time_out(id, reason, is_paused, desk)
     }
 
     fn time_out(
@@ -137,7 +137,8 @@ impl Clients {
             }
             // What else there would be to say it would not take either.
             (_, Reason::Stalled) => self.close(id, desk),
-            (_, Reason::Phase(words)) => return self.phase_over(id, words, is_paused, desk),
+            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_paused, desk),
+            (_, Reason::Phase(words)) => return self.phase_over(id, words, desk),
         }
         None
     }
@@ -147,7 +148,6 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         reason: &'static str,
-        is_paused: impl Fn(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
         match &self.connections.get(id)?.phase {
@@ -156,13 +156,13 @@ impl Clients {
                 let refusal = Refusal::new(Status::RequestTimeout, reason);
                 self.refuse(id, &refusal, desk.unread_reply(), desk);
             }
-            Phase::Source(_) => return self.source_due(id, reason, is_paused, desk),
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
             Phase::Following(_) => self.comment(id, desk),
             Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
-            // Of a viewer's phase and these others nothing is said in words.
+            // Nobody hears why.
             Phase::Introduction
+            | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Telling(_)
             | Phase::Listing(_)

@@ -37,9 +37,26 @@ struct Receipt<'a> {
     bytes_received: u64,
 }
 
-/// Of one that is as fast as it may be.
-const RESTED: &str = "it may send again";
-const TOO_SLOW: &str = "its source was too slow";
+/// What a source's time may be over for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lapse {
+    /// It was as fast as it may be, and may send again.
+    Rested,
+    /// Nothing has come.
+    Silent,
+    /// Too little has come.
+    TooSlow,
+}
+
+impl Lapse {
+    pub fn words(self) -> &'static str {
+        match self {
+            Lapse::Rested => "it may send again",
+            Lapse::Silent => SILENT,
+            Lapse::TooSlow => "its source was too slow",
+        }
+    }
+}
 
 impl Source {
     /// Nothing has come yet.
@@ -110,17 +127,17 @@ impl Source {
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
     /// rate.
-    pub fn deadline(&self, progress: Moment, desk: &Desk) -> (Moment, &'static str) {
+    pub fn deadline(&self, progress: Moment, desk: &Desk) -> (Moment, Lapse) {
         let idle_time = desk.settings().limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
         if let Some(rests) = self.pace.as_ref().and_then(Pace::rests) {
-            return (rests, RESTED);
+            return (rests, Lapse::Rested);
         }
         if silent <= window_ends {
-            (silent, SILENT)
+            (silent, Lapse::Silent)
         } else {
-            (window_ends, TOO_SLOW)
+            (window_ends, Lapse::TooSlow)
         }
     }
 
@@ -269,7 +286,7 @@ impl Clients {
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
-        reason: &'static str,
+        lapse: Lapse,
         is_paused: impl Fn(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
@@ -277,10 +294,9 @@ impl Clients {
         let Phase::Source(source) = &mut connection.phase else {
             return None;
         };
-        if reason == RESTED {
+        if lapse == Lapse::Rested {
             source.go_on();
             desk.act(Action::ReadOn(id));
-            self.rearm(id, desk);
             return None;
         }
         let is_too_slow = source.begin_window(desk);
@@ -288,10 +304,10 @@ impl Clients {
         if is_paused {
             connection.progress = desk.now();
         }
-        if is_paused || !(reason == SILENT || is_too_slow) {
-            self.rearm(id, desk);
+        if is_paused || !(lapse == Lapse::Silent || is_too_slow) {
             return None;
         }
+        let reason = lapse.words();
         let refusal = Refusal::new(Status::RequestTimeout, reason);
         self.lose_source(id, &refusal, reason, desk)
     }

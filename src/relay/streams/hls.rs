@@ -103,7 +103,6 @@ impl Streams {
             let session = live.session.clone();
             self.say(Said::Unattended(session));
         }
-        self.rearm(id, desk);
         self.tend(id, desk);
     }
 

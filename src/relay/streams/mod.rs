@@ -370,12 +370,10 @@ impl Streams {
         match source {
             Feed::Rtp(_) if is_silent => {
                 self.source_lost(id, source, SILENT, desk);
-                self.rearm(id, desk);
                 return false;
             }
             Feed::Held { until } if until <= desk.now() => {
                 self.end(id, End::Lost, "its source did not come back", desk);
-                self.rearm(id, desk);
                 return false;
             }
             Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Shadow | Feed::Gone => {}
@@ -387,14 +385,12 @@ impl Streams {
         let rest_until = live.rtp_out.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
-            self.rearm(id, desk);
             return false;
         }
         if live.input.is_some() {
             return true;
         }
         self.pump(id, desk);
-        self.rearm(id, desk);
         false
     }
 
