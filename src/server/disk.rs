@@ -13,15 +13,31 @@ use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens, journal};
 use crate::relay::{Done, Ticket};
 use crate::stamp::Stamp;
-use token_file::TokenFile;
+pub(super) use token_file::TokenFile;
 
 /// The loop's end of the two channels.
 pub(super) struct Disk {
     /// Room for one: the core asks for the next write when the one before is done.
-    lines: SyncSender<(Ticket, Vec<u8>)>,
-    results: Receiver<(Ticket, Done)>,
+    orders: SyncSender<Order>,
+    results: Receiver<Told>,
     /// What is being written.
     held_bytes: usize,
+    /// The file as it is, if that was asked for and nothing has been written since.
+    shared: Option<TokenFile>,
+}
+
+/// What the thread is to do.
+enum Order {
+    /// Write this line.
+    Append(Ticket, Vec<u8>),
+    /// Tell how the file is, when all before is done.
+    Share,
+}
+
+/// What it has to tell.
+enum Told {
+    Done(Ticket, Done),
+    Shared(TokenFile),
 }
 
 impl Disk {
@@ -44,17 +60,30 @@ impl Disk {
     }
 
     /// The thread ends when this is dropped.
-    fn start(token_file: TokenFile, waker: &'static Waker) -> io::Result<Disk> {
-        let (lines, to_write) = sync_channel(1);
-        let (done, results) = channel();
+    pub fn start(token_file: TokenFile, waker: &'static Waker) -> io::Result<Disk> {
+        let (orders, to_do) = sync_channel(1);
+        let (told, results) = channel();
         thread::Builder::new()
             .name("disk".to_owned())
-            .spawn(move || work(&to_write, token_file, &done, waker))?;
+            .spawn(move || work(&to_do, token_file, &told, waker))?;
         Ok(Disk {
-            lines,
+            orders,
             results,
             held_bytes: 0,
+            shared: None,
         })
+    }
+
+    /// Asks for the file as it is when all that was ordered before is done.
+    pub fn share(&mut self) {
+        // Where there is no room something is being written still: it is asked for again.
+        let _ = self.orders.try_send(Order::Share);
+    }
+
+    /// The file as it is, for another process, if that was asked for and nothing has been written
+    /// since.
+    pub fn shared(&self) -> Option<&TokenFile> {
+        self.shared.as_ref()
     }
 
     /// Has changes written, as a line. `false`: one waits already.
@@ -62,18 +91,26 @@ impl Disk {
     pub fn append(&mut self, ticket: Ticket, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);
         let bytes = line.capacity();
-        let is_taken = self.lines.try_send((ticket, line)).is_ok();
+        self.shared = None;
+        let is_taken = self.orders.try_send(Order::Append(ticket, line)).is_ok();
         self.held_bytes += if is_taken { bytes } else { 0 };
         is_taken
     }
 
     /// A result that has come.
     pub fn next_result(&mut self) -> Option<(Ticket, Done)> {
-        let result = self.results.try_recv().ok()?;
-        if let Done::Appended(_) = result.1 {
-            self.held_bytes = 0;
+        loop {
+            match self.results.try_recv().ok()? {
+                Told::Done(ticket, done) => {
+                    if let Done::Appended(_) = done {
+                        self.held_bytes = 0;
+                    }
+                    return Some((ticket, done));
+                }
+                Told::Shared(file) if self.held_bytes == 0 => self.shared = Some(file),
+                Told::Shared(_) => {}
+            }
         }
-        Some(result)
     }
 
     /// The bytes of the line that is being written.
@@ -83,21 +120,31 @@ impl Disk {
 }
 
 fn work(
-    lines: &Receiver<(Ticket, Vec<u8>)>,
+    orders: &Receiver<Order>,
     mut token_file: TokenFile,
-    done: &Sender<(Ticket, Done)>,
+    told: &Sender<Told>,
     waker: &Waker,
 ) {
-    let tell = |ticket, result| {
+    let tell = |news| {
         // Either fails only when the loop is gone.
-        let _ = done.send((ticket, result));
+        let _ = told.send(news);
         let _ = waker.wake();
     };
-    while let Ok((ticket, line)) = lines.recv() {
-        tell(ticket, Done::Appended(token_file.append(&line)));
-        // Whoever asked for the write has been told; the next one waits.
-        if let Err(error) = token_file.compact_if_grown() {
-            tell(ticket, Done::NotCompacted(error));
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Append(ticket, line) => {
+                tell(Told::Done(ticket, Done::Appended(token_file.append(&line))));
+                // Whoever asked for the write has been told; the next one waits.
+                if let Err(error) = token_file.compact_if_grown() {
+                    tell(Told::Done(ticket, Done::NotCompacted(error)));
+                }
+            }
+            // Without descriptors there is nothing to tell, and who waits for it gives up.
+            Order::Share => {
+                if let Ok(file) = token_file.share() {
+                    tell(Told::Shared(file));
+                }
+            }
         }
     }
 }

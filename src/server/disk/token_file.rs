@@ -13,8 +13,11 @@
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
@@ -30,8 +33,17 @@ pub(super) struct TokenFile {
     compact_bytes: u64,
     /// Whether the folder on disk names this file, and not the one whose place it took.
     is_in_place: bool,
-    /// Held, and nothing else.
-    _lock: File,
+    /// Held, and nothing else. Other copies of this descriptor hold the same lock.
+    lock: File,
+}
+
+/// What another process has to know of a journal beside its two descriptors.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Place {
+    path: PathBuf,
+    bytes: u64,
+    compact_bytes: u64,
+    is_in_place: bool,
 }
 
 const READ_BYTES: usize = 64 * 1024;
@@ -74,10 +86,57 @@ impl TokenFile {
             bytes: end.whole_bytes,
             compact_bytes: 0,
             is_in_place: false,
-            _lock: lock,
+            lock,
         };
         token_file.take_over(end).map_err(failed)?;
         Ok((token_file, tokens, end.torn_bytes))
+    }
+
+    /// It once more: both write to the same file, so one of them is to be left alone.
+    pub fn share(&self) -> io::Result<TokenFile> {
+        Ok(TokenFile {
+            path: self.path.clone(),
+            file: self.file.try_clone()?,
+            lock: self.lock.try_clone()?,
+            ..*self
+        })
+    }
+
+    /// It for another process: the file, the lock, and what is known of them.
+    pub fn parts(&self) -> ([BorrowedFd<'_>; 2], Place) {
+        let place = Place {
+            path: self.path.clone(),
+            bytes: self.bytes,
+            compact_bytes: self.compact_bytes,
+            is_in_place: self.is_in_place,
+        };
+        ([self.file.as_fd(), self.lock.as_fd()], place)
+    }
+
+    /// What another process had, if it is the file of this path.
+    pub fn of_parts(
+        path: &Path,
+        [file, lock]: [OwnedFd; 2],
+        place: Place,
+    ) -> Result<TokenFile, String> {
+        match fs::canonicalize(path) {
+            Ok(settled) if settled == place.path => {}
+            Ok(_) | Err(_) => {
+                return Err(format!(
+                    "the token file is '{}' there, and '{}' here",
+                    place.path.display(),
+                    path.display()
+                ));
+            }
+        }
+        Ok(TokenFile {
+            path: place.path,
+            file: file.into(),
+            bytes: place.bytes,
+            compact_bytes: place.compact_bytes,
+            is_in_place: place.is_in_place,
+            lock: lock.into(),
+        })
     }
 
     /// Makes what was read last: a server that was killed may have written it, and not have come to

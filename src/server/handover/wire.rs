@@ -1,0 +1,263 @@
+//! How two servers talk when one takes over from the other: frames over a Unix stream socket, with
+//! descriptors beside them.
+//!
+//! ```text
+//! successor                                   predecessor
+//!     Greeting                  ──▶
+//!                               ◀──             Greeting, or Refusal
+//!                               ◀──             Media …         while it goes on serving
+//!                               ◀──             Media …, Listener …, Clients …, Records …, End
+//!     Taken                     ──▶             leaves
+//! ```
+//!
+//! That one byte is where the server changes hands. The predecessor waits for it for so long, then
+//! closes its ear; the kernel says to the successor whether that was before or after it was heard.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::server::sys;
+
+/// What a frame is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Which server this is, and which formats it knows.
+    Greeting,
+    /// Why nothing is handed over, in words.
+    Refusal,
+    /// Bytes of a stream: its id, their offset, and they.
+    Media,
+    /// A socket at which clients are waited for.
+    Listener,
+    /// A socket for datagrams.
+    Datagrams,
+    /// The token file and its lock.
+    TokenFile,
+    /// Connections' ids, and their sockets.
+    Clients,
+    /// A piece of what the core has written.
+    Records,
+    /// That is all.
+    End,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Greeting,
+    Kind::Refusal,
+    Kind::Media,
+    Kind::Listener,
+    Kind::Datagrams,
+    Kind::TokenFile,
+    Kind::Clients,
+    Kind::Records,
+    Kind::End,
+];
+
+/// What a frame holds at the most.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+
+/// Kind, number of descriptors, and length.
+const HEADER_BYTES: usize = 6;
+
+/// The successor has all, and serves from now on.
+pub const TAKEN: u8 = b'!';
+
+/// Begins a frame with so many descriptors and bytes.
+pub fn header(kind: Kind, descriptors: usize, bytes: usize) -> [u8; HEADER_BYTES] {
+    let [a, b, c, d] = (bytes as u32).to_le_bytes();
+    let number = KINDS.iter().position(|one| *one == kind);
+    [number.unwrap_or(0) as u8, descriptors as u8, a, b, c, d]
+}
+
+/// Reads a frame's header: its kind, how many descriptors, how many bytes.
+fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
+    let [kind, descriptors, length @ ..] = bytes;
+    let length = u32::from_le_bytes(length) as usize;
+    match KINDS.get(usize::from(kind)) {
+        Some(kind) if length <= FRAME_BYTES_MAX => Ok((*kind, usize::from(descriptors), length)),
+        Some(_) | None => Err(io::Error::other("it does not speak as servers do here")),
+    }
+}
+
+/// A frame that has come.
+pub struct Frame {
+    pub kind: Kind,
+    pub bytes: Vec<u8>,
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// What has come of the other side, which is waited for.
+pub struct Inbox {
+    socket: UnixStream,
+    buffer: Vec<u8>,
+    /// What has come and is not read lies from here
+    begin: usize,
+    /// to here.
+    end: usize,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Inbox {
+    /// Over a connected socket, at which a frame is waited for so long at the most.
+    pub fn new(socket: UnixStream, patience: Duration) -> io::Result<Inbox> {
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(patience))?;
+        Ok(Inbox {
+            socket,
+            buffer: vec![0; HEADER_BYTES + FRAME_BYTES_MAX],
+            begin: 0,
+            end: 0,
+            descriptors: VecDeque::new(),
+        })
+    }
+
+    /// The next frame. An end of the stream is an error.
+    pub fn next(&mut self) -> io::Result<Frame> {
+        self.fill(HEADER_BYTES)?;
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(&self.buffer[self.begin..][..HEADER_BYTES]);
+        let (kind, descriptors, length) = read_header(header)?;
+        self.fill(HEADER_BYTES + length)?;
+        let bytes = self.buffer[self.begin + HEADER_BYTES..][..length].to_vec();
+        self.begin += HEADER_BYTES + length;
+        if self.descriptors.len() < descriptors {
+            return Err(io::Error::other("descriptors are missing"));
+        }
+        Ok(Frame {
+            kind,
+            bytes,
+            descriptors: self.descriptors.drain(..descriptors).collect(),
+        })
+    }
+
+    /// Receives until so many bytes are there.
+    fn fill(&mut self, bytes: usize) -> io::Result<()> {
+        if self.begin + bytes > self.buffer.len() {
+            self.buffer.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+        }
+        while self.end - self.begin < bytes {
+            let into = &mut self.buffer[self.end..];
+            match sys::receive_descriptors(self.socket.as_fd(), into, &mut self.descriptors) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(received) => self.end += received,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket, for what is said to the other side.
+    pub fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+}
+
+/// Sends a frame, and waits for room for it until then.
+pub fn send(
+    socket: &UnixStream,
+    kind: Kind,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    until: Instant,
+) -> io::Result<()> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES + bytes.len());
+    frame.extend_from_slice(&header(kind, descriptors.len(), bytes.len()));
+    frame.extend_from_slice(bytes);
+    let mut descriptors = descriptors;
+    let mut rest = frame.as_slice();
+    while !rest.is_empty() {
+        let patience = until.saturating_duration_since(Instant::now());
+        if patience.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_write_timeout(Some(patience))?;
+        match sys::send_descriptors(socket.as_fd(), rest, descriptors) {
+            Ok(sent) => {
+                rest = &rest[sent..];
+                descriptors = &[];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Write;
+    use std::net::{Shutdown, UdpSocket};
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    /// Frames come as they were sent, each with its own descriptors, however many there are.
+    #[test]
+    fn frames_bring_their_descriptors() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let sockets: Vec<UdpSocket> = (0..sys::DESCRIPTORS_MAX)
+            .map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port"))
+            .collect();
+        let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(UdpSocket::as_fd).collect();
+        let sends = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let long = vec![7; FRAME_BYTES_MAX];
+                send(&ours, Kind::Clients, b"many", &fds, soon())?;
+                send(&ours, Kind::Media, &long, &[], soon())?;
+                send(&ours, Kind::Listener, b"", &fds[3..4], soon())?;
+                send(&ours, Kind::Datagrams, b"x", &fds[5..7], soon())?;
+                ours.shutdown(Shutdown::Write)
+            });
+            let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");
+            let mut frame = || inbox.next().map(|frame| {
+                let ports = frame.descriptors.into_iter().map(|fd| {
+                    UdpSocket::from(fd).local_addr().expect("an address")
+                });
+                (frame.kind, frame.bytes.len(), ports.collect::<Vec<_>>())
+            });
+            let ports = |range: std::ops::Range<usize>| -> Vec<_> {
+                sockets[range].iter().map(|one| one.local_addr().expect("an address")).collect()
+            };
+            assert_eq!(frame().ok(), Some((Kind::Clients, 4, ports(0..sockets.len()))));
+            assert_eq!(frame().ok(), Some((Kind::Media, FRAME_BYTES_MAX, vec![])));
+            assert_eq!(frame().ok(), Some((Kind::Listener, 0, ports(3..4))));
+            assert_eq!(frame().ok(), Some((Kind::Datagrams, 1, ports(5..7))));
+            assert_eq!(frame().map_err(|error| error.kind()), Err(io::ErrorKind::UnexpectedEof));
+            sending.join().expect("it ends")
+        });
+        sends.expect("all went out");
+    }
+
+    /// Too long a frame, a kind that there is not, and descriptors that were only promised.
+    #[test]
+    fn what_is_no_frame_is_an_error() {
+        let mut long = header(Kind::Media, 0, 0);
+        long[2..].copy_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
+        for bytes in [long, [9, 0, 0, 0, 0, 0], header(Kind::Listener, 1, 0)] {
+            let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+            ours.write_all(&bytes).expect("there is room");
+            let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");
+            assert!(inbox.next().is_err(), "{bytes:?}");
+        }
+    }
+
+    /// Who does not read is not waited for beyond the time.
+    #[test]
+    fn sending_ends_in_time() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let until = Instant::now() + Duration::from_millis(50);
+        let null = File::open("/dev/null").expect("it is there");
+        let sent = (0..1000).try_for_each(|_| {
+            send(&ours, Kind::Media, &[0; FRAME_BYTES_MAX], &[null.as_fd()], until)
+        });
+        assert!(sent.is_err());
+    }
+}
