@@ -12,8 +12,24 @@ use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
-    /// Takes what was said until nothing is left.
+    /// Takes what was said until nothing is left. After each write to each viewer that is nothing,
+    /// nearly always: looking is all that it costs.
+    #[inline]
     pub(super) fn settle(&mut self) {
+        let has_said = self.streams.has_said()
+            || self.clients.has_said()
+            || self.fetch.has_said()
+            || self.grants.has_said()
+            || self.lists.has_said();
+        if has_said {
+            self.hear();
+        }
+        if self.desk.take_news() {
+            self.clients.wake_readers();
+        }
+    }
+
+    fn hear(&mut self) {
         loop {
             if let Some(said) = self.streams.said() {
                 self.hear_streams(said);
@@ -28,9 +44,6 @@ impl Relay {
             } else {
                 break;
             }
-        }
-        if self.desk.take_news() {
-            self.clients.wake_readers();
         }
     }
 
