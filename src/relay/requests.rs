@@ -302,6 +302,7 @@ impl Relay {
             }
             Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Outcome::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
         self.clients.give(id, answer, reply, &mut self.desk);
