@@ -1,11 +1,11 @@
 //! The parts of the segment that fills (draft-pantos-hls-rfc8216bis section 4.4.4.9): whole
 //! fragments of MP4, which can be had before their segment is whole.
 //!
-//! How long a part is at the most is settled with the target, by the fragments until then, and never
-//! changes: should a fragment not go into it, there are no parts any more. It is the shortest length
-//! with which every part would have had 85 % of it at least, but for those that need not (the last of
-//! a segment, and those in which decoding can begin). Where fragments come otherwise later, parts are
-//! as long as what comes allows.
+//! How long a part is at the most is settled with the target, by the fragments until then, and
+//! never changes: should a fragment not go into it, there are no parts any more. It is the shortest
+//! length with which every part would have had 85 % of it at least, but for those that need not
+//! (the last of a segment, and those in which decoding can begin). Where fragments come otherwise
+//! later, parts are as long as what comes allows.
 
 use std::rc::Rc;
 

@@ -4,8 +4,8 @@
 //! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
 //! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES
 //! packet is a look at its head, unless it is not clear yet what picture it belongs to
-//! ([`Search`]), and at those that are open ([`Open`]); a table is read once, when it changes. What was damaged on its way counts for
-//! nothing.
+//! ([`Search`]), and at those that are open ([`Open`]); a table is read once, when it changes. What
+//! was damaged on its way counts for nothing.
 
 mod aligner;
 mod open;

@@ -1,6 +1,7 @@
 //! Which PES packets have begun and are not whole: multiplexers of broadcast weave the packets of
 //! several of them into each other, and where one stream's picture begins another's sound is half
-//! here. Those of video, which need not say how long they are, are left out: the next one ends them.
+//! here. Those of video, which need not say how long they are, are left out: the next one ends
+//! them.
 
 use super::Packet;
 use super::streams::Streams;
