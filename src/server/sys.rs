@@ -102,8 +102,8 @@ const AT_ONCE_MAX: usize = 64;
 pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     if let [slice] = slices {
-        // SAFETY: these are the arguments of sendto(2). The descriptor is open while it is borrowed;
-        // pointer and length are those of a live slice, which the kernel reads.
+        // SAFETY: these are the arguments of sendto(2). The descriptor is open while it is
+        // borrowed; pointer and length are those of a live slice, which the kernel reads.
         let sent = unsafe {
             libc::syscall(
                 libc::SYS_sendto,
