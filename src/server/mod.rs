@@ -25,6 +25,8 @@
 mod clock;
 #[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
 mod disk;
+#[cfg_attr(not(feature = "handover"), path = "handover/absent.rs")]
+mod handover;
 mod log;
 mod names;
 mod signals;
@@ -49,6 +51,7 @@ use crate::relay::{
 };
 use clock::since_1970;
 use disk::Disk;
+use handover::Handover;
 use log::{AccessLog, Console};
 use names::LookUps;
 use signals::{Signals, Wish};
@@ -71,6 +74,8 @@ const SIGNALS: Token = Token(usize::MAX);
 const THREADS: Token = Token(usize::MAX - 1);
 /// Of all sockets for datagrams.
 const UDP: Token = Token(usize::MAX - 2);
+/// Of the socket at which a successor comes, and of its own.
+const HEIR: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -93,10 +98,13 @@ struct Server {
     console: Console,
     access_log: Option<AccessLog>,
     ends_at: Option<Moment>,
+    handover: Handover,
 }
 
 struct Accepting {
     listener: Listener,
+    /// The service manager opened it.
+    is_passed: bool,
     /// Somebody may be waiting.
     is_ready: bool,
 }
@@ -128,6 +136,7 @@ impl Server {
             self.send(now);
             self.act(now);
             self.close();
+            self.hand_over(now);
             let threads_bytes = self.held_bytes();
             self.relay.counts().threads_hold(threads_bytes);
             let took = self.now().since(now);
@@ -147,6 +156,7 @@ impl Server {
             || self.relay.has_ahead()
             || self.relay.has_writes()
             || self.sockets.has_to_close()
+            || self.handover.has_more()
             || self.udp.as_ref().is_some_and(Udp::is_readable)
             || (self.accept_again.is_none()
                 && self.listeners.iter().any(|accepting| accepting.is_ready));
@@ -177,6 +187,7 @@ impl Server {
                     udp.note_readable();
                 }
             }
+            HEIR => self.handover.note(),
             Token(token) if token >= LISTENERS_FROM => {
                 if let Some(accepting) = self.listeners.get_mut(token - LISTENERS_FROM) {
                     accepting.is_ready = true;

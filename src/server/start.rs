@@ -4,14 +4,16 @@ use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{self, SocketAddr, TcpListener, UdpSocket};
 use std::time::Instant;
 
+use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
 use super::clock::since_1970;
 use super::disk::Disk;
+use super::handover::{Handover, Legacy};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
 use super::signals::Signals;
@@ -47,10 +49,16 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let waker = Waker::new(poll.registry(), THREADS).map_err(failed)?;
     // Every thread wakes the loop, and some may hang for longer than there is one.
     let waker: &'static Waker = Box::leak(Box::new(waker));
+    let settings = settings(config, files_max)?;
+    let mut legacy = Legacy::ask(config, &settings).map_err(StartError)?;
+    let (relay, began) = match &mut legacy {
+        Some(legacy) => legacy.relay().map_err(StartError)?,
+        None => (Relay::new(settings), Instant::now()),
+    };
     let mut server = Server {
         poll,
-        relay: Relay::new(settings(config, files_max)?),
-        began: Instant::now(),
+        relay,
+        began,
         listeners: Vec::new(),
         accept_again: None,
         cannot_accept: false,
@@ -64,6 +72,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         console: Console::start().map_err(failed)?,
         access_log: start_access_log(config, waker)?,
         ends_at: None,
+        handover: Handover::default(),
     };
     server
         .poll
@@ -79,17 +88,28 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if is_gated || origins.any(|origin| origin.address().is_none()) {
         server.look_ups = Some(LookUps::start(waker).map_err(failed)?);
     }
-    let tokens = server.open_disk(config, waker)?;
+    let tokens = server.open_disk(config, legacy.as_mut(), waker)?;
     if !is_gated {
         server.console.tell(
             "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
         );
     }
-    let inherited = Inherited::take()
+    let mut inherited = Inherited::take()
         .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
-    server.listen(&config.listen, inherited.listeners)?;
-    if let (Some(bind), true) = (&config.rtp, is_gated) {
-        server.receive_rtp(config, bind, inherited.rtp)?;
+    if inherited.listeners.is_empty() {
+        inherited.listeners = legacy.as_mut().map_or_else(Vec::new, Legacy::passed);
+    }
+    let taken = server
+        .listen(&config.listen, inherited.listeners, legacy.as_mut())
+        .and_then(|()| match (&config.rtp, is_gated) {
+            (Some(bind), true) => server.receive_rtp(config, bind, inherited.rtp, legacy.as_mut()),
+            (_, _) => Ok(()),
+        })
+        .and_then(|()| server.take_over(config, legacy));
+    if let Err(error) = taken {
+        // Another server may be there still, and the files that name sockets are its own.
+        std::mem::forget(server);
+        return Err(error);
     }
     if let Some(tokens) = tokens {
         server.relay.restore(tokens, server.now());
@@ -158,8 +178,16 @@ impl Server {
     fn open_disk(
         &mut self,
         config: &Config,
+        legacy: Option<&mut Legacy>,
         waker: &'static Waker,
     ) -> Result<Option<Tokens>, StartError> {
+        if let Some(file) = legacy.and_then(Legacy::token_file) {
+            let disk = Disk::start(file, waker);
+            self.disk = Some(disk.map_err(|error| {
+                StartError(format!("cannot start the disk's thread: {error}"))
+            })?);
+            return Ok(None);
+        }
         let limits = self.relay.token_limits();
         let now = Stamp {
             unix_seconds: since_1970().as_secs(),
@@ -178,24 +206,65 @@ impl Server {
     }
 
     /// Listens on the sockets that were passed, else where the options say.
-    fn listen(&mut self, places: &[Listen], inherited: Vec<TcpListener>) -> Result<(), StartError> {
+    fn listen(
+        &mut self,
+        places: &[Listen],
+        inherited: Vec<TcpListener>,
+        mut legacy: Option<&mut Legacy>,
+    ) -> Result<(), StartError> {
         if inherited.is_empty() {
             for place in places {
-                self.accept_from(match place {
-                    Listen::Tcp(bind) => Listener::tcp(bind_tcp(bind)?),
-                    Listen::Unix(path) => Listener::unix(path).map_err(|error| {
-                        io::Error::other(format!("on '{}': {error}", path.display()))
-                    }),
-                })?;
+                let legacy = legacy.as_mut();
+                let listener = match place {
+                    Listen::Tcp(bind) => match legacy.and_then(|legacy| legacy.tcp(bind)) {
+                        Some(listener) => Listener::tcp(listener),
+                        None => Listener::tcp(bind_tcp(bind)?),
+                    },
+                    Listen::Unix(path) => match legacy.and_then(|legacy| legacy.unix(path)) {
+                        Some(listener) => Listener::unix_again(listener, path),
+                        None => Listener::unix(path).map_err(|error| {
+                            io::Error::other(format!("on '{}': {error}", path.display()))
+                        }),
+                    },
+                };
+                self.accept_from(listener, false)?;
             }
         }
         for listener in inherited {
-            self.accept_from(Listener::tcp(listener))?;
+            self.accept_from(Listener::tcp(listener), true)?;
         }
         Ok(())
     }
 
-    fn accept_from(&mut self, listener: io::Result<Listener>) -> Result<(), StartError> {
+    /// What another server had is this one's, if there is one, and others may take over in turn.
+    fn take_over(&mut self, config: &Config, mut legacy: Option<Legacy>) -> Result<(), StartError> {
+        let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
+        self.handover =
+            Handover::start(config, legacy.as_mut(), self.poll.registry()).map_err(failed)?;
+        let Some(mut legacy) = legacy else {
+            return Ok(());
+        };
+        let now = self.now();
+        let clients = legacy.clients();
+        let connections = clients.len();
+        for (id, socket) in clients {
+            let socket = TcpStream::from_std(net::TcpStream::from(socket));
+            if self.sockets.insert(id, socket, self.poll.registry()).is_err() {
+                self.relay.lost(id, now);
+            }
+        }
+        legacy.taken().map_err(StartError)?;
+        self.console.tell(&format!(
+            "level=info event=taken-over connections={connections}"
+        ));
+        Ok(())
+    }
+
+    fn accept_from(
+        &mut self,
+        listener: io::Result<Listener>,
+        is_passed: bool,
+    ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot listen: {error}"));
         let mut listener = listener.map_err(failed)?;
         let token = Token(LISTENERS_FROM + self.listeners.len());
@@ -205,6 +274,7 @@ impl Server {
         self.console.tell(&format!("listening http {listener}"));
         self.listeners.push(Accepting {
             listener,
+            is_passed,
             is_ready: true,
         });
         Ok(())
@@ -215,13 +285,16 @@ impl Server {
         config: &Config,
         bind: &Bind,
         inherited: Option<UdpSocket>,
+        mut legacy: Option<&mut Legacy>,
     ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
-        let socket = match inherited {
-            Some(socket) => socket,
-            None => bind_udp(bind)?,
+        let had = legacy.as_mut().and_then(|legacy| legacy.rtp(bind));
+        let (socket, rtcp) = match (inherited, had) {
+            (None, Some(had)) => had,
+            (Some(socket), _) => (socket, None),
+            (None, None) => (bind_udp(bind)?, None),
         };
-        let mut udp = Udp::new(socket).map_err(failed)?;
+        let mut udp = Udp::of(socket, rtcp).map_err(failed)?;
         udp.set_outgoing(&config.outgoing).map_err(|error| {
             let interface = &config.outgoing.interface;
             let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
@@ -230,8 +303,13 @@ impl Server {
             ))
         })?;
         for (index, join) in config.core.joins.iter().enumerate() {
-            udp.join(join, UdpPort::Group(index))
-                .map_err(|error| StartError(format!("cannot join {join}: {error}")))?;
+            let port = UdpPort::Group(index);
+            match legacy.as_mut().and_then(|legacy| legacy.group(join)) {
+                Some(socket) => udp.join_again(join, port, socket),
+                None => udp
+                    .join(join, port)
+                    .map_err(|error| StartError(format!("cannot join {join}: {error}")))?,
+            }
         }
         let registry = self.poll.registry();
         for socket in udp.sockets() {

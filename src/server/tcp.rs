@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::net::{self, Ipv4Addr, Shutdown, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,11 @@ impl Listener {
             }
             bound => bound?,
         };
+        Listener::unix_again(listener, path)
+    }
+
+    /// Makes a listener ready that is bound to this path.
+    pub fn unix_again(listener: unix::UnixListener, path: &Path) -> io::Result<Listener> {
         listener.set_nonblocking(true)?;
         sys::set_backlog(listener.as_fd(), BACKLOG)?;
         let listener = UnixListener::from_std(listener);
@@ -178,6 +183,23 @@ impl Sockets {
             .get_mut(id.index())?
             .as_mut()
             .filter(|socket| socket.id == id)
+    }
+
+    /// The descriptor of a connection's socket.
+    pub fn descriptor(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
+        let socket = self.places.get(id.index())?.as_ref()?;
+        (socket.id == id).then(|| socket.stream.as_fd())
+    }
+
+    /// Another process has this socket, too: it is that one's alone from now on.
+    pub fn give_away(&mut self, id: ConnectionId, registry: &Registry) {
+        let place = self.places.get_mut(id.index());
+        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|one| one.id == id))
+            && let Some(mut socket) = place.take()
+        {
+            // As long as that one has it, events of it would come here.
+            let _ = registry.deregister(&mut socket.stream);
+        }
     }
 
     /// Has a socket closed: in this turn, or one of the next.

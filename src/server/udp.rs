@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::{self, IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::net::UdpSocket;
 
@@ -35,6 +35,8 @@ pub struct Udp {
 struct Inlet {
     socket: UdpSocket,
     port: UdpPort,
+    /// What joined it, if it is a group's.
+    join: String,
     /// Something may be there that no event tells of.
     may_have: bool,
 }
@@ -68,30 +70,48 @@ pub fn is_own_address(mut address: SocketAddr) -> bool {
 impl Udp {
     /// Over a socket that is bound; the RTCP socket is bound beside it if it can be had.
     pub fn new(socket: net::UdpSocket) -> io::Result<Udp> {
+        Udp::of(socket, None)
+    }
+
+    /// The same; another process has bound the RTCP socket, too.
+    pub fn of(socket: net::UdpSocket, rtcp: Option<net::UdpSocket>) -> io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let rtp = UdpSocket::from_std(socket);
         // The kernel grants what it may; less is no error.
         let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;
         take_no_groups(&rtp, bound)?;
-        let rtcp = bound
-            .port()
-            .checked_add(1)
-            .and_then(|port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok());
+        let bind = |port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok();
+        let rtcp = match rtcp {
+            Some(socket) => Some(UdpSocket::from_std(socket)),
+            None => bound.port().checked_add(1).and_then(bind),
+        };
         if let Some(rtcp) = &rtcp {
             take_no_groups(rtcp, bound)?;
         }
         let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
-        let rtcp = rtcp.map(|socket| (socket, UdpPort::Rtcp));
-        let inlets = [(rtp, UdpPort::Rtp)].into_iter().chain(rtcp);
+        let rtcp = rtcp.map(|socket| Inlet::new(socket, UdpPort::Rtcp, String::new()));
+        let rtp = Inlet::new(rtp, UdpPort::Rtp, String::new());
         Ok(Udp {
-            inlets: inlets.map(Inlet::new).collect(),
+            inlets: [rtp].into_iter().chain(rtcp).collect(),
             next_inlet: 0,
             is_ipv6: bound.is_ipv6(),
             segment_bytes: 0,
             has_segmentation,
             not_taken: Vec::new(),
         })
+    }
+
+    /// Takes up a socket that another process had joined a group with.
+    pub fn join_again(&mut self, join: &Join, port: UdpPort, socket: net::UdpSocket) {
+        let socket = UdpSocket::from_std(socket);
+        self.inlets.push(Inlet::new(socket, port, join.to_string()));
+    }
+
+    /// All sockets, what comes to each, and by which option if that is a group's.
+    pub fn descriptors(&self) -> impl Iterator<Item = (UdpPort, &str, BorrowedFd<'_>)> {
+        let inlets = self.inlets.iter();
+        inlets.map(|inlet| (inlet.port, inlet.join.as_str(), inlet.socket.as_fd()))
     }
 
     /// The RTP socket.
@@ -135,8 +155,7 @@ impl Udp {
         let socket = socket?;
         socket.set_nonblocking(true)?;
         let _ = sys::set_udp_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
-        self.inlets
-            .push(Inlet::new((UdpSocket::from_std(socket), port)));
+        self.join_again(join, port, socket);
         Ok(())
     }
 
@@ -292,10 +311,11 @@ fn reachable(is_ipv6: bool, to: SocketAddr) -> SocketAddr {
 }
 
 impl Inlet {
-    fn new((socket, port): (UdpSocket, UdpPort)) -> Inlet {
+    fn new(socket: UdpSocket, port: UdpPort, join: String) -> Inlet {
         Inlet {
             socket,
             port,
+            join,
             may_have: true,
         }
     }

@@ -1,5 +1,9 @@
 //! In the place of `disk` in a program that is built without `token-file`: nothing is kept on it.
 
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
 use mio::Waker;
 
 use crate::config::Config;
@@ -10,6 +14,9 @@ use crate::stamp::Stamp;
 /// What there is none of.
 pub(super) enum Disk {}
 
+/// Nor of this.
+pub(super) enum TokenFile {}
+
 impl Disk {
     pub fn open(
         _: &Config,
@@ -18,6 +25,18 @@ impl Disk {
         _: &'static Waker,
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         Ok(None)
+    }
+
+    pub fn start(token_file: TokenFile, _: &'static Waker) -> io::Result<Disk> {
+        match token_file {}
+    }
+
+    pub fn share(&mut self) {
+        match *self {}
+    }
+
+    pub fn shared(&self) -> Option<&TokenFile> {
+        match *self {}
     }
 
     pub fn append(&mut self, _: Ticket, _: &Entry) -> bool {
@@ -30,5 +49,15 @@ impl Disk {
 
     pub fn held_bytes(&self) -> usize {
         match *self {}
+    }
+}
+
+impl TokenFile {
+    pub fn parts(&self) -> ([BorrowedFd<'_>; 2], ()) {
+        match *self {}
+    }
+
+    pub fn of_parts(_: &Path, _: [OwnedFd; 2], (): ()) -> Result<TokenFile, String> {
+        Err("this program is built without token-file".to_owned())
     }
 }

@@ -1,46 +1,344 @@
 //! The predecessor's side: streams are copied while they go on, then all else while nothing does.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry};
 use serde::Serialize;
 
-use super::wire::{self, FRAME_BYTES_MAX, Inbox, Kind, TAKEN};
-use super::{Greeting, Passed};
+use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
+use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
+use crate::config::Config;
+use crate::handover::FORMAT;
 use crate::moment::Moment;
-use crate::relay::{ConnectionId, LiveId, Relay};
-use crate::server::{HEIR, Server, sys};
+use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
+use crate::relay::{ConnectionId, LiveId, Relay, UdpPort};
+use crate::server::disk::Disk;
+use crate::server::sys::DESCRIPTORS_MAX;
+use crate::server::tcp::Listener;
+use crate::server::udp::Udp;
+use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server, systemd};
+
+/// Where a successor may come, and the one that has.
+#[derive(Default)]
+pub struct Handover {
+    listener: Option<Listener>,
+    heir: Option<Heir>,
+}
 
 /// A server that is to take over from this one.
-pub struct Heir {
+struct Heir {
     socket: UnixStream,
     /// The number of its process.
     process: u32,
-    stage: Stage,
     /// How far each stream has been copied to it.
     copied: HashMap<LiveId, u64>,
     /// What has not gone out yet of a frame.
     rest: Vec<u8>,
-}
-
-enum Stage {
-    /// Streams are copied while they go on.
-    Copying,
-    /// No call is begun any more, so that none is under way: no longer than until then.
-    Quieting(Moment),
+    /// Its socket takes bytes, as far as is known.
+    is_open: bool,
+    /// There is more to copy, and a turn's share was used up.
+    has_more: bool,
 }
 
 /// What is copied in a turn.
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 /// With so little left to copy, the rest can be copied while nobody is served.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
-/// How long calls that are under way may take. What takes longer is cut off.
-const QUIET_TIME: Duration = Duration::from_secs(2);
-/// How long nobody is served at the very most. What would take longer comes to nothing.
+/// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
+/// A stream's id, and an offset.
+const PLACE_BYTES: usize = 16;
+
+impl Handover {
+    /// Nobody comes yet: to the socket that the predecessor had, or to one that is made.
+    pub fn start(
+        config: &Config,
+        legacy: Option<&mut Legacy>,
+        registry: &Registry,
+    ) -> io::Result<Handover> {
+        let Some(path) = &config.handover else {
+            return Ok(Handover::default());
+        };
+        let mut listener = match legacy.and_then(Legacy::handover) {
+            Some(listener) => Listener::unix_again(listener, path)?,
+            None => Listener::unix(path)?,
+        };
+        listener.register(HEIR, registry)?;
+        Ok(Handover {
+            listener: Some(listener),
+            heir: None,
+        })
+    }
+
+    /// Whether there is something to do at once.
+    pub fn has_more(&self) -> bool {
+        self.heir.as_ref().is_some_and(|heir| heir.has_more)
+    }
+
+    /// Somebody has come, or the heir's socket takes bytes again.
+    pub fn note(&mut self) {
+        if let Some(heir) = &mut self.heir {
+            heir.is_open = true;
+        }
+    }
+
+    /// Takes the successor who waits, if none is there yet.
+    fn accept(&mut self, registry: &Registry) -> io::Result<()> {
+        let Some(Listener::Unix(listener, _)) = &self.listener else {
+            return Ok(());
+        };
+        let (socket, _) = match listener.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            accepted => accepted?,
+        };
+        let socket = UnixStream::from(OwnedFd::from(socket));
+        let process = peer_of_same_user(&socket)?;
+        if self.heir.is_some() {
+            return Err(io::Error::other("another server takes over already"));
+        }
+        registry.register(
+            &mut SourceFd(&socket.as_raw_fd()),
+            HEIR,
+            Interest::WRITABLE,
+        )?;
+        self.heir = Some(Heir {
+            socket,
+            process,
+            copied: HashMap::new(),
+            rest: frame(Kind::Greeting, &json(&greeting())?),
+            is_open: true,
+            has_more: false,
+        });
+        Ok(())
+    }
+}
+
+fn greeting() -> Greeting {
+    Greeting {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn frame(kind: Kind, bytes: &[u8]) -> Vec<u8> {
+    let mut frame = wire::header(kind, 0, bytes.len()).to_vec();
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(io::Error::other)
+}
+
+impl Heir {
+    /// Copies streams, a turn's share of what there is. Says whether so little is left that the
+    /// rest can go at once.
+    fn copy(&mut self, relay: &Relay) -> io::Result<bool> {
+        let mut budget = COPIED_PER_TURN_MAX;
+        while self.is_open && budget > 0 {
+            if self.rest.is_empty() {
+                let Some(next) = self.next_frame(relay) else {
+                    break;
+                };
+                self.rest = next;
+            }
+            match self.socket.write(&self.rest) {
+                Ok(sent) => {
+                    self.rest.drain(..sent);
+                    budget = budget.saturating_sub(sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_open = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.has_more = self.is_open && budget == 0;
+        let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
+        Ok(left.sum::<u64>() <= LEFT_MAX)
+    }
+
+    fn copied_of(&self, id: LiveId) -> u64 {
+        self.copied.get(&id).copied().unwrap_or(0)
+    }
+
+    /// The next bytes of a stream that have not been copied, or news of one that is no more.
+    fn next_frame(&mut self, relay: &Relay) -> Option<Vec<u8>> {
+        for (id, range) in media(relay) {
+            let from = self.copied_of(id).max(range.start);
+            let bytes = media_bytes(relay, id, from);
+            if !bytes.is_empty() || !self.copied.contains_key(&id) {
+                let bytes = &bytes[..bytes.len().min(FRAME_BYTES_MAX - PLACE_BYTES)];
+                self.copied.insert(id, from + bytes.len() as u64);
+                let mut content = id.to_u64().to_le_bytes().to_vec();
+                content.extend_from_slice(&from.to_le_bytes());
+                content.extend_from_slice(bytes);
+                return Some(frame(Kind::Media, &content));
+            }
+        }
+        let there: Vec<LiveId> = media(relay).map(|(id, _)| id).collect();
+        let gone = *self.copied.keys().find(|id| !there.contains(id))?;
+        self.copied.remove(&gone);
+        Some(frame(Kind::Gone, &gone.to_u64().to_le_bytes()))
+    }
+}
+
+impl Server {
+    /// Goes on handing over, if a successor is there. Who has come to nothing is told of, and all
+    /// goes on.
+    pub(in crate::server) fn hand_over(&mut self, now: Moment) {
+        let accepted = self.handover.accept(self.poll.registry());
+        let done = accepted.and_then(|()| self.hand_on(now));
+        match done {
+            Ok(()) => {}
+            Err(error) => {
+                self.handover.heir = None;
+                self.console.tell(&format!(
+                    "level=warn event=not-handed-over detail=\"{error}; all goes on here\""
+                ));
+            }
+        }
+    }
+
+    fn hand_on(&mut self, now: Moment) -> io::Result<()> {
+        let Some(heir) = &mut self.handover.heir else {
+            return Ok(());
+        };
+        let is_near = heir.copy(&self.relay)?;
+        // Nobody is to have two who end it, and no change of the table may be between them.
+        if !is_near || self.ends_at.is_some() || !is_quiet(&self.relay) {
+            return Ok(());
+        }
+        if let Some(disk) = &mut self.disk
+            && disk.shared().is_none()
+        {
+            disk.share();
+            return Ok(());
+        }
+        self.act(now);
+        while self.sockets.close_some() {}
+        let (records, going) = hand_over(&mut self.relay, now);
+        let Some(mut heir) = self.handover.heir.take() else {
+            return Ok(());
+        };
+        self.tell_all(&mut heir, &records, &going)?;
+        self.leave(&heir, &going, now);
+        Ok(())
+    }
+
+    /// Tells the heir all that there is, and waits for its word. An error: it has not taken over,
+    /// and never will.
+    fn tell_all(
+        &mut self,
+        heir: &mut Heir,
+        records: &[u8],
+        going: &[ConnectionId],
+    ) -> io::Result<()> {
+        let until = Instant::now() + STILL_TIME;
+        heir.socket.set_nonblocking(false)?;
+        wire::send_bytes(&heir.socket, &std::mem::take(&mut heir.rest), &[], until)?;
+        while let Some(frame) = heir.next_frame(&self.relay) {
+            wire::send_bytes(&heir.socket, &frame, &[], until)?;
+        }
+        let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
+            wire::send(&heir.socket, (kind, bytes), descriptors, until)
+        };
+        for accepting in &self.listeners {
+            let (place, descriptor) = accepting.place()?;
+            tell(Kind::Listener, &json(&place)?, &[descriptor])?;
+        }
+        if let Some(Listener::Unix(listener, _)) = &self.handover.listener {
+            tell(Kind::Listener, &json(&Place::Handover)?, &[listener.as_fd()])?;
+        }
+        for (port, group, descriptor) in self.udp.iter().flat_map(Udp::descriptors) {
+            let port = match port {
+                UdpPort::Rtp => Port::Rtp,
+                UdpPort::Rtcp => Port::Rtcp,
+                UdpPort::Group(_) => Port::Group(group.to_owned()),
+            };
+            tell(Kind::Datagrams, &json(&port)?, &[descriptor])?;
+        }
+        if let Some(file) = self.disk.as_ref().and_then(Disk::shared) {
+            let (descriptors, place) = file.parts();
+            tell(Kind::TokenFile, &json(&place)?, &descriptors)?;
+        }
+        for ids in going.chunks(DESCRIPTORS_MAX) {
+            let sockets = ids.iter().filter_map(|id| Some((*id, self.sockets.descriptor(*id)?)));
+            let (ids, descriptors): (Vec<ConnectionId>, Vec<BorrowedFd<'_>>) = sockets.unzip();
+            let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_u64().to_le_bytes()).collect();
+            tell(Kind::Clients, &ids, &descriptors)?;
+        }
+        for piece in records.chunks(FRAME_BYTES_MAX) {
+            tell(Kind::Records, piece, &[])?;
+        }
+        tell(Kind::End, &[], &[])?;
+        hear_word(&heir.socket, until)
+    }
+
+    /// Another process has taken over: what is its own is let go, and left as it is.
+    fn leave(&mut self, heir: &Heir, going: &[ConnectionId], now: Moment) {
+        let_go(&mut self.relay, going);
+        let registry = self.poll.registry();
+        for id in going {
+            self.sockets.give_away(*id, registry);
+        }
+        // The files that name sockets stay, and name the same ones.
+        std::mem::forget(std::mem::take(&mut self.listeners));
+        std::mem::forget(self.handover.listener.take());
+        (self.udp, self.disk) = (None, None);
+        systemd::notify(&format!("MAINPID={}", heir.process));
+        self.console.tell(&format!(
+            "level=info event=handed-over process={} connections={}",
+            heir.process,
+            going.len()
+        ));
+        self.ends_at = Some(now + SHUTDOWN_TIME);
+    }
+}
+
+impl Accepting {
+    fn place(&self) -> io::Result<(Place, BorrowedFd<'_>)> {
+        Ok(match &self.listener {
+            Listener::Tcp(listener) => {
+                let bound = listener.local_addr()?;
+                let place = match self.is_passed {
+                    true => Place::Passed(bound),
+                    false => Place::Tcp(bound),
+                };
+                (place, listener.as_fd())
+            }
+            Listener::Unix(listener, path) => (Place::Unix(path.clone()), listener.as_fd()),
+        })
+    }
+}
+
+/// Waits for the one byte, and then listens no more: the kernel says whether it came before that.
+fn hear_word(mut socket: &UnixStream, until: Instant) -> io::Result<()> {
+    let patience = until.saturating_duration_since(Instant::now());
+    socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+    let mut word = [0];
+    let heard = loop {
+        match socket.read(&mut word) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            heard => break heard,
+        }
+    };
+    let heard = match heard {
+        Ok(_) => heard,
+        // From now on nothing can be said to this side; what was said before is there still.
+        Err(_) => {
+            socket.shutdown(Shutdown::Read)?;
+            socket.read(&mut word)
+        }
+    };
+    match heard {
+        Ok(1) if word == [TAKEN] => Ok(()),
+        Ok(_) => Err(io::Error::other("the successor has left")),
+        Err(error) => Err(error),
+    }
+}

@@ -2,16 +2,16 @@
 //! descriptors beside them.
 //!
 //! ```text
-//! successor                                   predecessor
-//!     Greeting                  ──▶
-//!                               ◀──             Greeting, or Refusal
-//!                               ◀──             Media …         while it goes on serving
-//!                               ◀──             Media …, Listener …, Clients …, Records …, End
-//!     Taken                     ──▶             leaves
+//!   predecessor                                                  successor
+//!     Greeting                                          ──▶        knows the format, or leaves
+//!     Media …                    while it goes on       ──▶
+//!     Media …, Listener …, Clients …, Records …, End    ──▶        has all, and is ready
+//!     leaves                                            ◀──      TAKEN
 //! ```
 //!
-//! That one byte is where the server changes hands. The predecessor waits for it for so long, then
-//! closes its ear; the kernel says to the successor whether that was before or after it was heard.
+//! That one byte is where the server changes hands, and all that the predecessor ever reads. It
+//! waits for it for so long, then closes its ear; the kernel tells the successor whether the byte
+//! came before that or after.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,12 +24,12 @@ use crate::server::sys;
 /// What a frame is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Which server this is, and which formats it knows.
+    /// Which server this is, and in which format it tells.
     Greeting,
-    /// Why nothing is handed over, in words.
-    Refusal,
     /// Bytes of a stream: its id, their offset, and they.
     Media,
+    /// A stream of which there was Media is no more: its id.
+    Gone,
     /// A socket at which clients are waited for.
     Listener,
     /// A socket for datagrams.
@@ -46,8 +46,8 @@ pub enum Kind {
 
 const KINDS: [Kind; 9] = [
     Kind::Greeting,
-    Kind::Refusal,
     Kind::Media,
+    Kind::Gone,
     Kind::Listener,
     Kind::Datagrams,
     Kind::TokenFile,
@@ -160,16 +160,22 @@ impl Inbox {
 /// Sends a frame, and waits for room for it until then.
 pub fn send(
     socket: &UnixStream,
-    kind: Kind,
-    bytes: &[u8],
+    (kind, bytes): (Kind, &[u8]),
     descriptors: &[BorrowedFd<'_>],
     until: Instant,
 ) -> io::Result<()> {
-    let mut frame = Vec::with_capacity(HEADER_BYTES + bytes.len());
-    frame.extend_from_slice(&header(kind, descriptors.len(), bytes.len()));
+    let mut frame = header(kind, descriptors.len(), bytes.len()).to_vec();
     frame.extend_from_slice(bytes);
-    let mut descriptors = descriptors;
-    let mut rest = frame.as_slice();
+    send_bytes(socket, &frame, descriptors, until)
+}
+
+/// Sends a frame, or the rest of one.
+pub fn send_bytes(
+    socket: &UnixStream,
+    mut rest: &[u8],
+    mut descriptors: &[BorrowedFd<'_>],
+    until: Instant,
+) -> io::Result<()> {
     while !rest.is_empty() {
         let patience = until.saturating_duration_since(Instant::now());
         if patience.is_zero() {
@@ -210,10 +216,10 @@ mod tests {
         let sends = std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 let long = vec![7; FRAME_BYTES_MAX];
-                send(&ours, Kind::Clients, b"many", &fds, soon())?;
-                send(&ours, Kind::Media, &long, &[], soon())?;
-                send(&ours, Kind::Listener, b"", &fds[3..4], soon())?;
-                send(&ours, Kind::Datagrams, b"x", &fds[5..7], soon())?;
+                send(&ours, (Kind::Clients, b"many"), &fds, soon())?;
+                send(&ours, (Kind::Media, &long), &[], soon())?;
+                send(&ours, (Kind::Listener, b""), &fds[3..4], soon())?;
+                send(&ours, (Kind::Datagrams, b"x"), &fds[5..7], soon())?;
                 ours.shutdown(Shutdown::Write)
             });
             let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");
@@ -256,7 +262,8 @@ mod tests {
         let until = Instant::now() + Duration::from_millis(50);
         let null = File::open("/dev/null").expect("it is there");
         let sent = (0..1000).try_for_each(|_| {
-            send(&ours, Kind::Media, &[0; FRAME_BYTES_MAX], &[null.as_fd()], until)
+            let frame = (Kind::Media, [0; FRAME_BYTES_MAX].as_slice());
+            send(&ours, frame, &[null.as_fd()], until)
         });
         assert!(sent.is_err());
     }

@@ -1,0 +1,82 @@
+//! In the place of `handover` in a program that is built without it: nobody takes over from anybody.
+
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Instant;
+
+use mio::Registry;
+
+use super::Server;
+use super::disk::TokenFile;
+use crate::config::{Bind, Config};
+use crate::gate::Join;
+use crate::moment::Moment;
+use crate::relay::{ConnectionId, Relay, Settings};
+
+/// What there is none of.
+#[derive(Default)]
+pub struct Handover;
+
+/// Nor of this.
+pub enum Legacy {}
+
+impl Handover {
+    pub fn start(_: &Config, _: Option<&mut Legacy>, _: &Registry) -> io::Result<Handover> {
+        Ok(Handover)
+    }
+
+    pub fn has_more(&self) -> bool {
+        false
+    }
+
+    pub fn note(&mut self) {}
+}
+
+impl Server {
+    pub(super) fn hand_over(&mut self, _: Moment) {}
+}
+
+impl Legacy {
+    pub fn ask(_: &Config, _: &Settings) -> Result<Option<Legacy>, String> {
+        Ok(None)
+    }
+
+    pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
+        match *self {}
+    }
+
+    pub fn passed(&mut self) -> Vec<TcpListener> {
+        match *self {}
+    }
+
+    pub fn tcp(&mut self, _: &Bind) -> Option<TcpListener> {
+        match *self {}
+    }
+
+    pub fn unix(&mut self, _: &Path) -> Option<UnixListener> {
+        match *self {}
+    }
+
+    pub fn rtp(&mut self, _: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
+        match *self {}
+    }
+
+    pub fn group(&mut self, _: &Join) -> Option<UdpSocket> {
+        match *self {}
+    }
+
+    pub fn token_file(&mut self) -> Option<TokenFile> {
+        match *self {}
+    }
+
+    pub fn clients(&mut self) -> Vec<(ConnectionId, OwnedFd)> {
+        match *self {}
+    }
+
+    pub fn taken(self) -> Result<(), String> {
+        match self {}
+    }
+}

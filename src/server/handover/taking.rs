@@ -1,0 +1,277 @@
+//! The successor's side: what another server tells is taken in, and then its place.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+
+use super::wire::{Frame, Inbox, Kind, TAKEN};
+use super::{Greeting, Place, Port, peer_of_same_user};
+use crate::config::{Bind, Config};
+use crate::gate::Join;
+use crate::handover::FORMAT;
+use crate::moment::Moment;
+use crate::relay::handover::Successor;
+use crate::relay::{ConnectionId, LiveId, Relay, Settings};
+use crate::server::disk::TokenFile;
+
+/// What another server had, which waits for this one's word.
+pub struct Legacy {
+    socket: UnixStream,
+    relay: Option<Relay>,
+    now: Moment,
+    heard: Instant,
+    clients: Vec<(ConnectionId, OwnedFd)>,
+    places: Vec<(Place, OwnedFd)>,
+    ports: Vec<(Port, OwnedFd)>,
+    token_file: Option<TokenFile>,
+}
+
+/// How long the other server may be silent: it may wait for its disk.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More sockets at which clients are waited for, or for datagrams, are none of a server's.
+const PLACES_MAX: usize = 4096;
+
+/// What comes, piece by piece.
+struct Hearing {
+    successor: Successor,
+    records: Vec<u8>,
+    legacy: Legacy,
+}
+
+impl Legacy {
+    /// All that a server tells which runs and waits at the path of `--handover`. `None`: there is
+    /// none. Errors are sentences.
+    pub fn ask(config: &Config, settings: &Settings) -> Result<Option<Legacy>, String> {
+        let Some(path) = &config.handover else {
+            return Ok(None);
+        };
+        let failed = |error: &dyn Display| {
+            format!("cannot take over from the server at '{}': {error}", path.display())
+        };
+        let socket = match UnixStream::connect(path) {
+            Ok(socket) => socket,
+            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let legacy = peer_of_same_user(&socket)
+            .and_then(|_| Hearing::of(socket, settings.clone()))
+            .and_then(|hearing| hearing.hear(config));
+        legacy.map(Some).map_err(|error| failed(&error))
+    }
+
+    /// The core, and when the clock began that its moments count from.
+    pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
+        let began = self.heard.checked_sub(self.now.since_start());
+        self.relay.take().zip(began).ok_or_else(|| {
+            "the other server says that it has run for longer than this machine".to_owned()
+        })
+    }
+
+    /// The listeners that the service manager had opened.
+    pub fn passed(&mut self) -> Vec<TcpListener> {
+        let places = std::mem::take(&mut self.places);
+        let is_passed = |(place, _): &(Place, _)| matches!(place, Place::Passed(_));
+        let (passed, others) = places.into_iter().partition(is_passed);
+        self.places = others;
+        let sockets = Vec::into_iter(passed).map(|(_, socket): (Place, OwnedFd)| socket.into());
+        sockets.collect()
+    }
+
+    /// The listener that was bound here.
+    pub fn tcp(&mut self, bind: &Bind) -> Option<TcpListener> {
+        self.place(|place| matches!(place, Place::Tcp(bound) if is_bound(bind, *bound)))
+            .map(TcpListener::from)
+    }
+
+    /// The listener of this path.
+    pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
+        self.place(|place| matches!(place, Place::Unix(other) if other == path))
+            .map(UnixListener::from)
+    }
+
+    /// The socket at which the next successor comes.
+    pub fn handover(&mut self) -> Option<UnixListener> {
+        self.place(|place| *place == Place::Handover)
+            .map(UnixListener::from)
+    }
+
+    fn place(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<OwnedFd> {
+        let index = self.places.iter().position(|(place, _)| is_it(place))?;
+        Some(self.places.swap_remove(index).1)
+    }
+
+    /// The RTP socket, if it was bound here, and that for RTCP.
+    pub fn rtp(&mut self, bind: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
+        let rtp = UdpSocket::from(self.port(&Port::Rtp)?);
+        let is_it = rtp.local_addr().is_ok_and(|bound| is_bound(bind, bound));
+        is_it.then(|| (rtp, self.port(&Port::Rtcp).map(UdpSocket::from)))
+    }
+
+    /// The socket of a group.
+    pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
+        self.port(&Port::Group(join.to_string())).map(UdpSocket::from)
+    }
+
+    fn port(&mut self, port: &Port) -> Option<OwnedFd> {
+        let index = self.ports.iter().position(|(other, _)| other == port)?;
+        Some(self.ports.swap_remove(index).1)
+    }
+
+    /// The token file, with its lock.
+    pub fn token_file(&mut self) -> Option<TokenFile> {
+        self.token_file.take()
+    }
+
+    /// The clients' sockets.
+    pub fn clients(&mut self) -> Vec<(ConnectionId, OwnedFd)> {
+        std::mem::take(&mut self.clients)
+    }
+
+    /// Says that all is taken over. An error: the other server has gone on, and this one must touch
+    /// nothing.
+    pub fn taken(mut self) -> Result<(), String> {
+        let said = self.socket.write_all(&[TAKEN]);
+        said.map_err(|error| format!("the other server has gone on by itself: {error}"))
+    }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Whether a socket that is bound there is what the option asks for.
+fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
+    let mut asked = [Some(bind.address), bind.without_ipv6].into_iter().flatten();
+    asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
+}
+
+impl Hearing {
+    fn of(socket: UnixStream, settings: Settings) -> io::Result<Hearing> {
+        Ok(Hearing {
+            successor: Successor::new(settings),
+            records: Vec::new(),
+            legacy: Legacy {
+                socket,
+                relay: None,
+                now: Moment::START,
+                heard: Instant::now(),
+                clients: Vec::new(),
+                places: Vec::new(),
+                ports: Vec::new(),
+                token_file: None,
+            },
+        })
+    }
+
+    /// Hears all.
+    fn hear(mut self, config: &Config) -> io::Result<Legacy> {
+        let mut inbox = Inbox::new(self.legacy.socket.try_clone()?, PATIENCE)?;
+        let first = inbox.next()?;
+        let greeting: Greeting = match first.kind {
+            Kind::Greeting => of_json(&first.bytes)?,
+            _ => return Err(io::Error::other("it does not say who it is")),
+        };
+        if greeting.format != FORMAT {
+            return Err(io::Error::other(format!(
+                "it is version {:?} and tells in format {}; this one knows format {FORMAT}",
+                greeting.version, greeting.format
+            )));
+        }
+        loop {
+            let frame = inbox.next()?;
+            if frame.kind == Kind::End {
+                break;
+            }
+            self.take(frame, config)?;
+        }
+        let taken = self.successor.take_over(&self.records, config.token_file.is_some());
+        let (relay, now) = taken.map_err(io::Error::other)?;
+        self.legacy.heard = Instant::now();
+        (self.legacy.relay, self.legacy.now) = (Some(relay), now);
+        self.check_token_file(config)?;
+        Ok(self.legacy)
+    }
+
+    fn check_token_file(&self, config: &Config) -> io::Result<()> {
+        match (&self.legacy.token_file, &config.token_file) {
+            (Some(_), Some(_)) | (None, None) => Ok(()),
+            (Some(_), None) => Err(io::Error::other("it has a token file, and this one none")),
+            (None, Some(_)) => Err(io::Error::other("it has no token file, and this one has")),
+        }
+    }
+
+    fn take(&mut self, frame: Frame, config: &Config) -> io::Result<()> {
+        let legacy = &mut self.legacy;
+        let bytes = &frame.bytes;
+        match frame.kind {
+            Kind::Media => {
+                let ([id, from], media) = numbers(bytes)?;
+                let heard = self.successor.media(LiveId::from_u64(id), from, media);
+                heard.map_err(io::Error::other)?;
+            }
+            Kind::Gone => {
+                let ([id], _) = numbers(bytes)?;
+                self.successor.forget(LiveId::from_u64(id));
+            }
+            Kind::Listener if legacy.places.len() < PLACES_MAX => {
+                legacy.places.push((of_json(bytes)?, only(frame.descriptors)?));
+            }
+            Kind::Datagrams if legacy.ports.len() < PLACES_MAX => {
+                legacy.ports.push((of_json(bytes)?, only(frame.descriptors)?));
+            }
+            Kind::TokenFile => {
+                let Some(path) = &config.token_file else {
+                    return Err(io::Error::other("it has a token file, and this one none"));
+                };
+                let descriptors = <[OwnedFd; 2]>::try_from(frame.descriptors);
+                let descriptors = descriptors.map_err(|_| missing())?;
+                let file = TokenFile::of_parts(path, descriptors, of_json(bytes)?);
+                legacy.token_file = Some(file.map_err(io::Error::other)?);
+            }
+            Kind::Clients => {
+                let mut rest = bytes.as_slice();
+                for descriptor in frame.descriptors {
+                    let ([id], behind) = numbers(rest)?;
+                    legacy.clients.push((ConnectionId::from_u64(id), descriptor));
+                    rest = behind;
+                }
+            }
+            Kind::Records => self.records.extend_from_slice(bytes),
+            Kind::Greeting | Kind::Listener | Kind::Datagrams | Kind::End => {
+                return Err(io::Error::other("it tells what it should not"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers at the beginning, and what is behind them.
+fn numbers<const COUNT: usize>(mut bytes: &[u8]) -> io::Result<([u64; COUNT], &[u8])> {
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        let (first, rest) = bytes.split_first_chunk().ok_or_else(missing)?;
+        (*number, bytes) = (u64::from_le_bytes(*first), rest);
+    }
+    Ok((numbers, bytes))
+}
+
+fn only(descriptors: Vec<OwnedFd>) -> io::Result<OwnedFd> {
+    descriptors.into_iter().next().ok_or_else(missing)
+}
+
+fn missing() -> io::Error {
+    io::Error::other("something is missing of what it tells")
+}
+
+fn of_json<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(io::Error::other)
+}
