@@ -12,6 +12,7 @@ use super::point::Point;
 
 /// Some fragments of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Part {
     /// Its bytes are those of the stream from this offset
     pub from: u64,
@@ -34,6 +35,7 @@ const IN_SEGMENT_MAX: i64 = 8;
 const IN_SEGMENT_MIN: i64 = 2;
 
 /// See the module.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Parts {
     length: Length,
     whole: Vec<Part>,
@@ -42,6 +44,7 @@ pub(super) struct Parts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Length {
     /// Not settled: the longest fragment so far, in ticks.
     Unknown { longest: i64 },
