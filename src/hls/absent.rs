@@ -26,6 +26,10 @@ impl Wanted {
         None
     }
 
+    pub fn is_list_named(_: &[u8]) -> bool {
+        false
+    }
+
     pub fn is_list(&self) -> bool {
         match *self {}
     }

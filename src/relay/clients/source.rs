@@ -50,6 +50,7 @@ pub(super) enum Lapse {
 }
 
 impl Lapse {
+    /// As the log and who is refused are told of it.
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Rested => "it may send again",
