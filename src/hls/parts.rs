@@ -69,6 +69,7 @@ enum Length {
 
 /// The part that fills.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     start: Point,
     /// Decoding can begin in it, before the newest point at which it can,
