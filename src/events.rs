@@ -14,6 +14,9 @@
 //! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] units. Nothing is kept before somebody asked for
 //! it. What a unit costs does not depend on how many read it.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::VecDeque;
 
 use crate::gate::SessionId;
@@ -51,6 +54,7 @@ const LENT_BYTES_MAX: usize = 64 * 1024;
 
 /// What a unit's id says: which run of the server gave it, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct EventId {
     /// Tells a run of the server from others.
     pub run: u32,

@@ -20,6 +20,7 @@
 //! gate        tokens, the udp-clients list, groups, subnets
 //! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
+//! handover    what one process tells another that takes its place, as text
 //! gather, held, moment, random, slots, stamp     what all of them are made of
 //! ```
 //!
@@ -81,6 +82,8 @@ pub mod events;
 pub mod format;
 pub mod gate;
 pub mod gather;
+#[cfg(feature = "handover")]
+pub mod handover;
 pub mod held;
 #[cfg_attr(not(feature = "hls"), path = "hls/absent.rs")]
 pub mod hls;

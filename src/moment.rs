@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// The time since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Moment(Duration);
 
 impl Moment {

@@ -8,6 +8,9 @@
 //! that), 61 KiB for each of [`MATRICES_MAX`] matrices, and 40 bytes for a client. Of more matrices
 //! than that no corrections are made, which the gate sees to.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,8 +22,10 @@ use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 
 /// The clients of a stream, and their letters.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Post {
     /// As the tokens lend it.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     clients: Rc<[Destination]>,
     /// What each of them has got; as many as there are clients.
     figures: Vec<ClientFigures>,
@@ -29,6 +34,7 @@ pub struct Post {
     /// How many get something.
     client_count: usize,
     letters: VecDeque<Letter>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     letters_bytes: usize,
     /// Which client gets the first letter next: none before it does.
     next_place: usize,
@@ -38,13 +44,16 @@ pub struct Post {
     has_bare: bool,
     /// Who gets the first letter now, and their places among the clients: at most
     /// [`AT_ONCE_MAX`].
+    #[cfg_attr(feature = "handover", serde(skip))]
     to: Vec<SocketAddr>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     places: Vec<usize>,
     bytes_sent: u64,
 }
 
 /// What a client has got.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub struct ClientFigures {
     /// Datagrams that the kernel took.
     pub sent: u64,
@@ -53,14 +62,17 @@ pub struct ClientFigures {
 }
 
 /// Datagrams that go out with one call.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Letter {
     kind: Kind,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     datagram_bytes: usize,
 }
 
 /// What a letter's datagrams are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Kind {
     /// RTP, or RTCP of a source.
     Rtp,

@@ -3,6 +3,9 @@
 //! An id outlives its entry harmlessly: whoever comes with a stale one finds nothing. So a late
 //! event of the poll, a timer or a queue entry never needs to be searched for when its owner goes.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};

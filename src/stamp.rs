@@ -9,6 +9,7 @@ use crate::moment::Moment;
 
 /// A second of the calendar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stamp {
     /// Seconds since 1970 began.
     pub unix_seconds: u64,
@@ -193,6 +194,12 @@ impl Calendar {
     /// Of a server that started then.
     pub fn new(start: Duration) -> Calendar {
         Calendar { start }
+    }
+
+    /// What it was when the server started, as far as is known now.
+    #[cfg(feature = "handover")]
+    pub fn start(&self) -> Duration {
+        self.start
     }
 
     /// The second that it is.

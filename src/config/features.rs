@@ -20,6 +20,12 @@ pub struct Feature {
 /// All there are, by their names.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "handover",
+        what: "another process takes over, and nobody is cut",
+        is_in: cfg!(feature = "handover"),
+        options: &[],
+    },
+    Feature {
         name: "hls",
         what: "playlists and segments, for players and caches",
         is_in: cfg!(feature = "hls"),

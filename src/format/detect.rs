@@ -20,7 +20,9 @@ pub(super) const BYTES_MAX: usize = 12 * 1024;
 
 /// The bytes of a stream that has not been told yet.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Beginning {
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// No frames in a row begin before this place.
     frames_from: usize,

@@ -7,6 +7,7 @@ use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
     tags: Tags,
     has_video: bool,
@@ -20,6 +21,7 @@ pub(super) struct Flv {
 /// sequence headers for pictures and for sound. It is told when media come; what has changed since
 /// waits for the next key frame.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tags {
     /// `None` until it has been read.
     head: Option<[u8; HEAD_BYTES]>,
@@ -31,8 +33,11 @@ struct Tags {
 /// One of the tags that are kept: as it was told, and as it came last, if that is different.
 /// Both allocations are used again: a tag that keeps changing allocates nothing.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tag {
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told: Vec<u8>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     next: Vec<u8>,
     has_changed: bool,
 }

@@ -21,6 +21,7 @@ pub(super) enum Chain {
 
 /// The two kinds of frames. Their heads differ by the layer bits, which are zero in ADTS only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Codec {
     Mpeg,
     Adts,
@@ -62,6 +63,7 @@ const LAYER_BITS: u32 = 0x0006_0000;
 
 /// What a frame's head tells.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Frame {
     /// Head included: 7 to 8191 bytes.
     length: u32,
@@ -316,6 +318,7 @@ fn is_statistics(frame: &[u8]) -> bool {
 
 /// Where the next byte to look at stands.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
     /// Where a tag or the first frame should begin.
     Beginning,
@@ -327,6 +330,7 @@ enum Place {
 
 /// What time it is by the samples that came: exact, however long it runs.
 #[derive(Clone, Copy, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
     /// When the samples began to come at this rate,
     ticks: u64,
@@ -357,6 +361,7 @@ impl Clock {
 }
 
 /// Goes through one stream's frames.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Walk {
     /// `None` until frames prove one.
     codec: Option<Codec>,

@@ -82,8 +82,11 @@ impl Header<'_> {
 /// A header that comes once, element for element: the one that was told, and the next as far as it
 /// has come.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told: Vec<u8>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     next: Vec<u8>,
 }
 

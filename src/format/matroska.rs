@@ -36,6 +36,7 @@ const EBML_HEAD_BYTES_MAX: usize = 4096;
 
 /// The scanner.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {
     level: Level,
     header: Elements,
@@ -48,6 +49,7 @@ pub(super) struct Matroska {
 
 /// Which element the next one is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Level {
     #[default]
     Top,
@@ -57,6 +59,7 @@ enum Level {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Cluster {
     start: u64,
     end: Option<u64>,
@@ -68,6 +71,7 @@ struct Cluster {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Group {
     start: u64,
     end: u64,

@@ -40,6 +40,7 @@ use window::Window;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Start {
     /// From the stream's first byte.
     pub offset: u64,
@@ -59,6 +60,7 @@ impl Start {
 
 /// A few bytes of a start's own: for Matroska, a cluster's head and its time stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Prelude {
     length: u8,
     bytes: [u8; Prelude::BYTES_MAX],
@@ -86,6 +88,7 @@ impl Prelude {
 
 /// The containers that can be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Format {
     /// WebM
     WebM,
@@ -177,6 +180,7 @@ const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 pub struct LetGo;
 
 /// Scans one stream.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scanner {
     state: State,
     window: Window,
@@ -184,6 +188,7 @@ pub struct Scanner {
     offset: u64,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// Too few bytes to tell; these are they: at most [`detect::BYTES_MAX`].
     Undecided(Beginning),
@@ -191,6 +196,7 @@ enum State {
     Unknown,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Container {
     Matroska(Box<Matroska>),
     MpegTs(Box<MpegTs>),

@@ -12,6 +12,7 @@ use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
 
 /// The scanner.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     header: Elements,
     /// A `moov` was whole, and no other beginning has come since.
@@ -27,6 +28,7 @@ pub(super) struct Mp4 {
 
 /// What `moov` says of the track that decides.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tracks {
     video: Option<u32>,
     /// The flags of its samples where nothing else is said.

@@ -140,6 +140,7 @@ impl<'a> Page<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Codec {
     Theora,
     Flac,
@@ -162,6 +163,7 @@ impl Codec {
 }
 
 /// One logical stream.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     serial: u32,
     codec: Codec,
@@ -223,6 +225,7 @@ impl Stream {
 
 /// Where the next byte to look at stands.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
     Page,
     /// Anywhere; so many bytes were searched in vain.
@@ -230,6 +233,7 @@ enum Place {
 }
 
 /// What the pages are.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// Headers, and so many bytes between them.
     Headers {
@@ -239,6 +243,7 @@ enum Phase {
 }
 
 /// Scans Ogg, chained or not.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ogg {
     place: Place,
     phase: Phase,

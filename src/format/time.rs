@@ -5,6 +5,7 @@
 ///
 /// Two times are compared by the shorter way round: they lie less than 13 hours apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct MediaTime(u64);
 
 impl MediaTime {

@@ -41,7 +41,9 @@ const PASSED_BYTES: usize = 4 * 1024;
 
 /// What a walker has yet to see, or to go past.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Window {
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
     /// So many of the held bytes were passed.
     passed: usize,

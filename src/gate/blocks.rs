@@ -44,6 +44,12 @@ impl<K: Clone + Eq + Hash> Blocks<K> {
         table_bytes::<(K, Moment)>(self.until.capacity()) + names
     }
 
+    /// All of them, and until when.
+    #[cfg(feature = "handover")]
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Moment)> {
+        self.until.iter()
+    }
+
     /// How long one is blocked still.
     pub fn left(&self, whom: &K, now: Moment) -> Option<Duration> {
         let until = self.until.get(whom)?;

@@ -9,6 +9,7 @@ use crate::stamp::Stamp;
 
 /// Which way media may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Direction {
     /// To be the source.
     In,
@@ -56,6 +57,7 @@ impl Direction {
 
 /// What an `http` tuple says besides its sessionid.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
     /// Which way media may go.
     pub direction: Direction,
@@ -65,6 +67,7 @@ pub struct Grant {
 
 /// What is not as with a plain token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Terms {
     /// The sessionid is a key to this session, and names none itself.
     pub opens: Option<SessionId>,

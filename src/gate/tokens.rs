@@ -28,6 +28,7 @@ use crate::stamp::Stamp;
 
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Destination {
     /// A host, or a group.
     pub address: SocketAddr,
@@ -588,6 +589,8 @@ fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
 }
 
 mod check;
+#[cfg(feature = "handover")]
+mod handover;
 mod room;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ pub const ADDRESSES_MAX: usize = 16;
 
 /// A UDP client and what its host resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct RtpTuple {
     /// As it was given: who is listed, and compared.
     pub client: UdpClient,
@@ -31,6 +32,7 @@ pub struct RtpTuple {
 
 /// What a tuple is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     Http(Grant),
     Rtp(RtpTuple),

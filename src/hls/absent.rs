@@ -8,6 +8,7 @@ use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::moment::Moment;
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     pub segment: Duration,
     pub buffer_bytes: u64,
@@ -17,6 +18,7 @@ pub struct Plan {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Wanted {}
 
 impl Wanted {
@@ -61,6 +63,7 @@ impl Content {
     }
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Cutter {}
 
 impl Cutter {

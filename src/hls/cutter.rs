@@ -9,6 +9,8 @@
 //! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
+#[cfg(feature = "handover")]
+mod handover;
 mod held;
 
 use std::cmp::Ordering;
@@ -25,6 +27,7 @@ use crate::moment::Moment;
 
 /// How a stream is cut.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     /// A segment lasts at least so long.
     pub segment: Duration,
@@ -91,10 +94,13 @@ const CLOCKS_APART: Duration = Duration::from_secs(10);
 const PICTURE_TICKS: i64 = TICKS / 25;
 
 /// See the module.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cutter {
     plan: Plan,
     /// `None` until the format is told.
+    #[cfg_attr(feature = "handover", serde(with = "handover::kind"))]
     kind: Option<Result<Kind, &'static str>>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     heading: Heading,
     /// There was a join point of which nothing had told the time.
     is_untimed: bool,
@@ -108,6 +114,7 @@ pub struct Cutter {
     parts: Parts,
     /// In seconds.
     target: Option<u32>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     map: Option<Rc<Map>>,
     /// What fills next does not go on where the one before has ended.
     is_broken: bool,
@@ -117,6 +124,7 @@ pub struct Cutter {
     /// Nothing more comes; and it is complete, if so.
     end: Option<bool>,
     /// As it was written last, and the number of the first segment in it.
+    #[cfg_attr(feature = "handover", serde(skip))]
     list: Option<(u64, Rc<[u8]>)>,
     /// The list has become longer.
     has_grown: bool,
@@ -124,9 +132,10 @@ pub struct Cutter {
 }
 
 /// What is known of the header, which is looked at once, not for each join point again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Heading {
     /// It is another one than was looked at last.
+    #[default]
     New,
     /// Segments can begin with it.
     Fit,
@@ -135,9 +144,11 @@ enum Heading {
 }
 
 /// The segment that is not whole yet.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Filling {
     start: Point,
     began: Duration,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,

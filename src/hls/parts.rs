@@ -15,6 +15,7 @@ use super::point::Point;
 
 /// Some fragments of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Part {
     /// Its bytes are those of the stream from this offset
     pub from: u64,
@@ -44,6 +45,7 @@ const LENGTHS_TRIED: usize = 16;
 const LEAST_HUNDREDTHS: i64 = 85;
 
 /// See the module.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Parts {
     length: Length,
     /// How long the first fragments are, in ticks, until the length is settled.
@@ -55,6 +57,7 @@ pub(super) struct Parts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Length {
     /// Not settled.
     Unknown,
@@ -66,6 +69,7 @@ enum Length {
 
 /// The part that fills.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     start: Point,
     /// Decoding can begin in it, before the newest point at which it can,

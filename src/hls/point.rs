@@ -4,6 +4,7 @@ use crate::format::MediaTime;
 
 /// Where something begins, and when that is.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Point {
     /// Of its first byte in the stream.
     pub offset: u64,

@@ -8,6 +8,7 @@ use crate::format::{Format, MediaTime};
 
 /// The containers that can be HLS (RFC 8216 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     /// MPEG-TS
     MpegTs,
@@ -54,6 +55,7 @@ impl Kind {
 
 /// A segment that is whole.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Segment {
     /// Its media sequence number.
     pub number: u64,
@@ -62,8 +64,10 @@ pub struct Segment {
     /// to this one.
     pub to: u64,
     /// What stands in front of them.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub lead: Rc<Vec<u8>>,
     /// What a player gets before it: of MP4 only.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     pub map: Option<Rc<Map>>,
     /// How long it is, in ticks of [`MediaTime`].
     pub(super) ticks: u32,
@@ -76,6 +80,7 @@ pub struct Segment {
     /// Decoding can begin with it.
     pub(super) is_independent: bool,
     /// Its parts, if it has any that are kept.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub(super) parts: Rc<[Part]>,
 }
 
@@ -89,10 +94,12 @@ impl Segment {
 
 /// The header that a player of MP4 needs (EXT-X-MAP).
 #[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Map {
     /// The number of the first segment that needs it.
     pub number: u64,
     /// The header.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub bytes: Rc<[u8]>,
 }
 

@@ -4,6 +4,7 @@ use crate::http::{Parameter, Refusal, Status, Target};
 
 /// What is wanted of a stream's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Wanted {
     /// The playlist, when it has this, if anything is named.
     List(Option<Ahead>),
@@ -13,6 +14,7 @@ pub enum Wanted {
 
 /// What a playlist is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ahead {
     /// The segment of this number,
     pub number: u64,

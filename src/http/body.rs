@@ -8,6 +8,7 @@ use super::refusal::{Refusal, malformed};
 
 /// How a message says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Framing {
     /// There is no body.
     None,
@@ -33,11 +34,13 @@ pub enum Part<'a> {
 
 /// A body that is being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Body {
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// `left` more bytes of a body of known length.
     Length {
@@ -67,6 +70,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum SizePlace {
     Digits,
     Extension,
@@ -76,6 +80,7 @@ enum SizePlace {
 /// Where in the trailer section: it is made of fields, like a head, and is ended by an empty line.
 /// Anything else there is not a trailer but perhaps somebody's next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum TrailerPlace {
     LineStart,
     Name,

@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 /// A chunk's size is a promise of so many bytes, whichever they are: a viewer that skips fills its
 /// open chunk from where it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChunkWriter {
     /// The size line, right-aligned: its unsent rest is `line[LINE_BYTES - line_left..]`.
     line: [u8; LINE_BYTES],

@@ -11,6 +11,7 @@ use super::version::Version;
 
 /// What every answer to one request has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reply {
     /// The request's version.
     pub version: Version,
@@ -21,6 +22,7 @@ pub struct Reply {
     /// When the answer is made.
     pub date: HttpDate,
     /// Fields that every answer to this request carries.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub fields: &'static [(&'static str, &'static str)],
 }
 

@@ -2,6 +2,7 @@
 
 /// The statuses that this server answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Status {
     /// 200
     Ok,

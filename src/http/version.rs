@@ -4,6 +4,7 @@ use super::refusal::{Refusal, malformed, quoted};
 
 /// The versions that this server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Version {
     /// HTTP/1.0
     Http10,

@@ -21,6 +21,7 @@ use crate::stamp::Stamp;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Call {
     AddToken(AddToken),
     RevokeToken {
@@ -49,6 +50,7 @@ pub(super) enum Call {
     /// The operator's page.
     Page,
     /// The page on which a session is watched, or why who asks gets it not.
+    #[cfg_attr(feature = "handover", serde(skip))]
     WatchPage(Option<Box<Refusal>>),
     /// What is asked for has this address, as seen from the one that was asked for.
     Moved(Box<str>),
@@ -59,13 +61,16 @@ pub(super) enum Call {
     /// Whether the server runs.
     Health,
     /// The methods that a path knows.
+    #[cfg_attr(feature = "handover", serde(skip))]
     Options {
+        #[cfg_attr(feature = "handover", serde(skip))]
         allow: &'static str,
     },
 }
 
 /// What is to be added to a session.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct AddToken {
     /// Whose it will be.
     pub session: SessionId,
@@ -110,6 +115,7 @@ impl Call {
 
 /// Which table is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Rows {
     Tokens,
     /// The same, with all that is known of each.

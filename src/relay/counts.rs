@@ -1,5 +1,8 @@
 //! What is counted, of all streams together, for whoever asks for the figures.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -56,14 +59,19 @@ pub(super) enum Count {
 
 /// What has been counted since the start.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
+    #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     numbers: [u64; Count::Lost as usize + 1],
     /// Requests, by status.
     refusals: BTreeMap<Status, u64>,
     /// Viewers that were cut, by why.
+    #[cfg_attr(feature = "handover", serde(skip))]
     cuts: BTreeMap<&'static str, u64>,
     /// What waits for the shell's threads, in bytes.
+    #[cfg_attr(feature = "handover", serde(skip))]
     threads_bytes: usize,
+    #[cfg_attr(feature = "handover", serde(skip))]
     files: Files,
     turns: Turns,
 }
@@ -79,8 +87,10 @@ pub struct Files {
 
 /// How long the turns of the loop took.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Turns {
     /// Turns of at most [`BOUNDS`] each, and longer ones.
+    #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     buckets: [u64; BOUNDS.len() + 1],
     microseconds: u64,
 }

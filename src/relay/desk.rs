@@ -3,6 +3,9 @@
 //! The operator's settings and the present moment lie here, the deadlines, chance, what the shell
 //! is to do, the log and the counts.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;

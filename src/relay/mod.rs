@@ -22,6 +22,8 @@ mod desk;
 mod errand;
 mod fetch;
 mod grants;
+#[cfg(feature = "handover")]
+pub mod handover;
 mod happening;
 mod held;
 #[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]

@@ -13,6 +13,7 @@ pub(super) type Barred = (SessionId, IpAddr);
 
 /// What was said when it was admitted.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pass {
     name: SessionId,
     is_viewer: bool,

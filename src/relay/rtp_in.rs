@@ -276,6 +276,12 @@ impl RtpIn {
         self.sources.insert(address, id);
     }
 
+    /// All sources are another process's.
+    #[cfg(feature = "handover")]
+    pub fn let_go(&mut self) {
+        self.sources = HashMap::new();
+    }
+
     /// What must hold between two inputs. Says how many deadlines are armed. `has` says whether
     /// there is a stream.
     pub fn check(&self, has: impl Fn(LiveId) -> bool) -> usize {

@@ -9,6 +9,7 @@ use crate::remux;
 
 /// What is wanted of a session's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum View {
     /// All of it, as it comes.
     Whole,

@@ -4,6 +4,7 @@
 use crate::format::Format;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Target;
 
 impl Target {
@@ -20,6 +21,7 @@ impl Target {
 
 pub struct Fault(pub &'static str);
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Remuxer;
 
 impl Remuxer {

@@ -11,6 +11,7 @@ use crate::format::window::{Step, Walker};
 
 /// The reader.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
     unit_bytes_max: usize,
     has_head: bool,
@@ -21,11 +22,13 @@ pub(super) struct Flv {
     has_left_out: [bool; 2],
     /// What metadata say of the pictures' size.
     size: Option<(u16, u16)>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// The pictures or the sound, of which there is one track at most.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Part {
     #[default]
     Unknown,

@@ -23,6 +23,7 @@ use setup::Setup;
 
 /// The reader.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
@@ -34,11 +35,13 @@ pub(super) struct Matroska {
     scale: u64,
     /// The Cluster's own time, in ticks.
     cluster_time: Option<i64>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     room: Rooms,
 }
 
 /// For frames that cannot be lent as they came.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Rooms {
     /// With what every frame begins, where that is left out.
     whole: Vec<u8>,
@@ -46,6 +49,7 @@ struct Rooms {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Level {
     #[default]
     Top,
@@ -54,6 +58,7 @@ enum Level {
 }
 
 /// A track that is carried, in its place in the roll.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Carried {
     number: u64,
     codec: Codec,

@@ -21,6 +21,7 @@
 /// Parameter sets that the source sends in the stream stay in the units, in front of the picture;
 /// [`Track::setup`] has the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Codec {
     /// H.264
     H264,
@@ -44,6 +45,7 @@ pub enum Codec {
 
 /// What is known of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Track {
     /// As the source calls it: PID, track number, track ID; of FLV 8 is sound and 9 is pictures.
     pub number: u64,
@@ -102,6 +104,7 @@ impl Codec {
 
 /// The size of pictures or what sound is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Shape {
     /// In pixels, as they are to be shown before their own form is taken into account.
     Pictures {
@@ -122,6 +125,7 @@ pub enum Shape {
 /// A time in nanoseconds, on the source's own clock. Any container's clock survives it: what was
 /// converted to it and is converted back is what it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(i64);
 
 impl Time {

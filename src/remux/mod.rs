@@ -39,6 +39,7 @@ use mpegts::MpegTs;
 use packets::Ear;
 
 /// Reads one stream.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reader {
     container: Container,
     window: Window,
@@ -46,6 +47,7 @@ pub struct Reader {
     offset: u64,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Container {
     Flv(Box<Flv>),
     Matroska(Box<Matroska>),

@@ -20,6 +20,7 @@ use setup::Setup;
 
 /// The reader.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
     roll: Roll,
@@ -29,10 +30,12 @@ pub(super) struct Mp4 {
     fragment: Fragment,
     /// Of the `mdat` that is at hand.
     mdat_end: Option<u64>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// A track of `moov`.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Carried {
     number: u32,
     ticks_per_second: u32,
@@ -51,6 +54,7 @@ struct Carried {
 
 /// A sample's duration, size and flags.
 #[derive(Clone, Copy, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Usual {
     duration: u32,
     size: u32,
@@ -59,8 +63,10 @@ struct Usual {
 
 /// What is to come of a fragment's samples.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Fragment {
     /// What stands in the `moof`.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     content: Vec<u8>,
     /// By where their first sample lies, from `next` on those of which some are to come.
     runs: Vec<Run>,

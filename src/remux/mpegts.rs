@@ -18,6 +18,7 @@ use sound::SoundStream;
 
 /// The reader.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct MpegTs {
     unit_bytes_max: usize,
     aligner: Aligner,
@@ -32,10 +33,12 @@ pub(super) struct MpegTs {
     clock: pes::Clock,
     /// Behind the last whole packet.
     in_step_until: u64,
+    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// An elementary stream that is carried, in its place in the roll.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     pid: u16,
     codec: Codec,
@@ -44,6 +47,7 @@ struct Stream {
     content: Content,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Content {
     Pictures(Box<PictureStream>),
     Sound(Box<SoundStream>),

@@ -8,6 +8,7 @@ use super::sequence::{self, HIGH_PROFILES, Sequence};
 
 /// What a track of pictures is made of: in whichever form its units come.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pictures {
     is_h265: bool,
     /// Of the lengths in front of NAL units, as they come: 1 to 4.
@@ -21,9 +22,11 @@ pub(super) struct Pictures {
 
 /// A parameter set.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Set {
     kind: u8,
     number: u32,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     nal: Vec<u8>,
 }
 

@@ -50,6 +50,7 @@ impl<'a> Ear<'a> {
 const NAME_BYTES_MAX: usize = 48;
 
 /// What becomes of one track's packets.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Packets {
     codec: Codec,
     pictures: Option<Pictures>,

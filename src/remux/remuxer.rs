@@ -15,6 +15,7 @@ use super::write::{Interleave, Kept, Target, Timeline, Writer};
 use crate::format::Format;
 
 /// A stream in another container.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Remuxer {
     reader: Reader,
     unit_bytes_max: usize,
@@ -22,12 +23,14 @@ pub struct Remuxer {
 }
 
 /// What is made of what the reader says.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Making {
     tracks: Vec<Track>,
     interleave: Interleave,
     timeline: Timeline,
     writer: Writer,
     left_out: Vec<String>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     fault: Option<Fault>,
 }
 

@@ -8,6 +8,7 @@ use super::medium::{Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
 /// See the module.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Roll {
     /// At most [`TRACKS_MAX`].
     tracks: Vec<Track>,
@@ -26,6 +27,7 @@ pub(super) struct Roll {
 }
 
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
     shift: i64,
     newest: Option<Time>,
@@ -33,6 +35,7 @@ struct Clock {
 
 /// What a reader knows of a unit.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Times {
     /// By which it must have come,
     pub decode: Time,

@@ -27,6 +27,7 @@ pub(super) struct Head {
 
 /// A setup that a frame's head is enough for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Setup {
     bytes: [u8; 6],
     length: usize,

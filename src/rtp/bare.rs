@@ -5,6 +5,7 @@ use crate::format::mpegts::{Aligner, PACKET_BYTES, SYNC_BYTE};
 
 /// The datagrams of one source.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bare {
     aligner: Aligner,
 }

@@ -21,6 +21,7 @@ use super::packet::{HEADER_BYTES, Packet};
 
 /// Which sums a packet of corrections belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Side {
     Columns,
     Rows,
@@ -28,6 +29,7 @@ pub enum Side {
 
 /// Makes the corrections of one stream.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fec {
     /// L and D.
     width: u8,
@@ -47,6 +49,7 @@ pub struct Fec {
 
 /// The exclusive or of packets.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Sum {
     /// The number of its first packet.
     base: u16,
@@ -54,6 +57,7 @@ struct Sum {
     /// the lengths behind the fixed header.
     fields: [u8; 8],
     /// Of what lies behind the fixed header, as long as the longest of them.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
 }
 
@@ -87,6 +91,20 @@ impl Fec {
             column_number: random as u16,
             row_number: (random >> 16) as u16,
         }
+    }
+
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        let (width, height) = (usize::from(self.width), usize::from(self.height));
+        let sums = self.columns.iter().chain([&self.row]);
+        self.place < width * height
+            && self.columns.len() == width
+            && self.waiting.len() <= width
+            && sums
+                .map(|sum| &sum.payload)
+                .chain(&self.waiting)
+                .all(|bytes| bytes.len() <= 2 * PACKET_BYTES_MAX)
     }
 
     /// A packet goes out. What is to go out behind it is handed on.

@@ -50,6 +50,7 @@ const MARKS_MAX: usize = 4096;
 
 /// When the bytes of a stream are due.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pacing {
     aligner: Aligner,
     /// The PID whose references count: the first that had one, until it falls silent or another
@@ -78,6 +79,7 @@ pub struct Pacing {
 
 /// A clock reference: the byte at `offset` is due at `time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Mark {
     offset: u64,
     time: Duration,
@@ -85,6 +87,7 @@ struct Mark {
 
 /// Where the time line lies in the server's time: `time` on it was at `moment`.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Zero {
     time: Duration,
     moment: Moment,
@@ -92,6 +95,7 @@ struct Zero {
 
 /// How the source's clock goes beside ours.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Drift {
     /// The window, of which the first reference was heard then.
     since: Option<Moment>,

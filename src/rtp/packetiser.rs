@@ -38,11 +38,13 @@ pub struct Batch {
 
 /// Makes the datagrams of one stream.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Packetiser {
     ssrc: u32,
     sequence_number: u16,
     aligner: Aligner,
     /// Packets that do not fill a datagram yet: at most [`PAYLOAD_BYTES`].
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     waiting: Vec<u8>,
     /// The time of the first of them.
     timestamp: u32,

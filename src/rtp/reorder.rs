@@ -13,6 +13,7 @@ use crate::moment::Moment;
 
 /// The window between what has been handed on and what has arrived.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reorder {
     /// The number that is to be handed on next; `None` before the first.
     next: Option<u64>,
@@ -27,6 +28,7 @@ pub struct Reorder {
 
 /// What did not come as it was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub struct Disorder {
     /// Packets that came too late, or twice.
     pub late: u64,
@@ -35,9 +37,11 @@ pub struct Disorder {
 }
 
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Early {
     /// Extended.
     number: u64,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
     arrived: Moment,
 }

@@ -19,6 +19,7 @@ impl Probation {
 
 /// The numbers of a source that is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sequence {
     /// The highest that was seen, extended by how often the numbers wrapped.
     highest: u64,

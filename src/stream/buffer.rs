@@ -4,6 +4,9 @@
 //! Offsets count from the stream's first byte. `oldest <= newest`, and what lies between can be
 //! lent out.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::VecDeque;
 
 use crate::gather::Gather;
@@ -20,6 +23,7 @@ pub struct Pool {
 }
 
 /// The newest bytes of one stream.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Buffer {
     /// All are full but the last.
     blocks: VecDeque<Block>,
@@ -30,7 +34,9 @@ pub(super) struct Buffer {
     newest: u64,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Block {
+    #[cfg_attr(feature = "handover", serde(skip))]
     bytes: Vec<u8>,
     /// When its first byte arrived.
     began: Moment,

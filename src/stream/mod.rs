@@ -17,6 +17,8 @@
 mod buffer;
 mod check;
 mod falling;
+#[cfg(feature = "handover")]
+mod handover;
 mod lines;
 mod points;
 mod rate;
@@ -31,6 +33,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use buffer::Pool;
+#[cfg(feature = "handover")]
+pub use handover::Received;
 pub use points::Told;
 pub use seen::Seen;
 pub use viewer::Viewer;
@@ -49,6 +53,7 @@ use viewer::{Lead, Position};
 
 /// The bounds of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
     /// Bytes kept of the stream, in blocks that are allocated as they fill.
     pub buffer_bytes: usize,
@@ -81,6 +86,7 @@ impl Limits {
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// Its source said that it is complete.
     Complete,
@@ -93,6 +99,7 @@ const BEGINNING_BYTES: u64 = 1024 * 1024;
 
 /// What has been counted since the stream began.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Figures {
     /// Media bytes from the source.
     pub bytes_received: u64,
@@ -142,6 +149,8 @@ pub enum Outcome {
 pub type ViewerId<C> = Id<Viewer<C>>;
 
 /// A stream.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(bound = ""))]
 pub struct Stream<C> {
     limits: Limits,
     started: Moment,
@@ -151,20 +160,27 @@ pub struct Stream<C> {
     buffer: Buffer,
     scanner: Scanner,
     points: Points,
+    #[cfg_attr(feature = "handover", serde(skip))]
     versions: Versions,
     /// Where its segments are, if it is cut into such.
     cutter: Option<Box<Cutter>>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     viewers: Slots<Viewer<C>>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     lines: Lines,
     /// Viewers that may lag, by an offset at or before their cursor.
+    #[cfg_attr(feature = "handover", serde(skip))]
     lagging: BTreeSet<(u64, ViewerId<C>)>,
     /// No viewer that is ready and not lagging has a cursor before this.
     pace_floor: u64,
     /// Bytes that viewers hold as the rest of a unit that is not in the buffer any more.
+    #[cfg_attr(feature = "handover", serde(skip))]
     rest_bytes: usize,
     /// What stands in front of segments for viewers who have not taken all of it.
+    #[cfg_attr(feature = "handover", serde(skip))]
     shared_bytes: usize,
     /// Viewers whose unit could not be finished.
+    #[cfg_attr(feature = "handover", serde(skip))]
     cut: Vec<C>,
     /// The offset at which the bytes begin that arrived last.
     newest_piece: u64,

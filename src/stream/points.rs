@@ -11,6 +11,7 @@ use crate::moment::Moment;
 
 /// What a stream's bytes have shown of their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Told {
     /// Too few have arrived to tell.
     Undecided,
@@ -21,6 +22,7 @@ pub enum Told {
 }
 
 /// Places where viewers may begin, newest last.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
     /// What is known of the container.
     pub told: Told,
@@ -30,19 +32,20 @@ pub(super) struct Points {
     pub header_serial: u64,
     /// Where what follows the header begins: whoever has read so far has seen the header in the
     /// stream itself.
-    header_end: Option<u64>,
-    joins: VecDeque<Join>,
+    pub(super) header_end: Option<u64>,
+    pub(super) joins: VecDeque<Join>,
     /// Since the container was told.
     has_had_joins: bool,
     /// Offsets at which a viewer may be cut off.
-    units: VecDeque<u64>,
+    pub(super) units: VecDeque<u64>,
     /// Where a viewer may be begun without a join point: not always one at which another may be cut
     /// off.
-    newest_unit: Option<Start>,
+    pub(super) newest_unit: Option<Start>,
 }
 
-struct Join {
-    start: Start,
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Join {
+    pub(super) start: Start,
     at: Moment,
 }
 

@@ -6,6 +6,7 @@ use crate::moment::Moment;
 
 /// Bytes of the running second and of the whole seconds before it.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Rate {
     /// The bytes of second `n` stand at `n % SECONDS`.
     bytes: [u64; SECONDS],

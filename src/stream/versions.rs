@@ -14,14 +14,14 @@ pub(super) type Version = Rc<Vec<u8>>;
 /// Versions that viewers may still be taking though another has come since. A header lasts as long
 /// as a group of pictures or longer: a viewer that needs the time of two for a few KiB does not
 /// keep up.
-const REPLACED_MAX: usize = 2;
+pub(super) const REPLACED_MAX: usize = 2;
 
 /// Those that are alive. They are the viewers': here they are only known.
 #[derive(Default)]
 pub(super) struct Versions {
-    current: Weak<Vec<u8>>,
+    pub(super) current: Weak<Vec<u8>>,
     /// Oldest first.
-    replaced: Vec<Weak<Vec<u8>>>,
+    pub(super) replaced: Vec<Weak<Vec<u8>>>,
 }
 
 impl Versions {

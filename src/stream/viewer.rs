@@ -4,6 +4,7 @@ use super::versions::Version;
 use crate::moment::Moment;
 
 /// A viewer's place. `C` is what its owner knows it by.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
@@ -13,6 +14,7 @@ pub struct Viewer<C> {
     /// or the rest of a cut-off unit.
     pub(super) lead: Lead,
     /// Under which offset it stands among those who lag, if it does.
+    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) lag_key: Option<u64>,
     /// The serial number of the header that it has had; 0 if none.
     pub(super) header_seen: u64,
@@ -25,6 +27,7 @@ pub struct Viewer<C> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Position {
     /// The next byte is the one at this offset: `oldest <= cursor <= newest`.
     At(u64),
@@ -63,14 +66,18 @@ impl<C> Viewer<C> {
 /// has been sent is not kept: of the header nothing once it is all sent, and of the others at most
 /// as much as is left. Most viewers have none: their places are small.
 #[derive(Debug, Default)]
-pub(super) struct Lead(Option<Box<Front>>);
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Lead(pub(super) Option<Box<Front>>);
 
 #[derive(Debug, Default)]
-struct Front {
-    header: Option<Version>,
-    own: Vec<u8>,
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Front {
+    #[cfg_attr(feature = "handover", serde(with = "super::handover::header"))]
+    pub(super) header: Option<Version>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
+    pub(super) own: Vec<u8>,
     /// Of the header, or of what is its own if there is none any more.
-    sent: usize,
+    pub(super) sent: usize,
     has_begun: bool,
 }
 

@@ -10,6 +10,7 @@ use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
+use tollgate::relay::handover::{self, Successor};
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, OriginUrl,
     Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, Ticket, write_next,
@@ -46,6 +47,10 @@ pub struct World {
     errands: Vec<(usize, Ticket, Done)>,
     senders: Senders,
     has_rtp: bool,
+    /// There is a token file.
+    is_kept: bool,
+    /// Chance in a hundred that another core goes on behind a turn.
+    hands_over_percent: usize,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
@@ -117,6 +122,10 @@ fn config(chance: &mut Chance) -> Config {
     config
 }
 
+fn variable(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn relay_at(place: &str) -> OriginUrl {
     let (host, port) = host_and_port(place).expect("a place");
     OriginUrl {
@@ -131,7 +140,8 @@ impl World {
         let mut chance = Chance::new(seed);
         let config = config(&mut chance);
         let mut relay = Relay::new(config.settings(1000, 1_800_000_000, chance.draw().into()));
-        if chance.percent(50) {
+        let is_kept = chance.percent(50);
+        if is_kept {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
         let has_rtp = chance.percent(60);
@@ -163,6 +173,8 @@ impl World {
             errands: Vec::new(),
             senders,
             has_rtp,
+            is_kept,
+            hands_over_percent: variable("SIMULATION_HANDOVER").unwrap_or(0),
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
@@ -377,11 +389,71 @@ impl World {
         self.write();
         self.send();
         self.act();
+        if self.hands_over_percent > 0
+            && self.ends_at.is_none()
+            && self.chance.percent(self.hands_over_percent)
+        {
+            self.hand_over();
+        }
         self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
         if self.turns.is_multiple_of(60) && self.ends_at.is_none() && !self.is_calm {
             self.check_followed();
+        }
+    }
+
+    /// Another core takes this one's place.
+    fn hand_over(&mut self) {
+        if !handover::is_quiet(&self.relay) {
+            return;
+        }
+        let settings = self.config.settings(1000, 0, self.chance.draw().into());
+        let mut successor = Successor::new(settings);
+        for (live, bytes) in handover::media(&self.relay) {
+            let mut at = bytes.start;
+            while at < bytes.end {
+                let piece = handover::media_bytes(&self.relay, live, at);
+                assert!(!piece.is_empty(), "what is at hand can be told");
+                successor.media(live, at, piece).expect("media fits");
+                at += piece.len() as u64;
+            }
+        }
+        let (records, going) = handover::hand_over(&mut self.relay, self.now);
+        let taken = successor.take_over(&records, self.is_kept);
+        let (mut relay, now) = taken.unwrap_or_else(|why| {
+            panic!("{why}\n{}", String::from_utf8_lossy(&records));
+        });
+        assert_eq!(now, self.now);
+        if self.has_rtp {
+            relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+        }
+        relay.check();
+        let stay = self
+            .clients
+            .iter()
+            .filter_map(|client| Some(client.socket.as_ref()?.id));
+        let stay: Vec<ConnectionId> = stay.filter(|id| !going.contains(id)).collect();
+        handover::let_go(&mut self.relay, &going);
+        self.relay.check();
+        assert!(
+            self.relay.is_empty() || !stay.is_empty(),
+            "who goes has gone"
+        );
+        self.relay = relay;
+        self.knowledge.count("handed over");
+        for id in stay {
+            self.knowledge.count("stays");
+            self.calls.retain(|(_, call, _)| *call != id);
+            let client = self.client(id).expect("stays is who is known");
+            client.socket = None;
+            client.wire.close_by_server(&mut Chance::new(id.to_u64()));
+        }
+        for client in &mut self.clients {
+            if let Some(socket) = &mut client.socket {
+                socket.input.note(false, false);
+                self.readers.push(socket.id, &mut socket.input);
+            }
         }
     }
 

@@ -11,9 +11,11 @@ use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 ///
 /// Holds at most what [`PROOF_BYTES_MAX`] says. The packets are the same however the bytes are cut.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Aligner {
     /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than prove a
     /// shape otherwise.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
     /// A stream does not change it.
     shape: Option<Shape>,
@@ -22,6 +24,7 @@ pub struct Aligner {
 
 /// How packets come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Shape {
     /// Bytes in front of the sync byte that belong to its packet.
     before: usize,

@@ -29,6 +29,7 @@ use picture::{Codec, Look, Search};
 
 /// The scanner.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpegTs {
     aligner: Aligner,
     tables: Tables,
@@ -51,6 +52,7 @@ pub struct MpegTs {
 
 /// Of video that was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Arrival {
     /// Nothing of it has come yet, while sound has since this time.
     Awaited {

@@ -8,6 +8,7 @@ use super::streams::Streams;
 
 /// See the module. Those of a program's streams beside its video.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Open {
     /// The PID of each, and how many bytes of it are to come: none of those that are whole.
     places: [(u16, u32); PLACES],

@@ -6,6 +6,7 @@
 
 /// The video codings that matter to where decoding can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Codec {
     Mpeg12,
     H264,
@@ -65,6 +66,7 @@ impl Codec {
 
 /// What is told of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Look {
     Key,
     Other,
@@ -74,6 +76,7 @@ pub(super) enum Look {
 /// takes: messages in front of it may be long, and a PES packet may begin within a picture, whose
 /// rest is no one's.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Search {
     codec: Codec,
     /// Where the PES packet begins.

@@ -6,10 +6,13 @@ use super::packet::{PACKET_BYTES, Packet};
 
 /// Puts the sections of one PID together, and keeps the packets that carried them.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Assembler {
     /// The packets since the one in which the newest section began.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packets: Vec<u8>,
     /// The section's bytes so far.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     section: Vec<u8>,
     is_within: bool,
 }

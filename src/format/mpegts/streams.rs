@@ -57,6 +57,7 @@ fn registered(descriptors: &[u8]) -> Option<&[u8; 4]> {
 /// The streams of each kind. Any sound will do where there is no video: a map may name some that
 /// never comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Streams {
     /// The first.
     pub video: Option<(u16, Codec)>,
@@ -68,6 +69,7 @@ pub(super) struct Streams {
 
 /// The first PIDs of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pids([Option<u16>; PIDS_MAX]);
 
 /// Languages of a film, and more.

@@ -13,6 +13,7 @@ use super::{PACKET_BYTES, Packet};
 
 /// See the module.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tables {
     association: Assembler,
     pat: Table,
@@ -24,8 +25,11 @@ pub(in super::super) struct Tables {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Table {
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     section: Vec<u8>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packets: Vec<u8>,
     /// The counter of the last packet that carried it.
     counter: u8,
@@ -33,6 +37,7 @@ struct Table {
 
 /// A program that the PAT names.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Program {
     number: u16,
     /// Of the packets that carry its map, seldom those of others too.

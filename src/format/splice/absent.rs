@@ -3,6 +3,7 @@
 
 use super::Format;
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer;
 
 pub struct Unlike(pub Vec<u8>);

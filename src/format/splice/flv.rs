@@ -7,6 +7,7 @@ use super::copy;
 use super::timeline::Timeline;
 
 /// Cuts and moves.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tags {
     unit_bytes_max: usize,
     has_head: bool,

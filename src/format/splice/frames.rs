@@ -6,6 +6,7 @@ use super::super::frames::Frame;
 use super::super::window::{Look, Step, Walker};
 
 /// Cuts.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Frames {
     /// So many of the next bytes viewers have: they came before it was clear what they are.
     gone_out: usize,

@@ -28,6 +28,7 @@ const LACING: u8 = 0x06;
 const USUAL_SCALE: u64 = 1_000_000;
 
 /// Cuts and moves.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Blocks {
     unit_bytes_max: usize,
     level: Level,
@@ -43,6 +44,7 @@ pub(in super::super) struct Blocks {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Level {
     Top,
     Segment,

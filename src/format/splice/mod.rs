@@ -31,6 +31,7 @@ use frames::Frames;
 use packets::Packets;
 
 /// Cuts one stream's sources into units, and joins them.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer {
     unit_bytes_max: usize,
     stage: Stage,
@@ -44,6 +45,7 @@ const BEGINNINGS_APART: u64 = 64 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unlike(pub Vec<u8>);
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Stage {
     /// Too few of the first source's bytes have come to tell what it is.
     Opening(Opening),
@@ -55,14 +57,17 @@ enum Stage {
 }
 
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Opening {
     scanner: Scanner,
     /// All of it.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// So many of them viewers have: they are the beginning of sound, or of nothing known.
     gone_out: usize,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Running {
     cutter: Cutter,
     /// As its first bytes show.
@@ -75,22 +80,28 @@ struct Running {
 }
 
 /// What viewers have: a later source must be like it.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Had {
     format: Format,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     header: Vec<u8>,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Joining {
     cutter: Cutter,
     had: Had,
     /// What the source shows, of which these are the bytes.
     scanner: Scanner,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     shown: Option<Format>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     shown_header: Vec<u8>,
 }
 
 /// What cuts a container.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Cutter {
     Frames(Frames),
     Packets(Packets),
@@ -468,6 +479,7 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
 }
 
 /// Cuts Ogg into pages. What stands between pages passes as it comes.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Pages;
 
 impl Walker<Vec<u8>> for Pages {

@@ -18,6 +18,7 @@ use setup::Track;
 pub(super) use setup::are_alike;
 
 /// Cuts and moves.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
     unit_bytes_max: usize,
     /// The source is not the first: its headers are left out.
@@ -33,6 +34,7 @@ pub(in super::super) struct Fragments {
 
 /// A track's clock.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
     track: u32,
     ticks_per_second: u32,

@@ -10,6 +10,7 @@ use super::super::{LetGo, MediaTime};
 use super::seam::Seam;
 
 /// Cuts.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Packets {
     aligner: Aligner,
     /// How those of the source before came.
@@ -22,9 +23,11 @@ pub(super) struct Packets {
 }
 
 /// Packets from the first on whose PES packet is not whole.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Waiting {
     bytes_max: usize,
     /// At most `bytes_max`. Each is moved to the front no more than [`OPEN_MAX`] times.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// By where they begin, the first with the first byte: none if there is nothing that waits, at
     /// most [`OPEN_MAX`], one a stream.
@@ -32,6 +35,7 @@ struct Waiting {
 }
 
 /// A PES packet that has come in part.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     pid: u16,
     /// Where in what waits.

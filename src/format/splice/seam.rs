@@ -12,6 +12,7 @@ use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
 
 /// The packets behind a seam.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Seam {
     /// PIDs whose first packet has passed.
     counted: Pids,
@@ -21,7 +22,10 @@ pub(super) struct Seam {
 
 /// A set of PIDs.
 #[derive(Debug)]
-struct Pids([u64; 0x2000 / 64]);
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+struct Pids(
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::array"))] [u64; 0x2000 / 64],
+);
 
 /// Packets that fill up the bit rate; nobody counts them.
 const NULL_PID: u16 = 0x1fff;

@@ -7,6 +7,7 @@ use super::super::LetGo;
 
 /// Where the tracks of a stream stand, and by how much the times of the source that runs now are
 /// moved.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Timeline {
     tracks: Vec<Track>,
     /// `None` behind a seam: the next unit's time decides.
@@ -14,6 +15,7 @@ pub(super) struct Timeline {
     ticks_per_second: i64,
 }
 
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Track {
     number: u64,
     /// The latest unit's time, and how many frames it has.

@@ -20,6 +20,7 @@ pub enum Door {
 
 /// Which limit a connection is beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Beyond {
     /// Connections in all.
     All,

@@ -16,6 +16,7 @@ use crate::relay::desk::Desk;
 use crate::relay::{Action, ConnectionId};
 
 /// A request that is being answered.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
     /// What is known when it arrives: host, time and request line;
     request: Box<str>,

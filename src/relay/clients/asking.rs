@@ -19,6 +19,7 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 };
 
 /// An origin whose answer has not come.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Asking {
     /// What is asked for.
     pub pull: PullId,

@@ -32,6 +32,7 @@ use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
 
 /// A client.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Connection {
     /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address
     /// as IPv4.
@@ -48,6 +49,7 @@ pub struct Connection {
     pub(super) is_counted: bool,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub(super) input: Vec<u8>,
     /// The client sends no more.
     pub(super) input_ended: bool,
@@ -59,10 +61,13 @@ pub struct Connection {
     pub(super) progress: Moment,
     /// When its socket last took bytes, or since when it takes none.
     pub(super) taken: Moment,
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
     /// It stands in the list of those whose input can be read on.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_ahead: bool,
     /// It stands in the queue of those who have something of their own to write.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
     pub(super) access: Option<Box<Entry>>,
@@ -74,6 +79,7 @@ pub struct Connection {
 }
 
 /// The end of a connection.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Lingering {
     /// So long,
     pub until: Moment,

@@ -21,6 +21,7 @@ use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS};
 
 /// Who follows the events.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Following {
     /// Those about this session alone.
     of: Option<SessionId>,

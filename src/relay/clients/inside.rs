@@ -41,7 +41,7 @@ pub enum Expelled {
 const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
 impl Inside {
-    fn enter(&mut self, pass: &Pass, id: ConnectionId) {
+    pub(super) fn enter(&mut self, pass: &Pass, id: ConnectionId) {
         let party = self.parties.entry(pass.name().clone()).or_default();
         party.ids.insert(id);
         party.viewers += usize::from(pass.is_viewer());

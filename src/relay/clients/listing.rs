@@ -14,13 +14,14 @@ use crate::relay::desk::Desk;
 use crate::relay::viewer_id::Mark;
 
 /// A JSON array that is being written.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Listing {
     rows: Rows,
     /// The mark of the last row that was written; nothing before the first.
     after: Mark,
     /// What follows this server's rows: those that other relays told for this.
     collecting: Option<Ticket>,
-    reply: Reply,
+    pub(super) reply: Reply,
     has_rows: bool,
     /// This server's rows are all written.
     is_own_over: bool,

@@ -10,6 +10,8 @@ mod asking;
 mod connection;
 mod deadlines;
 mod following;
+#[cfg(feature = "handover")]
+mod handover;
 mod inside;
 mod listing;
 mod output;
@@ -30,6 +32,8 @@ pub use connection::Connection;
 use connection::Lingering;
 use following::Following;
 pub(super) use following::{Due as DueToReader, Snapshot};
+#[cfg(feature = "handover")]
+pub(super) use handover::{Concern, ToldClients};
 pub(super) use inside::Expelled;
 use inside::Inside;
 use listing::Listing;
@@ -83,6 +87,7 @@ pub(super) struct Clients {
 }
 
 /// Where a client stands.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// It must begin with a PROXY protocol header.
     Introduction,
@@ -105,8 +110,10 @@ enum Phase {
     /// It is an origin, which is asked for a stream.
     Asking(Asking),
     /// It is a peer, which is asked for its part of a list.
+    #[cfg_attr(feature = "handover", serde(skip))]
     Telling(Telling),
     /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
+    #[cfg_attr(feature = "handover", serde(skip))]
     Recording,
     /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
     Lingering(Lingering),

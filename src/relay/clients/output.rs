@@ -6,10 +6,12 @@
 
 /// Response bytes that wait for the socket.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Output {
-    bytes: Vec<u8>,
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
+    pub(super) bytes: Vec<u8>,
     /// So many of them are sent: never more than are to be sent still, nor is it all of them.
-    sent: usize,
+    pub(super) sent: usize,
 }
 
 impl Output {

@@ -7,6 +7,7 @@ use crate::moment::Moment;
 
 /// A source's rate: it may be ahead of it by a second, and when it has used that up it is read on
 /// when it may send for a while again.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pace {
     bytes_per_second: u64,
     /// By when it would have sent what it has, at its rate.

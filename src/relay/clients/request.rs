@@ -17,15 +17,16 @@ const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
 /// RFC 9745: since when the paths without `/api` are deprecated. They always were, here:
 /// 2026-01-01.
-const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
+pub(super) const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
 
 /// To a client that waits for it before it sends a body.
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A call whose payload has not all arrived.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Payload {
     call: Box<Call>,
-    reply: Reply,
+    pub(super) reply: Reply,
     body: Body,
     bytes: usize,
 }

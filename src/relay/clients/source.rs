@@ -15,6 +15,7 @@ use crate::relay::streams::SILENT;
 use crate::relay::{Action, ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Source {
     /// Its stream.
     pub live: LiveId,
@@ -22,7 +23,7 @@ pub(super) struct Source {
     /// What has come of it.
     bytes: u64,
     /// How it is answered; an origin is not.
-    reply: Option<Reply>,
+    pub(super) reply: Option<Reply>,
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
     window_began: Moment,

@@ -21,6 +21,7 @@ use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
 
 /// A viewer whose session does not run yet, or not so far.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Waiting {
     /// For what it waits,
     pub session: SessionId,
@@ -38,6 +39,7 @@ pub(super) struct Waiting {
 
 /// What is known of what becomes of a viewer who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Fate {
     /// It stands in the room.
     Open,
@@ -49,6 +51,7 @@ pub enum Fate {
 
 /// What a viewer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Room {
     /// That its session begins.
     Session,
@@ -73,7 +76,7 @@ pub struct WaitingRoom {
 }
 
 impl WaitingRoom {
-    fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
+    pub(super) fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),

@@ -8,6 +8,8 @@
 //! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
 //! one pull. So strangers cost an origin a request each at most.
 
+#[cfg(feature = "handover")]
+mod handover;
 mod origins;
 mod pull;
 
@@ -22,6 +24,8 @@ use crate::gate::SessionId;
 use crate::http::Refusal;
 use crate::moment::Moment;
 use crate::stream::End;
+#[cfg(feature = "handover")]
+pub(super) use handover::{Concern, ToldPulls};
 pub(super) use origins::common;
 use origins::{Origins, Whereabouts};
 pub(super) use pull::{Fault, Pull};

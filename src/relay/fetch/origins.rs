@@ -85,6 +85,31 @@ impl Origins {
         list + self.pseudonym.capacity() + servers.sum::<usize>()
     }
 
+    /// Where each is, and until when that is known.
+    #[cfg(feature = "handover")]
+    pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Moment)> {
+        let list = self.list.iter();
+        list.map(|server| (server.addresses.as_slice(), server.known_until))
+    }
+
+    /// How this server is called in `Via`.
+    #[cfg(feature = "handover")]
+    pub fn pseudonym(&self) -> &str {
+        &self.pseudonym
+    }
+
+    /// The same origins, as far as they are in the same places, under the same name.
+    #[cfg(feature = "handover")]
+    pub fn become_as(&mut self, pseudonym: String, known: Vec<(Vec<SocketAddr>, Moment)>) {
+        if self.pseudonym.len() == pseudonym.len() {
+            self.pseudonym = pseudonym;
+        }
+        for (server, (mut addresses, until)) in self.list.iter_mut().zip(known) {
+            addresses.truncate(ADDRESSES_MAX);
+            (server.addresses, server.known_until) = (addresses, until);
+        }
+    }
+
     /// Whether the addresses of an origin are at hand.
     pub fn whereabouts(&self, origin: usize, now: Moment) -> Option<Whereabouts> {
         let server = self.list.get(origin)?;

@@ -26,6 +26,7 @@ use crate::relay::{ConnectionId, LiveId, PullId};
 use crate::slots::Slots;
 
 /// A session that is fetched.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pull {
     pub(super) session: SessionId,
     /// What an origin was told last that the request came through: see [`super::Fetch::call`].
@@ -41,10 +42,12 @@ pub struct Pull {
     pub(super) fault: Option<Fault>,
     /// Since when nobody watches or waits.
     pub(super) unwatched_since: Option<Moment>,
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Stage {
     /// The origin's name is looked up.
     Resolving { origin: usize, until: Moment },
@@ -72,14 +75,21 @@ pub(super) enum Stage {
 /// Why an origin does not have the stream for us; of several origins, the last in this order tells
 /// a viewer most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Fault {
     NotFound,
     /// It cannot be reached, or its answer cannot be used.
-    Broken(&'static str),
+    Broken(#[cfg_attr(feature = "handover", serde(skip, default = "before"))] &'static str),
     TimedOut,
     Busy,
     Loop,
     Forbidden,
+}
+
+/// What was wrong with an origin in words is not told.
+#[cfg(feature = "handover")]
+fn before() -> &'static str {
+    "it did not send the stream"
 }
 
 /// All pulls.
@@ -87,9 +97,9 @@ pub enum Fault {
 pub(super) struct Pulls {
     /// Each pull, in its slot.
     pub entries: Slots<Pull>,
-    by_session: HashMap<SessionId, PullId>,
+    pub(super) by_session: HashMap<SessionId, PullId>,
     /// How many run.
-    running: usize,
+    pub(super) running: usize,
     /// Rounds that brought nothing, since the start.
     pub failures: u64,
 }

@@ -39,6 +39,12 @@ const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 const BATCH_TUPLES_MAX: usize = 4096;
 
 impl Ledger {
+    /// Whether nothing is on its way.
+    #[cfg(feature = "handover")]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.writing.is_none()
+    }
+
     /// Whether another change may wait.
     fn has_room(&self) -> bool {
         self.queue.len() < QUEUE_MAX && self.held_bytes() < QUEUE_BYTES_MAX

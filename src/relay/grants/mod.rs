@@ -4,6 +4,8 @@
 //!
 //! Whom a change concerns is said, and so is the answer to one that had to wait.
 
+#[cfg(feature = "handover")]
+mod handover;
 mod ledger;
 mod over;
 

@@ -3,6 +3,8 @@
 //! Each waits under a ticket, which its client's connection has, too. Peers that are to be called,
 //! and answers that have come, are said.
 
+#[cfg(feature = "handover")]
+mod handover;
 mod peers;
 
 use std::collections::{HashMap, VecDeque};
@@ -118,20 +120,25 @@ impl Lists {
         add: AddToken,
         desk: &mut Desk,
     ) -> Ticket {
-        let clients = add.clients.iter();
-        let names = clients.filter(|client| client.address().is_none());
-        let names = names
-            .map(|client| (client.host.as_str().to_owned(), client.port.get()))
-            .collect();
         let ticket = desk.draw_ticket();
         let errand = Errand {
             connection,
             reply,
             add,
         };
+        self.seek(ticket, errand, desk);
+        ticket
+    }
+
+    /// The names of a call are looked up under this ticket.
+    fn seek(&mut self, ticket: Ticket, errand: Errand, desk: &mut Desk) {
+        let clients = errand.add.clients.iter();
+        let names = clients.filter(|client| client.address().is_none());
+        let names = names
+            .map(|client| (client.host.as_str().to_owned(), client.port.get()))
+            .collect();
         self.errands.insert(ticket, errand);
         desk.act(Action::Help(ticket, Job::Resolve(names)));
-        ticket
     }
 
     /// A look-up is over. `None`: nobody waits for it.

@@ -10,6 +10,7 @@ use crate::relay::desk::Desk;
 use crate::rtp::Bare;
 
 /// What is known of such a source.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct BareInput {
     bare: Bare,
     from: SocketAddr,

@@ -5,6 +5,7 @@ use crate::relay::{Limits, LiveId};
 use crate::remux::{Fault, Remuxer, Target};
 
 /// What makes a stream the shadow of another.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Shadow {
     /// Whose shadow it is,
     pub original: LiveId,
@@ -19,12 +20,14 @@ pub(super) struct Shadow {
 }
 
 /// What an original knows of its shadow in one container.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Cast {
     /// The container.
     pub target: Target,
     /// Its shadow.
     pub live: Option<LiveId>,
     /// Why there is none of this source.
+    #[cfg_attr(feature = "handover", serde(default))]
     pub fault: Option<Box<str>>,
 }
 

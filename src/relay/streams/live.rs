@@ -31,6 +31,7 @@ use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, Stream, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Live {
     pub(super) session: SessionId,
     /// Its place in the order in which streams began.
@@ -58,11 +59,14 @@ pub struct Live {
     /// Its UDP clients and what is on its way to them.
     pub(super) rtp_out: RtpOut,
     /// Where it stands among the streams that have something for their viewers.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) line: Option<Line>,
     /// What had come of it when it last took its place there, or left.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) lined_up: u64,
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
     /// It in other containers.
     pub(super) casts: Vec<Cast>,

@@ -6,6 +6,8 @@ mod cast;
 mod check;
 mod draining;
 mod frame;
+#[cfg(feature = "handover")]
+mod handover;
 mod hls;
 mod hold;
 mod live;
@@ -26,6 +28,8 @@ use serde::Serialize;
 
 use draining::Draining;
 use frame::Frame;
+#[cfg(feature = "handover")]
+pub(super) use handover::ToldStreams;
 pub use live::Live;
 pub(super) use live::SHUT_DOWN;
 use row::Row;
@@ -70,6 +74,7 @@ pub(super) struct Streams {
 
 /// Where a stream's media comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Feed {
     /// The body of this client's request, or of this origin's answer.
     Http(ConnectionId),
@@ -98,6 +103,9 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// All there are.
+    pub const ALL: [Cut; 4] = [Cut::Stalled, Cut::LostUnit, Cut::Token, Cut::Kicked];
+
     /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
@@ -111,6 +119,7 @@ impl Cut {
 
 /// How many viewers were cut, by why.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,

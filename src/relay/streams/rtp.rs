@@ -12,6 +12,7 @@ use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 
 /// What is known of an RTP source.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpInput {
     ssrc: u32,
     from: SocketAddr,

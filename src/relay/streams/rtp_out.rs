@@ -38,18 +38,21 @@ pub struct Datagrams<'a> {
 
 /// A stream's UDP clients, and what they get.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpOut {
     /// The clients, and what is on its way to them.
     pub post: Post,
     /// The way of MPEG-TS, if the stream is that, or may be.
     pub transport: Option<Transport>,
     /// It stands in the queue of those who have something to send.
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub is_queued: bool,
     /// A source that is gone leaves a rest, which is sent until then.
     pub rest_until: Option<Moment>,
 }
 
 /// MPEG-TS on its way from the buffer into datagrams.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Transport {
     /// When the next datagrams are due.
     pub pacing: Pacing,

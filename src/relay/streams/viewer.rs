@@ -24,16 +24,18 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 pub type Place = (LiveId, ViewerId<ConnectionId>);
 
 /// A client that watches, and how far it is within what it was lent.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Viewing {
     live: LiveId,
     viewer: ViewerId<ConnectionId>,
-    reply: Reply,
+    pub(super) reply: Reply,
     /// The response's head, until the stream's media type is known.
     owes_head: bool,
     framing: Outgoing,
 }
 
 /// How a stream is framed for a viewer.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Outgoing {
     Chunked(ChunkWriter),
     /// HTTP/1.0: the body ends with the connection.

@@ -10,6 +10,7 @@ use super::super::sequence::REORDER_MAX;
 
 /// Of one track.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Order {
     /// Times of showing that are to be times of decoding, in order: as many as pictures may be
     /// ahead of another.

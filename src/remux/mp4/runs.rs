@@ -6,6 +6,7 @@ use crate::format::mp4::{BASE_DATA_OFFSET, child, header_of, number, places};
 
 /// The samples of a `trun` that are to come.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Run {
     /// Of those of `moov`.
     track: usize,

@@ -13,6 +13,7 @@ const MARKS_MAX: usize = 32;
 
 /// The clock of a program, of which 33 bits come.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Clock {
     /// The last time that came, and what that was without an end to the clock.
     newest: Option<(MediaTime, i64)>,
@@ -32,6 +33,7 @@ impl Clock {
 
 /// What a PES packet says of the unit that begins in it.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mark {
     /// `None` if it says nothing.
     pub times: Option<Times>,
@@ -41,6 +43,7 @@ pub(super) struct Mark {
 
 /// Marks, by where in a stream's bytes their PES packets begin.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Marks(Vec<(usize, Mark)>);
 
 impl Marks {
@@ -85,6 +88,7 @@ impl Marks {
 
 /// The head of a stream's PES packet as it comes.
 #[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Head {
     /// Seldom more than one packet of 184 bytes is needed: 264 bytes at the most.
     bytes: Vec<u8>,
@@ -93,6 +97,7 @@ pub(super) struct Head {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
     /// Nothing counts before the next one begins.
     #[default]

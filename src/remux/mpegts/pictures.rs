@@ -11,10 +11,12 @@ use super::Voice;
 use super::pes::{Mark, Marks};
 
 /// One stream of them.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
     /// From where the unit begins.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// So far no start code begins but those that were seen.
     searched: usize,
@@ -26,6 +28,7 @@ pub(super) struct PictureStream {
 }
 
 /// Of the unit at the front.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// It is not known where one begins.
     Searching,

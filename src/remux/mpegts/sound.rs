@@ -7,9 +7,11 @@ use super::Voice;
 use super::pes::{Mark, Marks};
 
 /// One stream of it.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct SoundStream {
     codec: Codec,
     /// From where a frame begins, or may begin.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     marks: Marks,
     is_in_step: bool,

@@ -13,6 +13,7 @@ use super::super::medium::Unit;
 
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Kept {
     /// The place of its track in the list.
     pub track: usize,
@@ -23,11 +24,13 @@ pub struct Kept {
     /// Decoding can begin with it.
     pub is_join: bool,
     /// As they came.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub bytes: Box<[u8]>,
 }
 
 /// Puts units in order.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interleave {
     lanes: Vec<Lane>,
     bytes_max: usize,
@@ -39,6 +42,7 @@ pub struct Interleave {
 
 /// What waits of a track.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Lane {
     waiting: VecDeque<Kept>,
     newest: Option<i64>,

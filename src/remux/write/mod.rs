@@ -15,6 +15,7 @@ use mpegts::MpegTs;
 
 /// The containers that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Target {
     /// MPEG transport stream
     MpegTs,
@@ -53,6 +54,7 @@ pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
 const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
 
 /// Writes one of the containers.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Writer {
     MpegTs(Box<MpegTs>),
     Mp4(Box<Mp4>),

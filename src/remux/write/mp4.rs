@@ -34,6 +34,7 @@ const JITTER: i64 = 1_000_000;
 
 /// The writer.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mp4 {
     bytes_max: usize,
     /// As they were told.
@@ -54,6 +55,7 @@ pub struct Mp4 {
 
 /// A track's part of a fragment.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Lane {
     /// Of a track that is known.
     is_carried: bool,

@@ -48,6 +48,7 @@ const TICK: i64 = 11_112;
 
 /// The writer.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpegTs {
     tables: Tables,
     /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
@@ -65,6 +66,7 @@ pub struct MpegTs {
 
 /// An elementary stream.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     carriage: Carriage,
     pid: u16,
@@ -72,12 +74,14 @@ struct Stream {
     is_video: bool,
     past: Past,
     /// Sound that is gathered, and since when.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     gathered: Vec<u8>,
     since: i64,
 }
 
 /// What goes on for a PID, whatever it carries.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Past {
     counter: Counter,
     /// When the newest unit was to be decoded.

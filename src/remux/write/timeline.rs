@@ -17,6 +17,7 @@ pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
 
 /// Where the line stands.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timeline {
     /// `None`: the next unit's time decides.
     shift: Option<i64>,
@@ -28,6 +29,7 @@ pub struct Timeline {
 
 /// How far a track has come.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Track {
     newest: i64,
     /// How far it lay behind the one before.

@@ -26,6 +26,7 @@ const TABLES_LATE: i64 = 100 * MILLISECOND;
 
 /// The multiplex's clock, in nanoseconds.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Clock {
     /// When the next packet arrives.
     pub now: i64,
@@ -40,6 +41,7 @@ pub(super) struct Clock {
 
 /// How units follow each other.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Pace {
     /// When the newest began.
     newest: i64,

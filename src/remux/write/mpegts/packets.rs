@@ -16,6 +16,7 @@ pub(super) const PES_HEAD_BYTES_MAX: usize = 19;
 
 /// Of a PID, the number of the next packet with a payload.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Counter(u8);
 
 impl Counter {

@@ -8,6 +8,7 @@ const PROGRAM: u16 = 1;
 
 /// What the map says of an elementary stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
     /// The stream's.
     pub pid: u16,
@@ -19,6 +20,7 @@ pub(super) struct Entry {
 
 /// The program's tables as they are repeated.
 #[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Tables {
     entries: Vec<Entry>,
     clock_pid: u16,

@@ -1,0 +1,55 @@
+//! What has happened goes to another process as it is, with its numbers.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{BYTES_MAX, Events, UNITS_MAX, Unit};
+use crate::gate::SessionId;
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    first: u64,
+    is_kept: bool,
+    units: Vec<(Option<SessionId>, String)>,
+}
+
+impl Serialize for Events {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut begin = self.begin;
+        let units = self.units.iter().map(|unit| {
+            let (from, to) = (begin - self.begin, unit.end - self.begin);
+            begin = unit.end;
+            let bytes = self.bytes.range(from as usize..to as usize);
+            let text: Vec<u8> = bytes.copied().collect();
+            (unit.of.clone(), String::from_utf8_lossy(&text).into_owned())
+        });
+        let told = Told {
+            first: self.first,
+            is_kept: self.is_kept,
+            units: units.collect(),
+        };
+        told.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Events {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Events, D::Error> {
+        let told = Told::deserialize(deserializer)?;
+        let mut events = Events {
+            first: told.first.min(u64::MAX / 2),
+            is_kept: told.is_kept,
+            ..Events::default()
+        };
+        let bytes: usize = told.units.iter().map(|(_, text)| text.len()).sum();
+        if bytes > BYTES_MAX || told.units.len() > UNITS_MAX {
+            return Err(Error::custom("more has happened than is kept"));
+        }
+        events.reserve(bytes);
+        for (of, text) in told.units {
+            events.bytes.extend(text.as_bytes());
+            let end = events.bytes.len() as u64;
+            events.units.push_back(Unit { end, of });
+        }
+        Ok(events)
+    }
+}

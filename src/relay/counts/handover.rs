@@ -1,0 +1,45 @@
+//! The counts go on in another process, whose version may count more than this one, or less.
+
+use std::collections::BTreeMap;
+
+use super::Counts;
+
+/// Numbers by their places: those that are not told begin at none.
+pub mod numbers {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// For `serde(with)`.
+    pub fn serialize<S: Serializer, const N: usize>(
+        numbers: &[u64; N],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(numbers)
+    }
+
+    /// For `serde(with)`.
+    pub fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        deserializer: D,
+    ) -> Result<[u64; N], D::Error> {
+        let told = Vec::<u64>::deserialize(deserializer)?;
+        let mut numbers = [0; N];
+        // So many of each may come on top that nothing overflows.
+        let told = told.into_iter().map(|number| number.min(u64::MAX / 2));
+        numbers
+            .iter_mut()
+            .zip(told)
+            .for_each(|(number, told)| *number = told);
+        Ok(numbers)
+    }
+}
+
+impl Counts {
+    /// Viewers were cut so often for each reason that has a name here.
+    pub fn take_over_cuts(&mut self, told: &BTreeMap<String, u64>, names: &[&'static str]) {
+        let cuts = names
+            .iter()
+            .filter_map(|name| Some((*name, *told.get(*name)?)));
+        self.cuts = cuts
+            .map(|(name, count)| (name, count.min(u64::MAX / 2)))
+            .collect();
+    }
+}

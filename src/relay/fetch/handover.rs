@@ -1,0 +1,120 @@
+//! What is fetched goes to another process. Names that are being looked up are looked up again
+//! there, in a round that begins at once.
+
+use std::net::SocketAddr;
+
+use super::pull::{Pull, Pulls, Stage};
+use super::{Fetch, WITHOUT_STREAM_MAX};
+use crate::handover::{Line, Unfit, Writer, must};
+use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::slots::Slots;
+
+/// Pulls that were told, one after the other.
+#[derive(Default)]
+pub struct ToldPulls(Vec<(PullId, Pull)>);
+
+/// Whom else a pull concerns.
+pub enum Concern {
+    /// This connection asks for its stream.
+    Asks(ConnectionId),
+    /// This is its stream.
+    Runs(LiveId),
+}
+
+impl Fetch {
+    /// Tells of each pull, and of what is known of the origins.
+    pub fn hand_over(&self, writer: &mut Writer) {
+        for (id, pull) in self.pulls.entries.iter() {
+            writer.put("pull", id.to_u64(), pull);
+        }
+        let known: Vec<_> = self.origins.addresses().collect();
+        writer.put("origins", 0, &(self.origins.pseudonym(), known));
+    }
+
+    /// They are another process's.
+    pub fn let_go(&mut self, desk: &mut Desk) {
+        let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.remove(id, desk);
+        }
+    }
+
+    /// What ids count on from, and how many rounds brought nothing.
+    pub fn next_id(&self) -> (u32, u64) {
+        (self.pulls.entries.next(), self.pulls.failures)
+    }
+
+    /// What was known of the origins.
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+        let (pseudonym, known): (String, Vec<(Vec<SocketAddr>, Moment)>) = line.read()?;
+        self.origins.become_as(pseudonym, known);
+        Ok(())
+    }
+
+    /// The pulls that were told are this server's from now on.
+    pub fn take_over(
+        &mut self,
+        ToldPulls(told): ToldPulls,
+        (next, failures): (u32, u64),
+        desk: &mut Desk,
+    ) -> Result<(), Unfit> {
+        let places_max = 2 * (WITHOUT_STREAM_MAX + desk.settings().limits.streams_max);
+        let origins = self.origins.len();
+        let mut pulls = Pulls {
+            failures,
+            ..Pulls::default()
+        };
+        for (id, pull) in &told {
+            let has_one = pulls.by_session.insert(pull.session.clone(), *id).is_some();
+            let has_origin = match pull.stage {
+                Stage::Asking { origin, .. } => origin < origins,
+                Stage::Running { .. } | Stage::Resolving { .. } | Stage::Pausing { .. } => true,
+                Stage::Calling { .. } | Stage::Failed => false,
+            };
+            must(!has_one && has_origin, || {
+                format!("pull {id:?} has another's place")
+            })?;
+            pulls.running += usize::from(pull.stage.is_running());
+        }
+        pulls.entries = Slots::of(told, next, places_max)?;
+        self.pulls = pulls;
+        let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(pull) = self.pulls.entries.get_mut(id)
+                && let Stage::Resolving { .. } = pull.stage
+            {
+                pull.stage = Stage::Pausing { until: desk.now() };
+            }
+            self.rearm(id, desk);
+        }
+        Ok(())
+    }
+
+    /// Whom else each of them concerns.
+    pub fn concerns(&self) -> impl Iterator<Item = (PullId, Concern)> {
+        let pulls = self.pulls.entries.iter();
+        pulls.filter_map(|(id, pull)| match pull.stage {
+            Stage::Asking { connection, .. } => Some((id, Concern::Asks(connection))),
+            Stage::Running { live, .. } => Some((id, Concern::Runs(live))),
+            _ => None,
+        })
+    }
+
+    /// Whether this is what asks for a pull's stream.
+    pub fn is_asked_by(&self, id: PullId, asking: ConnectionId) -> bool {
+        let pull = self.pulls.entries.get(id);
+        pull.is_some_and(
+            |pull| matches!(pull.stage, Stage::Asking { connection, .. } if connection == asking),
+        )
+    }
+}
+
+impl ToldPulls {
+    /// One of them.
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+        self.0.push((PullId::from_u64(line.number), line.read()?));
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! What is granted, and who is kept out, goes to another process.
+
+use std::net::IpAddr;
+
+use super::{Grants, Ledger};
+use crate::gate::{SessionId, Tokens};
+use crate::handover::{Line, Unfit, Writer, must};
+use crate::moment::Moment;
+use crate::relay::desk::Desk;
+use crate::stamp::Stamp;
+
+impl Grants {
+    /// Whether no change is on its way to the disk.
+    pub fn is_quiet(&self) -> bool {
+        self.ledger.as_ref().is_none_or(Ledger::is_empty)
+    }
+
+    /// Tells all of it.
+    pub fn hand_over(&self, writer: &mut Writer) {
+        let blocks: Vec<_> = self.blocks.iter().collect();
+        let barred: Vec<_> = self.barred.iter().collect();
+        let is_kept = self.ledger.is_some();
+        writer.put("grants", 0, &(self.tokens.is_some(), is_kept, self.told));
+        writer.put("blocks", 0, &blocks);
+        writer.put("barred", 0, &barred);
+        if let Some(tokens) = &self.tokens {
+            tokens.hand_over(writer);
+        }
+    }
+
+    /// What kind of table it is; here it is written if `is_kept`.
+    pub fn hear(&mut self, line: Line<'_>, is_kept: bool, desk: &Desk) -> Result<(), Unfit> {
+        let (has_tokens, was_kept, told): (bool, bool, Stamp) = line.read()?;
+        must(is_kept == was_kept, || {
+            "--token-file is there for one, and not for the other".to_owned()
+        })?;
+        // A file is a table, too.
+        must(has_tokens == (self.tokens.is_some() || is_kept), || {
+            "--token-server is there for one, and not for the other".to_owned()
+        })?;
+        if has_tokens {
+            self.tokens = Some(Tokens::new(desk.settings().limits.tokens));
+        }
+        self.told = told;
+        self.ledger = is_kept.then(Ledger::default);
+        Ok(())
+    }
+
+    /// A line of the table.
+    pub fn hear_token(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+        match (&mut self.tokens, line.name) {
+            (Some(tokens), "token") => tokens.hear(line),
+            (Some(tokens), _) => tokens.hear_last(line),
+            (None, _) => Err(Unfit("a token, where there are none".to_owned())),
+        }
+    }
+
+    /// Who is kept out.
+    pub fn hear_blocks(&mut self, line: Line<'_>, desk: &Desk) -> Result<(), Unfit> {
+        let now = desk.now();
+        let have_room = match line.name {
+            "blocks" => {
+                let blocks: Vec<(SessionId, Moment)> = line.read()?;
+                let mut blocks = blocks.iter();
+                blocks.all(|(session, until)| self.blocks.add(session, *until, now))
+            }
+            _ => {
+                let barred: Vec<((SessionId, IpAddr), Moment)> = line.read()?;
+                let mut barred = barred.iter();
+                barred.all(|(whom, until)| self.barred.add(whom, *until, now))
+            }
+        };
+        must(have_room, || "more are kept out than may be".to_owned())
+    }
+}

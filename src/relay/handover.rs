@@ -1,0 +1,271 @@
+//! Another process takes this one's place, and nobody notices: what the core of the one is told by
+//! the core of the other.
+//!
+//! ```text
+//!   the old one, which serves                       the new one
+//!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
+//!   (it stops)
+//!   is_quiet?  until no change is on its way to the disk, of which helped tells
+//!   media, media_bytes  ── what is new ───────────▶ Successor::media      once
+//!   hand_over           ── records, sockets ──────▶ Successor::take_over  a Relay, and its Moment
+//!                       ◀─ it has it all ──────────
+//!   let_go, and on until those have gone who stay   (it serves)
+//! ```
+//!
+//! Bytes of a stream are told by their offsets, which only go up: what has come of them since is
+//! told with the next go. They may be told again from the oldest on, and must be where those that
+//! are told do not follow what was told before.
+//!
+//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new one does
+//! not take over: nothing is changed by telling. It must hand in nothing in between.
+//!
+//! The new one knows everybody by the same ids, and its moments go on from those of the old one:
+//! its shell's clock begins with the moment that [`Successor::take_over`] returns. Every connection
+//! that was told is to be looked at once, as one that has just been made: whether there is
+//! something to read ([`Relay::received`]), and whether it takes bytes ([`Relay::unblocked`]). What
+//! else the shell tells the core at its start it tells it now: [`Relay::set_rtp`],
+//! [`Relay::set_own_addresses`], the hour.
+//!
+//! Who is not among those that [`hand_over`] returns stays with the old process, which ends what it does
+//! for them: calls that wait for other relays' lists or for names, and for a change that is on its
+//! way to the disk (there are none if it [`is_quiet`]).
+
+use std::ops::Range;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::clients::{Clients, Concern, ToldClients};
+use super::desk::Desk;
+use super::fetch::{self, Fetch, ToldPulls};
+use super::grants::Grants;
+use super::lists::Lists;
+use super::rtp_in::RtpIn;
+use super::streams::{Feed, Streams, ToldStreams};
+use super::viewer_id::ListedId;
+use super::{ConnectionId, LiveId, Relay, Settings};
+use crate::handover::{Line, Unfit, Writer, lines, must};
+use crate::moment::Moment;
+
+/// The bytes of each stream that are at hand.
+pub fn media(relay: &Relay) -> impl Iterator<Item = (LiveId, Range<u64>)> {
+    relay.streams.media()
+}
+
+/// Those of one from this offset on that lie together; none where there are none, or they are
+/// overwritten.
+pub fn media_bytes(relay: &Relay, live: LiveId, from: u64) -> &[u8] {
+    relay.streams.media_bytes(live, from)
+}
+
+/// Whether no change is on its way to the disk.
+pub fn is_quiet(relay: &Relay) -> bool {
+    relay.grants.is_quiet()
+}
+
+/// All that a successor is to know, but for bytes of streams, at this moment; and the connections
+/// that go to it. What the shell was to do must be done ([`Relay::next_action`]).
+pub fn hand_over(relay: &mut Relay, now: Moment) -> (Vec<u8>, Vec<ConnectionId>) {
+    relay.desk.set_now(now);
+    let mut writer = Writer::default();
+    relay.desk.hand_over(&mut writer);
+    let ids = Ids {
+        connections: relay.clients.next_id(),
+        streams: relay.streams.next_ids(),
+        pulls: relay.fetch.next_id(),
+    };
+    writer.put("ids", 0, &ids);
+    relay.grants.hand_over(&mut writer);
+    relay.streams.hand_over(&mut writer);
+    relay.fetch.hand_over(&mut writer);
+    relay.lists.hand_over(&mut writer);
+    let is_told = |ticket| relay.lists.resolves(ticket);
+    let going = relay.clients.hand_over(is_told, &mut writer);
+    (writer.finish(), going)
+}
+
+/// A successor has taken over: these connections are its own, and so are all streams. Nothing is
+/// sent any more but to those who stay. Each that goes is still to be closed ([`super::Action`]):
+/// this process's end of it, and not the connection.
+pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
+    let desk = &mut relay.desk;
+    relay.clients.let_go(going, desk);
+    relay.streams.let_go(desk);
+    relay.fetch.let_go(desk);
+    relay.rtp_in.let_go();
+}
+
+/// What ids count on from.
+#[derive(Serialize, Deserialize)]
+struct Ids {
+    connections: u32,
+    streams: (u32, u64),
+    pulls: (u32, u64),
+}
+
+/// A server that is to take another's place, as far as it has been told.
+pub struct Successor {
+    settings: Settings,
+    streams: ToldStreams,
+}
+
+/// What it is told, line by line.
+struct Told {
+    desk: Desk,
+    ids: Option<Ids>,
+    grants: Grants,
+    clients: ToldClients,
+    streams: ToldStreams,
+    fetch: Fetch,
+    pulls: ToldPulls,
+    lists: Lists,
+    is_kept: bool,
+}
+
+impl Successor {
+    /// Nothing yet.
+    pub fn new(settings: Settings) -> Successor {
+        let streams = ToldStreams::new(&settings.limits);
+        Successor { settings, streams }
+    }
+
+    /// Bytes of a stream, from this offset on: behind those that have come, or in the place of all
+    /// of them.
+    pub fn media(&mut self, live: LiveId, from: u64, bytes: &[u8]) -> Result<(), Unfit> {
+        let limits = &self.settings.limits;
+        self.streams.hear_media((live, from), bytes, limits)
+    }
+
+    /// This stream has gone meanwhile.
+    pub fn forget(&mut self, live: LiveId) {
+        self.streams.forget(live);
+    }
+
+    /// The server, and the moment at which it goes on. `is_kept`: there is a token file here.
+    pub fn take_over(self, records: &[u8], is_kept: bool) -> Result<(Relay, Moment), Unfit> {
+        let mut lines = lines(records)?;
+        let mut desk = match lines.next().transpose()? {
+            Some(first) if first.name == "desk" => Desk::take_over(self.settings, first)?,
+            Some(_) | None => return Err(Unfit("it does not begin with the desk".to_owned())),
+        };
+        let mut told = Told {
+            grants: Grants::new(desk.settings()),
+            fetch: Fetch::new(&mut desk),
+            pulls: ToldPulls::default(),
+            lists: Lists::default(),
+            desk,
+            ids: None,
+            clients: ToldClients::default(),
+            streams: self.streams,
+            is_kept,
+        };
+        lines.try_for_each(|line| told.hear(line?))?;
+        let now = told.desk.now();
+        Ok((told.relay()?, now))
+    }
+}
+
+impl Told {
+    fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+        match line.name {
+            "counts" => self.desk.hear_counts(line),
+            "events" => self.desk.hear_events(line),
+            "ids" => {
+                self.ids = Some(line.read()?);
+                Ok(())
+            }
+            "grants" => self.grants.hear(line, self.is_kept, &self.desk),
+            "token" | "tokens" => self.grants.hear_token(line),
+            "blocks" | "barred" => self.grants.hear_blocks(line, &self.desk),
+            "pull" => self.pulls.hear(line),
+            "origins" => self.fetch.hear(line),
+            "errand" => self.lists.hear(line, &mut self.desk),
+            "stream" => self.streams.hear(line),
+            "viewer" => self.streams.hear_viewer(line),
+            "connection" => self.clients.hear(line, &self.desk),
+            name => Err(Unfit(format!("'{name}' is nothing that is known here"))),
+        }
+    }
+
+    /// The server, if all of it fits.
+    fn relay(mut self) -> Result<Relay, Unfit> {
+        let ids = self.ids.ok_or_else(|| Unfit("no ids".to_owned()))?;
+        let clients = Clients::take_over(self.clients, ids.connections, &mut self.desk)?;
+        let streams = Streams::take_over(self.streams, ids.streams, &mut self.desk)?;
+        self.grants.rearm(&mut self.desk);
+        self.fetch
+            .take_over(self.pulls, ids.pulls, &mut self.desk)?;
+        let mut relay = Relay {
+            clients,
+            streams,
+            grants: self.grants,
+            fetch: self.fetch,
+            lists: self.lists,
+            rtp_in: RtpIn::default(),
+            desk: self.desk,
+        };
+        agree(&mut relay)?;
+        let feeds: Vec<(LiveId, Feed)> = relay.streams.feeds().collect();
+        for (id, feed) in feeds {
+            if let Feed::Rtp(address) = feed {
+                relay.rtp_in.is_source(address, id);
+            }
+        }
+        Ok(relay)
+    }
+}
+
+/// What the clients and the streams know of each other is the same.
+fn agree(relay: &mut Relay) -> Result<(), Unfit> {
+    let mut viewers = 0;
+    for (id, concern) in relay.clients.concerns() {
+        let is_so = match concern {
+            Concern::Source(live) => relay.streams.has_as_source(live, Feed::Http(id)),
+            Concern::Asking(pull) => relay.fetch.is_asked_by(pull, id),
+            Concern::Errand(ticket) => relay.lists.resolves(ticket),
+            Concern::Viewer { place, is_blocked } => {
+                viewers += 1;
+                if is_blocked {
+                    relay.streams.is_blocked(place);
+                }
+                relay.streams.viewer_at(place, &relay.desk) == Some(id)
+            }
+        };
+        must(is_so, || format!("{id:?} is in a place that is another's"))?;
+    }
+    must(viewers == relay.streams.viewer_places(), || {
+        "somebody watches who is not there".to_owned()
+    })?;
+    for (pull, concern) in relay.fetch.concerns() {
+        let is_so = match concern {
+            fetch::Concern::Asks(id) => relay.clients.asks_for(id, pull),
+            fetch::Concern::Runs(live) => {
+                relay.streams.source_of(live).map(|(_, pull)| pull) == Some(Some(pull))
+            }
+        };
+        must(is_so, || format!("pull {pull:?} is another's"))?;
+    }
+    for (ticket, id) in relay.lists.errands() {
+        must(relay.clients.awaits(id, ticket), || {
+            format!("nobody waits for {ticket:?}")
+        })?;
+    }
+    for (live, feed) in relay.streams.feeds() {
+        if let Feed::Http(id) = feed {
+            must(relay.clients.is_source_of(id, live), || {
+                format!("the source of stream {live:?} is not there")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for ListedId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ListedId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        ListedId::of_text(&text).ok_or_else(|| Error::custom("no viewer's id"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Calls that wait for names go to another process, where these are looked up again. Those that
+//! wait for the lists of other relays stay.
+
+use super::{Errand, Lists};
+use crate::handover::{Line, Unfit, Writer};
+use crate::http::Reply;
+use crate::relay::api::AddToken;
+use crate::relay::desk::Desk;
+use crate::relay::{ConnectionId, Ticket};
+
+impl Lists {
+    /// Whether a call waits for names under this ticket.
+    pub fn resolves(&self, ticket: Ticket) -> bool {
+        self.errands.contains_key(&ticket)
+    }
+
+    /// Tells of each that waits for names.
+    pub fn hand_over(&self, writer: &mut Writer) {
+        for (Ticket(number), errand) in &self.errands {
+            let (reply, add) = (&errand.reply, &errand.add);
+            let told = (errand.connection, reply.fields, reply, add);
+            writer.put("errand", *number, &told);
+        }
+    }
+
+    /// A call that waits for names.
+    pub fn hear(&mut self, line: Line<'_>, desk: &mut Desk) -> Result<(), Unfit> {
+        type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
+        let (connection, fields, reply, add): Told = line.read()?;
+        let fields = desk.settings().fields_like(&fields);
+        let errand = Errand {
+            connection,
+            reply: Reply { fields, ..reply },
+            add,
+        };
+        self.seek(Ticket(line.number), errand, desk);
+        Ok(())
+    }
+
+    /// Those who wait for names, and under which ticket.
+    pub fn errands(&self) -> impl Iterator<Item = (Ticket, ConnectionId)> {
+        let errands = self.errands.iter();
+        errands.map(|(ticket, errand)| (*ticket, errand.connection))
+    }
+}

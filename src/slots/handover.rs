@@ -1,0 +1,52 @@
+//! Ids are told as numbers, and whoever takes entries over has them under the same.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Id, Slots};
+use crate::handover::{Unfit, must};
+
+impl<T> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.to_u64())
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id<T>, D::Error> {
+        Ok(Id::from_u64(u64::deserialize(deserializer)?))
+    }
+}
+
+impl<T> Id<T> {
+    /// What tells it from those that had its place before.
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+impl<T> Slots<T> {
+    /// These entries at their ids, of which each is below so many places, and no place is taken
+    /// twice. Ids that are given out from now on count on from `next`.
+    pub fn of(entries: Vec<(Id<T>, T)>, next: u32, places_max: usize) -> Result<Slots<T>, Unfit> {
+        let count = entries.len();
+        if let Some((id, _)) = entries.iter().find(|(id, _)| id.index() >= places_max) {
+            return Err(Unfit(format!(
+                "{id:?} lies beyond the {places_max} that may be here at once"
+            )));
+        }
+        let slots = Slots {
+            entries: entries
+                .into_iter()
+                .map(|(id, entry)| (id.index(), (id.generation, entry)))
+                .collect(),
+            next_generation: next,
+        };
+        must(slots.len() == count, || "two in one place".to_owned())?;
+        Ok(slots)
+    }
+
+    /// What ids count on from.
+    pub fn next(&self) -> u32 {
+        self.next_generation
+    }
+}

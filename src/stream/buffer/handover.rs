@@ -1,0 +1,69 @@
+//! The bytes of a stream that goes to another process: as they are, from the oldest on, while the
+//! stream goes on.
+
+use super::{Block, Buffer, Pool};
+use crate::handover::{Unfit, must};
+use crate::moment::Moment;
+
+impl Buffer {
+    /// Bytes that come behind those that it has, or in the place of all of them.
+    pub fn receive(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), Unfit> {
+        if from != self.newest {
+            self.release(pool);
+            (self.oldest, self.newest) = (from, from);
+        }
+        let end = from.checked_add(bytes.len() as u64);
+        must(end.is_some(), || format!("no byte has the offset {from}"))?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.needs_block() {
+                match self.oldest_after_recycling(pool) {
+                    None => self.grow(pool, Moment::START),
+                    Some(_) => self.recycle(Moment::START),
+                }
+            }
+            rest = &rest[self.fill(rest)..];
+        }
+        Ok(())
+    }
+
+    /// These are the bytes of one that was told, with the times at which it says that they arrived.
+    pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), Unfit> {
+        must(
+            self.newest == told.newest && self.oldest <= told.oldest,
+            || {
+                format!(
+                    "of its bytes {} to {} there are {} to {}, of {} that --buffer keeps",
+                    told.oldest,
+                    told.newest,
+                    self.oldest,
+                    self.newest,
+                    self.bytes_max()
+                )
+            },
+        )?;
+        while let Some(first) = self.blocks.front()
+            && self.oldest + first.bytes.len() as u64 <= told.oldest
+            && self.blocks.len() > 1
+        {
+            self.oldest += first.bytes.len() as u64;
+            let free = self.blocks.pop_front().map(|block| block.bytes);
+            free.into_iter()
+                .for_each(|free| pool.give_back(free, self.block_bytes));
+        }
+        let mut at = self.oldest;
+        for block in &mut self.blocks {
+            block.began = told.block_began(at);
+            at += block.bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// When the block that was told of began in which this byte lies.
+    fn block_began(&self, offset: u64) -> Moment {
+        let place = offset.saturating_sub(self.oldest) / self.block_bytes.max(1) as u64;
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        let block = self.blocks.get(place).or(self.blocks.back());
+        block.map_or(Moment::START, |block: &Block| block.began)
+    }
+}

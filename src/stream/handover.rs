@@ -1,0 +1,213 @@
+//! A stream that goes on in another process: its bytes are told while it runs, what is known of
+//! them is told last, and each viewer with its place.
+
+use std::collections::BTreeSet;
+use std::rc::{Rc, Weak};
+
+use super::buffer::Buffer;
+use super::lines::Lines;
+use super::points::Points;
+use super::versions::{REPLACED_MAX, Version, Versions};
+use super::viewer::{Front, Lead, Position};
+use super::{Limits, Pool, Stream, Viewer, ViewerId};
+use crate::format::HEADER_BYTES_MAX;
+use crate::handover::{Unfit, must};
+use crate::slots::Slots;
+
+/// Bytes of a stream of which nothing else is known yet.
+pub struct Received(Buffer);
+
+impl Received {
+    /// None yet; no more than these limits allow.
+    pub fn new(limits: &Limits) -> Received {
+        Received(Buffer::new(limits.buffer_bytes))
+    }
+
+    /// These come behind those that have come, or in the place of all of them.
+    pub fn take(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), Unfit> {
+        self.0.receive(from, bytes, pool)
+    }
+
+    /// They are not wanted after all.
+    pub fn release(mut self, pool: &mut Pool) {
+        self.0.release(pool);
+    }
+}
+
+impl<C: Copy> Stream<C> {
+    /// The offset of the first byte that is at hand.
+    pub fn oldest(&self) -> u64 {
+        self.buffer.oldest()
+    }
+
+    /// Its viewers, each to be told with its id.
+    pub fn told_viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
+        self.viewers.iter()
+    }
+
+    /// A stream that was told is one: with the bytes that have come, the viewers that were told,
+    /// and what these bounds allow.
+    pub fn become_whole(
+        &mut self,
+        Received(mut buffer): Received,
+        viewers: Vec<(ViewerId<C>, Viewer<C>)>,
+        (limits, places_max): (&Limits, usize),
+        pool: &mut Pool,
+    ) -> Result<(), Unfit> {
+        buffer.become_as(&self.buffer, pool)?;
+        self.buffer = buffer;
+        self.limits = *limits;
+        let newest = self.buffer.newest();
+        must(
+            self.pace_floor <= newest && self.newest_piece <= newest,
+            || "places that lie ahead of its newest byte".to_owned(),
+        )?;
+        self.points.fit(newest)?;
+        let buffer_bytes = self.buffer.bytes_max() as u64;
+        if let Some(cutter) = &mut self.cutter {
+            cutter.fit(newest, buffer_bytes)?;
+        }
+        let next = viewers.iter().map(|(id, _)| id.generation()).max();
+        let next = next.map_or(0, |last| last.wrapping_add(1));
+        self.viewers = Slots::of(viewers, next, places_max)?;
+        self.seat_viewers()?;
+        must(self.media_bytes() <= self.limits.held_bytes_max(), || {
+            format!("it holds {} bytes of media", self.media_bytes())
+        })
+    }
+
+    /// The socket of this viewer takes nothing for now.
+    pub fn is_blocked(&mut self, id: ViewerId<C>) {
+        self.lines.leave(id.index());
+    }
+
+    /// Everybody has its turn: who has nothing to get learns of it then.
+    fn seat_viewers(&mut self) -> Result<(), Unfit> {
+        let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
+        (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
+        (self.rest_bytes, self.shared_bytes) = (0, 0);
+        let current = self.scanner.header().to_vec();
+        let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(viewer) = self.viewers.get_mut(id) else {
+                continue;
+            };
+            viewer.fit(oldest, newest)?;
+            if !viewer.is_bounded()
+                && let Some(front) = &mut viewer.lead.0
+                && let Some(header) = &mut front.header
+            {
+                *header = self.versions.share(Rc::clone(header), &current)?;
+            }
+            self.lines.be_ready(id.index());
+            self.lagging.extend(viewer.lag_key.map(|key| (key, id)));
+            self.shared_bytes += viewer.shared_bytes();
+            if viewer.position == (Position::Fallen { holds_rest: true }) {
+                self.rest_bytes += viewer.lead.held_bytes();
+            }
+        }
+        must(self.rest_bytes <= self.buffer.bytes_max(), || {
+            "the rests of its viewers' units are larger than its buffer".to_owned()
+        })
+    }
+}
+
+impl Versions {
+    /// The one that has the same bytes, if it is known: `current` ones, or those of a header that
+    /// was before.
+    fn share(&mut self, header: Version, current: &[u8]) -> Result<Version, Unfit> {
+        let known = self.replaced.iter().chain([&self.current]);
+        let mut known = known.filter_map(Weak::upgrade);
+        if let Some(same) = known.find(|known| *known == header) {
+            return Ok(same);
+        }
+        drop(known);
+        match *header == current {
+            true => self.current = Rc::downgrade(&header),
+            false => self.replaced.push(Rc::downgrade(&header)),
+        }
+        let is_fit = self.replaced.len() <= REPLACED_MAX && header.len() <= HEADER_BYTES_MAX;
+        must(is_fit, || {
+            "too many of its viewers are within old headers".to_owned()
+        })?;
+        Ok(header)
+    }
+}
+
+impl Points {
+    /// They can be, in a buffer whose newest byte is this one.
+    fn fit(&self, newest: u64) -> Result<(), Unfit> {
+        let joins = self.joins.iter().map(|join| join.start.offset);
+        let is_fit = joins.clone().is_sorted()
+            && self.units.iter().is_sorted()
+            && joins
+                .chain(self.units.iter().copied())
+                .all(|offset| offset <= newest)
+            && self.newest_unit.is_none_or(|unit| unit.offset <= newest);
+        must(is_fit, || {
+            "places to begin that lie ahead of its newest byte".to_owned()
+        })
+    }
+}
+
+impl<C> Viewer<C> {
+    /// What was told of it can be, in a buffer from this offset to that.
+    fn fit(&self, oldest: u64, newest: u64) -> Result<(), Unfit> {
+        let stands = match self.position {
+            Position::At(cursor) => {
+                (oldest..=newest).contains(&cursor)
+                    && self.end >= cursor
+                    && self.lag_key.is_none_or(|key| key <= cursor)
+            }
+            Position::Fallen { holds_rest } => {
+                self.lag_key.is_none() && !(holds_rest && self.is_bounded())
+            }
+        };
+        must(stands && self.lead.fits(), || {
+            format!(
+                "a viewer stands at {:?}, of {oldest} to {newest}",
+                self.position
+            )
+        })
+    }
+}
+
+impl Lead {
+    /// What of it has been sent is a part of it.
+    fn fits(&self) -> bool {
+        let whole = |front: &Front| front.header.as_deref().unwrap_or(&front.own).len();
+        self.0
+            .as_deref()
+            .is_none_or(|front| front.sent <= whole(front))
+    }
+}
+
+/// A header that viewers share: each is told its own.
+pub(super) mod header {
+    use std::rc::Rc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Version;
+    use crate::handover::bytes;
+
+    #[derive(Serialize, Deserialize)]
+    struct Told(#[serde(with = "bytes")] Vec<u8>);
+
+    /// For `serde(with)`.
+    pub fn serialize<S: Serializer>(
+        header: &Option<Version>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let told = header.as_deref().map(|header| Told(header.clone()));
+        told.serialize(serializer)
+    }
+
+    /// For `serde(with)`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Version>, D::Error> {
+        let told = Option::<Told>::deserialize(deserializer)?;
+        Ok(told.map(|Told(header)| Rc::new(header)))
+    }
+}
