@@ -68,6 +68,7 @@ fn blank() -> Config {
         rtp: None,
         outgoing: Outgoing::default(),
         token_file: None,
+        handover: None,
         access_log: None,
         cors: Vec::new(),
         connections_max: None,

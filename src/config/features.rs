@@ -23,7 +23,7 @@ pub const FEATURES: &[Feature] = &[
         name: "handover",
         what: "another process takes over, and nobody is cut",
         is_in: cfg!(feature = "handover"),
-        options: &[],
+        options: &["handover"],
     },
     Feature {
         name: "hls",

@@ -46,6 +46,8 @@ pub struct Config {
     pub outgoing: Outgoing,
     /// Where the tokens are kept; only with a token server.
     pub token_file: Option<PathBuf>,
+    /// Where another server may take over from this one, and this one from another.
+    pub handover: Option<PathBuf>,
     /// `None`: requests are not logged.
     pub access_log: Option<AccessLog>,
     /// Whose pages may watch.

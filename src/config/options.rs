@@ -139,6 +139,20 @@ const ROWS: &[Row] = &[
         help: "print this, and exit",
         more: "",
     },
+    #[cfg(feature = "handover")]
+    Row {
+        name: "handover",
+        takes: Takes::One("unix:PATH", |config, text| {
+            config.handover = Some(values::unix(text)?);
+            Ok(())
+        }),
+        group: Group::Main,
+        fallback: Fallback::Shown("off"),
+        help: "take over from the server that waits here, if one does, and wait for the next",
+        more: "Nobody is cut: sockets, streams, tokens and all that is under way go over, and the \
+               other one leaves. Both are of the same user, and have the same options. See \
+               `docs/handover.md`.",
+    },
     Row {
         name: "version",
         takes: Takes::Asked(Asked::Version),

@@ -127,6 +127,15 @@ pub(super) fn listen(text: &str) -> Read<Listen> {
     }
 }
 
+/// A socket in the file system.
+#[cfg(feature = "handover")]
+pub(super) fn unix(text: &str) -> Read<PathBuf> {
+    match text.strip_prefix("unix:") {
+        None | Some("") => wrong(text, "unix:PATH, such as unix:/run/tollgate/handover"),
+        Some(place) => path(place),
+    }
+}
+
 pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
     if text == "off" {
         return Ok(None);

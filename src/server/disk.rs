@@ -119,12 +119,7 @@ impl Disk {
     }
 }
 
-fn work(
-    orders: &Receiver<Order>,
-    mut token_file: TokenFile,
-    told: &Sender<Told>,
-    waker: &Waker,
-) {
+fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>, waker: &Waker) {
     let tell = |news| {
         // Either fails only when the loop is gone.
         let _ = told.send(news);

@@ -104,6 +104,10 @@ struct Server {
 struct Accepting {
     listener: Listener,
     /// The service manager opened it.
+    #[cfg_attr(
+        not(feature = "handover"),
+        expect(dead_code, reason = "a successor asks")
+    )]
     is_passed: bool,
     /// Somebody may be waiting.
     is_ready: bool,

@@ -99,16 +99,19 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if inherited.listeners.is_empty() {
         inherited.listeners = legacy.as_mut().map_or_else(Vec::new, Legacy::passed);
     }
-    let taken = server
+    let is_heir = legacy.is_some();
+    let ready = server
         .listen(&config.listen, inherited.listeners, legacy.as_mut())
         .and_then(|()| match (&config.rtp, is_gated) {
             (Some(bind), true) => server.receive_rtp(config, bind, inherited.rtp, legacy.as_mut()),
             (_, _) => Ok(()),
         })
         .and_then(|()| server.take_over(config, legacy));
-    if let Err(error) = taken {
-        // Another server may be there still, and the files that name sockets are its own.
-        std::mem::forget(server);
+    if let Err(error) = ready {
+        if is_heir {
+            // The files that name sockets are the other server's.
+            std::mem::forget(server);
+        }
         return Err(error);
     }
     if let Some(tokens) = tokens {
@@ -183,9 +186,10 @@ impl Server {
     ) -> Result<Option<Tokens>, StartError> {
         if let Some(file) = legacy.and_then(Legacy::token_file) {
             let disk = Disk::start(file, waker);
-            self.disk = Some(disk.map_err(|error| {
-                StartError(format!("cannot start the disk's thread: {error}"))
-            })?);
+            self.disk =
+                Some(disk.map_err(|error| {
+                    StartError(format!("cannot start the disk's thread: {error}"))
+                })?);
             return Ok(None);
         }
         let limits = self.relay.token_limits();
@@ -249,7 +253,11 @@ impl Server {
         let connections = clients.len();
         for (id, socket) in clients {
             let socket = TcpStream::from_std(net::TcpStream::from(socket));
-            if self.sockets.insert(id, socket, self.poll.registry()).is_err() {
+            if self
+                .sockets
+                .insert(id, socket, self.poll.registry())
+                .is_err()
+            {
                 self.relay.lost(id, now);
             }
         }

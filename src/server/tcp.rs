@@ -9,7 +9,9 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::net::{self, Ipv4Addr, Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "handover")]
+use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
@@ -186,12 +188,14 @@ impl Sockets {
     }
 
     /// The descriptor of a connection's socket.
+    #[cfg(feature = "handover")]
     pub fn descriptor(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
         let socket = self.places.get(id.index())?.as_ref()?;
         (socket.id == id).then(|| socket.stream.as_fd())
     }
 
     /// Another process has this socket, too: it is that one's alone from now on.
+    #[cfg(feature = "handover")]
     pub fn give_away(&mut self, id: ConnectionId, registry: &Registry) {
         let place = self.places.get_mut(id.index());
         if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|one| one.id == id))

@@ -24,7 +24,7 @@ use crate::gate::{Limits, Tokens};
 use crate::stamp::Stamp;
 
 /// A journal that is open.
-pub(super) struct TokenFile {
+pub struct TokenFile {
     path: PathBuf,
     file: File,
     /// Its length. What lies behind it, if a write failed, does not count.
@@ -39,7 +39,7 @@ pub(super) struct TokenFile {
 
 /// What another process has to know of a journal beside its two descriptors.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Place {
+pub struct Place {
     path: PathBuf,
     bytes: u64,
     compact_bytes: u64,

@@ -19,7 +19,7 @@ use crate::moment::Moment;
 use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
 use crate::relay::{ConnectionId, LiveId, Relay, UdpPort};
 use crate::server::disk::Disk;
-use crate::server::sys::DESCRIPTORS_MAX;
+use crate::server::sys::descriptors::AT_ONCE_MAX;
 use crate::server::tcp::Listener;
 use crate::server::udp::Udp;
 use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server, systemd};
@@ -102,11 +102,7 @@ impl Handover {
         if self.heir.is_some() {
             return Err(io::Error::other("another server takes over already"));
         }
-        registry.register(
-            &mut SourceFd(&socket.as_raw_fd()),
-            HEIR,
-            Interest::WRITABLE,
-        )?;
+        registry.register(&mut SourceFd(&socket.as_raw_fd()), HEIR, Interest::WRITABLE)?;
         self.heir = Some(Heir {
             socket,
             process,
@@ -253,7 +249,11 @@ impl Server {
             tell(Kind::Listener, &json(&place)?, &[descriptor])?;
         }
         if let Some(Listener::Unix(listener, _)) = &self.handover.listener {
-            tell(Kind::Listener, &json(&Place::Handover)?, &[listener.as_fd()])?;
+            tell(
+                Kind::Listener,
+                &json(&Place::Handover)?,
+                &[listener.as_fd()],
+            )?;
         }
         for (port, group, descriptor) in self.udp.iter().flat_map(Udp::descriptors) {
             let port = match port {
@@ -267,10 +267,15 @@ impl Server {
             let (descriptors, place) = file.parts();
             tell(Kind::TokenFile, &json(&place)?, &descriptors)?;
         }
-        for ids in going.chunks(DESCRIPTORS_MAX) {
-            let sockets = ids.iter().filter_map(|id| Some((*id, self.sockets.descriptor(*id)?)));
+        for ids in going.chunks(AT_ONCE_MAX) {
+            let sockets = ids
+                .iter()
+                .filter_map(|id| Some((*id, self.sockets.descriptor(*id)?)));
             let (ids, descriptors): (Vec<ConnectionId>, Vec<BorrowedFd<'_>>) = sockets.unzip();
-            let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_u64().to_le_bytes()).collect();
+            let ids: Vec<u8> = ids
+                .iter()
+                .flat_map(|id| id.to_u64().to_le_bytes())
+                .collect();
             tell(Kind::Clients, &ids, &descriptors)?;
         }
         for piece in records.chunks(FRAME_BYTES_MAX) {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use giving::Handover;
 pub(super) use taking::Legacy;
 
-use super::sys;
+use super::sys::descriptors;
 
 /// What is said first.
 #[derive(Serialize, Deserialize)]
@@ -56,12 +56,12 @@ enum Port {
 
 /// The number of the process at the other side, which must be this user's.
 fn peer_of_same_user(socket: &UnixStream) -> io::Result<u32> {
-    let (process, user) = sys::peer(socket.as_fd())?;
-    match user == sys::own_user() {
+    let (process, user) = descriptors::peer(socket.as_fd())?;
+    match user == descriptors::own_user() {
         true => Ok(process),
         false => Err(io::Error::other(format!(
             "user {user} is at the other side, and this server is user {}'s",
-            sys::own_user()
+            descriptors::own_user()
         ))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -52,7 +52,10 @@ impl Legacy {
             return Ok(None);
         };
         let failed = |error: &dyn Display| {
-            format!("cannot take over from the server at '{}': {error}", path.display())
+            format!(
+                "cannot take over from the server at '{}': {error}",
+                path.display()
+            )
         };
         let socket = match UnixStream::connect(path) {
             Ok(socket) => socket,
@@ -115,7 +118,8 @@ impl Legacy {
 
     /// The socket of a group.
     pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
-        self.port(&Port::Group(join.to_string())).map(UdpSocket::from)
+        self.port(&Port::Group(join.to_string()))
+            .map(UdpSocket::from)
     }
 
     fn port(&mut self, port: &Port) -> Option<OwnedFd> {
@@ -150,7 +154,9 @@ fn is_nobody(error: &io::Error) -> bool {
 
 /// Whether a socket that is bound there is what the option asks for.
 fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
-    let mut asked = [Some(bind.address), bind.without_ipv6].into_iter().flatten();
+    let mut asked = [Some(bind.address), bind.without_ipv6]
+        .into_iter()
+        .flatten();
     asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
 }
 
@@ -193,11 +199,13 @@ impl Hearing {
             }
             self.take(frame, config)?;
         }
-        let taken = self.successor.take_over(&self.records, config.token_file.is_some());
+        self.check_token_file(config)?;
+        let taken = self
+            .successor
+            .take_over(&self.records, config.token_file.is_some());
         let (relay, now) = taken.map_err(io::Error::other)?;
         self.legacy.heard = Instant::now();
         (self.legacy.relay, self.legacy.now) = (Some(relay), now);
-        self.check_token_file(config)?;
         Ok(self.legacy)
     }
 
@@ -223,10 +231,14 @@ impl Hearing {
                 self.successor.forget(LiveId::from_u64(id));
             }
             Kind::Listener if legacy.places.len() < PLACES_MAX => {
-                legacy.places.push((of_json(bytes)?, only(frame.descriptors)?));
+                legacy
+                    .places
+                    .push((of_json(bytes)?, only(frame.descriptors)?));
             }
             Kind::Datagrams if legacy.ports.len() < PLACES_MAX => {
-                legacy.ports.push((of_json(bytes)?, only(frame.descriptors)?));
+                legacy
+                    .ports
+                    .push((of_json(bytes)?, only(frame.descriptors)?));
             }
             Kind::TokenFile => {
                 let Some(path) = &config.token_file else {
@@ -241,7 +253,9 @@ impl Hearing {
                 let mut rest = bytes.as_slice();
                 for descriptor in frame.descriptors {
                     let ([id], behind) = numbers(rest)?;
-                    legacy.clients.push((ConnectionId::from_u64(id), descriptor));
+                    legacy
+                        .clients
+                        .push((ConnectionId::from_u64(id), descriptor));
                     rest = behind;
                 }
             }

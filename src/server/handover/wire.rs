@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::server::sys;
+use crate::server::sys::descriptors as passing;
 
 /// What a frame is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Inbox {
         }
         while self.end - self.begin < bytes {
             let into = &mut self.buffer[self.end..];
-            match sys::receive_descriptors(self.socket.as_fd(), into, &mut self.descriptors) {
+            match passing::receive(self.socket.as_fd(), into, &mut self.descriptors) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(received) => self.end += received,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -149,11 +149,6 @@ impl Inbox {
             }
         }
         Ok(())
-    }
-
-    /// The socket, for what is said to the other side.
-    pub fn socket(&self) -> &UnixStream {
-        &self.socket
     }
 }
 
@@ -182,7 +177,7 @@ pub fn send_bytes(
             return Err(io::ErrorKind::TimedOut.into());
         }
         socket.set_write_timeout(Some(patience))?;
-        match sys::send_descriptors(socket.as_fd(), rest, descriptors) {
+        match passing::send(socket.as_fd(), rest, descriptors) {
             Ok(sent) => {
                 rest = &rest[sent..];
                 descriptors = &[];
@@ -209,7 +204,7 @@ mod tests {
     #[test]
     fn frames_bring_their_descriptors() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let sockets: Vec<UdpSocket> = (0..sys::DESCRIPTORS_MAX)
+        let sockets: Vec<UdpSocket> = (0..passing::AT_ONCE_MAX)
             .map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port"))
             .collect();
         let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(UdpSocket::as_fd).collect();
@@ -223,20 +218,32 @@ mod tests {
                 ours.shutdown(Shutdown::Write)
             });
             let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");
-            let mut frame = || inbox.next().map(|frame| {
-                let ports = frame.descriptors.into_iter().map(|fd| {
-                    UdpSocket::from(fd).local_addr().expect("an address")
-                });
-                (frame.kind, frame.bytes.len(), ports.collect::<Vec<_>>())
-            });
-            let ports = |range: std::ops::Range<usize>| -> Vec<_> {
-                sockets[range].iter().map(|one| one.local_addr().expect("an address")).collect()
+            let mut frame = || {
+                inbox.next().map(|frame| {
+                    let ports = frame
+                        .descriptors
+                        .into_iter()
+                        .map(|fd| UdpSocket::from(fd).local_addr().expect("an address"));
+                    (frame.kind, frame.bytes.len(), ports.collect::<Vec<_>>())
+                })
             };
-            assert_eq!(frame().ok(), Some((Kind::Clients, 4, ports(0..sockets.len()))));
+            let ports = |range: std::ops::Range<usize>| -> Vec<_> {
+                sockets[range]
+                    .iter()
+                    .map(|one| one.local_addr().expect("an address"))
+                    .collect()
+            };
+            assert_eq!(
+                frame().ok(),
+                Some((Kind::Clients, 4, ports(0..sockets.len())))
+            );
             assert_eq!(frame().ok(), Some((Kind::Media, FRAME_BYTES_MAX, vec![])));
             assert_eq!(frame().ok(), Some((Kind::Listener, 0, ports(3..4))));
             assert_eq!(frame().ok(), Some((Kind::Datagrams, 1, ports(5..7))));
-            assert_eq!(frame().map_err(|error| error.kind()), Err(io::ErrorKind::UnexpectedEof));
+            assert_eq!(
+                frame().map_err(|error| error.kind()),
+                Err(io::ErrorKind::UnexpectedEof)
+            );
             sending.join().expect("it ends")
         });
         sends.expect("all went out");
