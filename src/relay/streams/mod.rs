@@ -104,6 +104,7 @@ pub(super) enum Cut {
 
 impl Cut {
     /// All there are.
+    #[cfg(feature = "handover")]
     pub const ALL: [Cut; 4] = [Cut::Stalled, Cut::LostUnit, Cut::Token, Cut::Kicked];
 
     /// The value of the label `reason` in `/metrics`.
