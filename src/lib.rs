@@ -57,6 +57,28 @@
 //! - `rtp::reorder::Reorder::insert` put in its place,
 //! - `relay::streams::live::Streams::append` and its media goes the way of a byte.
 //!
+//! # The life of a hand-over
+//!
+//! - `relay::handover::hand_over` has each part tell what it knows, and who goes:
+//! - `relay::clients::handover::Clients::hand_over` each connection, its phase and what it is owed,
+//! - `relay::streams::handover::Streams::hand_over` each stream, and its viewers' places;
+//! - `handover::Writer::put` makes a line of each.
+//!
+//! The bytes of streams have been told before, while they ran.
+//!
+//! - `relay::handover::media_bytes` lends them
+//! - `relay::streams::handover::Streams::media_bytes` where they lie.
+//!
+//! In the other process they are put into a buffer, and wait for what is to be known of them.
+//!
+//! - `relay::handover::Successor::take_over` reads the lines, each by its part,
+//! - `relay::handover::Told::relay` makes a server of them:
+//! - `relay::clients::handover::Clients::take_over` and
+//! - `relay::streams::handover::Streams::take_over` put everybody where they were,
+//! - `relay::streams::handover::Streams::seat` each stream,
+//! - `stream::handover::Stream::become_whole` with its bytes and viewers;
+//! - `relay::handover::agree` compares what the parts know of each other.
+//!
 //! # The life of a token
 //!
 //! - `relay::requests::Relay::call` is what a request has come to,

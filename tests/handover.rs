@@ -1,192 +1,174 @@
-//! Another server takes over, through the real binaries over real sockets: nobody who watches,
-//! sends or calls notices.
-#![cfg(feature = "handover")]
+//! What a core has told another: read by one of another version, and by one that is told wrong.
+#![cfg(feature = "default")]
 
-mod support;
-
-use std::fs;
-use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use support::client::Client;
-use support::media::media;
-use support::server::{LOOPBACK, Server};
-use support::streaming::{Source, Viewer};
-use support::until;
+use tollgate::config::Config;
+use tollgate::gather::Gather;
+use tollgate::moment::Moment;
+use tollgate::relay::handover::{Successor, hand_over, media};
+use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, write_next};
 
-/// A folder of its own, with the path for a hand-over in it.
-struct Folder(PathBuf);
+#[path = "doors/handover.rs"]
+mod door;
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("tollgate-handover-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
+/// What version 0.1.0 told in format 1: it must be read for as long as that number stands.
+const TOLD: &[u8] = include_bytes!("handover/format-1");
 
-    fn option(&self) -> String {
-        format!("--handover=unix:{}", self.0.join("handover").display())
-    }
+fn settings() -> Settings {
+    let mut config = Config::default();
+    config.core.token_servers = vec!["10.9.0.0/16".parse().expect("a subnet")];
+    config.core.limits.stream.buffer_bytes = 128 * 1024;
+    config.core.limits.buffers_bytes_max = 1024 * 1024;
+    config.settings(100, 1_800_000_000, 7)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn client(relay: &mut Relay, host: u8, port: u16, request: &[u8], now: Moment) -> ConnectionId {
+    let peer = SocketAddr::from(([10, 9, 0, host], port));
+    let id = relay.accepted(peer, now).expect("room");
+    relay.received(id, request, now);
+    id
 }
 
-/// One that takes over from the other, which leaves and is content.
-fn succeed(mut old: Server, options: &[&str]) -> Server {
-    let new = Server::start(options);
-    assert_eq!(new.listeners, old.listeners);
-    new.await_line(&["event=taken-over"]);
-    old.await_line(&["event=handed-over"]);
-    assert!(old.exit_status().success());
-    new
+fn write(relay: &mut Relay, now: Moment, times: usize) {
+    for _ in 0..times {
+        let whole = |_, gather: &Gather<'_>| Outgoing::Whole(gather.bytes());
+        write_next(relay, now, whole);
+    }
+    while relay.next_action().is_some() {}
 }
 
-#[test]
-fn viewers_and_sources_notice_nothing() {
-    let folder = Folder::new("streams");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut server = Server::start(&options);
-    let address = server.address();
-    server.admit("tv");
-    let mut source = Source::open(address, "/stream/tv");
-    let mut viewers: Vec<Viewer> = (0..20)
-        .map(|_| Viewer::ask(address, "/stream/tv"))
-        .collect();
-    let mut idle = Client::connect(address);
-    assert_eq!(idle.request("GET", "/nothing", &[]).status(), 404);
-    let mut half = Client::connect(address);
-    half.send("GET /no");
-    server.await_viewers("tv", viewers.len());
-    let mut sent = media(1, 300_000);
-    source.send(&sent);
-    for round in 0..10 {
-        server = succeed(server, &options);
-        let more = media(1, 50_000 + round);
-        source.send(&more);
-        sent.extend(more);
-        assert_eq!(idle.request("GET", "/nothing", &[]).status(), 404);
-        viewers.push(Viewer::ask(address, "/stream/tv"));
+/// A core with somebody in many phases.
+fn core() -> (Relay, Moment) {
+    let mut relay = Relay::new(settings());
+    let now = Moment::after_start(Duration::from_secs(3));
+    let caller = client(&mut relay, 1, 1, b"", now);
+    for call in [
+        "POST /api/add-token?type=http,udp&sessionid=ts&udp-clients=10.9.1.1:5004",
+        "POST /api/add-token?type=http&sessionid=text&max-viewers=9&note=n",
+        "POST /api/add-token?type=http&sessionid=key&for=text",
+    ] {
+        let request = format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        relay.received(caller, request.as_bytes(), now);
+        write(&mut relay, now, 4);
     }
-    half.send("thing HTTP/1.1\r\nHost: here\r\n\r\n");
-    assert_eq!(half.response("GET").status(), 404);
-    assert_eq!(source.finish().status(), 200);
-    // Those who came first have all of it.
-    for viewer in &mut viewers[..20] {
-        viewer.assert_rest(&sent);
-    }
-}
-
-/// Tokens and blocks go over with the file that keeps them, and their lock.
-#[test]
-fn tokens_go_over() {
-    let folder = Folder::new("tokens");
-    let file = format!("--token-file={}", folder.0.join("tokens").display());
-    for with_file in [false, true] {
-        let mut options = vec![LOOPBACK.to_owned(), folder.option()];
-        options.extend(with_file.then(|| file.clone()));
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        let mut server = Server::start(&options);
-        for round in 0..5 {
-            server.admit(&format!("session{round}"));
-            server = succeed(server, &options);
-            assert_eq!(server.tokens().len(), round + 1);
-        }
-        server.signal("TERM");
-        assert!(server.exit_status().success());
-        if with_file {
-            assert_eq!(Server::start(&options).tokens().len(), 5);
-        }
-    }
-}
-
-/// Datagrams go on with their numbers, one behind the other.
-#[test]
-fn datagrams_go_on_in_sequence() {
-    let folder = Folder::new("rtp");
-    let options = [
-        LOOPBACK.to_owned(),
-        folder.option(),
-        "--rtp=127.0.0.1:0".to_owned(),
-    ];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut server = Server::start(&options);
-    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    client
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("an option");
-    let to = client.local_addr().expect("its address");
-    let target = format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients={to}");
-    assert_eq!(server.request("POST", &target).status(), 201);
-    let mut source = Source::open(server.address(), "/stream/tv");
-    let mut packet = [0xff; 188];
-    packet[..4].copy_from_slice(&[0x47, 1, 0, 0x10]);
-    let mut next = None;
-    for round in 0..6_u32 {
-        for counter in 0..70 {
-            packet[3] = 0x10 | ((round * 70 + counter) % 16) as u8;
-            source.send(&packet);
-        }
-        for _ in 0..10 {
-            let mut datagram = [0; 2048];
-            let length = client.recv(&mut datagram).expect("it goes on");
-            assert_eq!(length, 12 + 7 * 188);
-            let number = u16::from_be_bytes([datagram[2], datagram[3]]);
-            let source = u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]);
-            let (due, of) = next.unwrap_or((number, source));
-            assert_eq!((number, source), (due, of));
-            next = Some((number.wrapping_add(1), source));
-        }
-        server = succeed(server, &options);
-    }
-}
-
-/// A successor that leaves in the middle, or is of another kind, changes nothing.
-#[test]
-fn who_does_not_take_over_changes_nothing() {
-    let folder = Folder::new("failing");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let server = Server::start(&options);
-    server.admit("tv");
-    let mut source = Source::open(server.address(), "/stream/tv");
-    let sent = media(1, 1_000_000);
-    let mut viewer = Viewer::ask(server.address(), "/stream/tv");
-    server.await_viewers("tv", 1);
-    source.send(&sent[..500_000]);
-    // It hears nothing, and says nothing.
-    let path = folder.0.join("handover");
-    let silent = std::os::unix::net::UnixStream::connect(&path).expect("it waits");
-    server.await_line(&["event=not-handed-over"]);
-    drop(silent);
-    // With other options it cannot.
-    let file = format!("--token-file={}", folder.0.join("tokens").display());
-    let other = [
-        options.as_slice(),
-        &[&file, "--listen=127.0.0.1:0", "--rtp=off"],
-    ]
-    .concat();
-    let output = support::server::command(&other).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("token file"),
-        "{said}"
+    client(
+        &mut relay,
+        1,
+        2,
+        b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        now,
     );
-    source.send(&sent[500_000..]);
-    assert_eq!(source.finish().status(), 200);
-    viewer.assert_rest(&sent);
-    until("two attempts were told of", || {
-        let told = server.stderr();
-        let failed = told
-            .iter()
-            .filter(|line| line.contains("event=not-handed-over"));
-        (failed.count() == 2).then_some(())
+    write(&mut relay, now, 8);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
+    for (session, media) in [
+        ("ts", std::fs::read(folder.join("h264.ts")).expect("a file")),
+        ("text", b"some text, and more of it".to_vec()),
+    ] {
+        let head =
+            format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n");
+        let source = client(&mut relay, 2, 3, head.as_bytes(), now);
+        for piece in media.chunks(8192).take(8) {
+            relay.received(source, piece, now);
+        }
+        for (port, path) in [(4, ""), (5, "/index.m3u8?_HLS_msn=9999999999"), (6, "")] {
+            let request = format!("GET /stream/{session}{path} HTTP/1.1\r\nHost: h\r\n\r\n");
+            client(&mut relay, 3, port, request.as_bytes(), now);
+            write(&mut relay, now, 1);
+        }
+    }
+    client(&mut relay, 4, 7, b"GET /stream/ts HTTP/1.1\r\nHo", now);
+    relay.check();
+    (relay, now)
+}
+
+/// As the door takes it.
+fn told() -> Vec<u8> {
+    let (mut relay, now) = core();
+    let ranges = media(&relay).map(|(live, range)| {
+        let bytes = range.end - range.start;
+        format!("media {} {} {bytes}\n", live.to_u64(), range.start)
     });
+    let mut text: String = ranges.collect();
+    text.push('\n');
+    let (records, going) = hand_over(&mut relay, now);
+    assert!(going.len() > 5);
+    [text.into_bytes(), records].concat()
+}
+
+fn take_over(data: &[u8]) -> Result<Relay, String> {
+    let mut successor = Successor::new(settings());
+    let mut rest = data;
+    while let Some(line) = rest.strip_prefix(b"media ") {
+        let end = line.iter().position(|byte| *byte == b'\n').expect("a line");
+        let text = std::str::from_utf8(&line[..end]).expect("text");
+        let numbers: Vec<u64> = text
+            .split(' ')
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let bytes = vec![0; numbers[2] as usize];
+        let live = tollgate::relay::LiveId::from_u64(numbers[0]);
+        successor.media(live, numbers[1], &bytes).expect("media");
+        rest = &line[end + 1..];
+    }
+    let records = rest.strip_prefix(b"\n").expect("an empty line");
+    let taken = successor.take_over(records, false);
+    taken.map(|(relay, _)| relay).map_err(|why| why.to_string())
+}
+
+/// Writes the file anew, where the number has changed: `TOLLGATE_WRITE_HANDOVER=1`.
+#[test]
+fn what_was_told_in_this_format_is_read() {
+    if std::env::var_os("TOLLGATE_WRITE_HANDOVER").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handover/format-1");
+        std::fs::write(path, told()).expect("the file");
+    }
+    take_over(TOLD).expect("it is read").check();
+    take_over(&told()).expect("what is told now").check();
+}
+
+#[test]
+fn what_a_later_version_tells_besides_is_passed_over() {
+    let text = String::from_utf8(TOLD.to_vec()).expect("text");
+    let more = text.replace("{\"peer\":", "{\"news\":[1,{\"a\":null}],\"peer\":");
+    assert_ne!(more, text);
+    take_over(more.as_bytes()).expect("it is read").check();
+}
+
+#[test]
+fn another_format_is_refused_in_words() {
+    let text = String::from_utf8(TOLD.to_vec()).expect("text");
+    let later = text.replacen("tollgate 1 \"0.1.0\"", "tollgate 2 \"0.9.0\"", 1);
+    let why = take_over(later.as_bytes()).err().expect("it is refused");
+    assert_eq!(
+        why,
+        "it is told in format 2, by version \"0.9.0\"; this one knows format 1"
+    );
+}
+
+/// Each number that is told is another, each line is missing, or there twice: it is refused, or
+/// taken over by a core that keeps what it promises.
+#[test]
+fn nothing_that_is_told_is_believed() {
+    let text = String::from_utf8(TOLD.to_vec()).expect("text");
+    let mut wrong = Vec::new();
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    for at in (0..bytes.len()).filter(|at| is_digit(*at) && !is_digit(at.wrapping_sub(1))) {
+        let end = (at..).find(|end| !is_digit(*end)).expect("an end");
+        for other in ["0", "1", "7777777", "18446744073709551615", "-1"] {
+            wrong.push([&text[..at], other, &text[end..]].concat());
+        }
+    }
+    let failed: Vec<String> = wrong
+        .into_iter()
+        .filter(|told| catch_unwind(AssertUnwindSafe(|| door::records(told.as_bytes()))).is_err())
+        .collect();
+    let first = failed.first().map(|told| {
+        let pairs = told.lines().zip(text.lines());
+        pairs.filter(|(one, other)| one != other).next()
+    });
+    assert!(failed.is_empty(), "{} panics: {first:?}", failed.len());
 }

@@ -76,6 +76,11 @@ impl<C: Copy> Stream<C> {
         })
     }
 
+    /// Bytes that its buffer may take of the pool whatever that says.
+    pub fn granted_bytes(&self) -> usize {
+        self.buffer.granted_bytes()
+    }
+
     /// The socket of this viewer takes nothing for now.
     pub fn is_blocked(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());

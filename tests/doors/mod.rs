@@ -4,6 +4,7 @@
 mod events;
 mod format;
 mod gate;
+mod handover;
 mod hls;
 mod hls_wanted;
 mod http;
@@ -36,6 +37,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("mp3", format::mp3),
     ("aac", format::aac),
     ("splice", splice::sources),
+    ("handover", handover::records),
     ("hls", hls::segments),
     ("hls_wanted", hls_wanted::address),
     ("remux_flv", remux::flv),

@@ -94,6 +94,14 @@ impl Streams {
         for left in media.into_values() {
             left.release(&mut streams.pool);
         }
+        let granted = streams
+            .lives
+            .iter()
+            .map(|(_, live)| live.stream.granted_bytes());
+        let granted = isize::try_from(granted.sum::<usize>()).unwrap_or(isize::MAX);
+        must(streams.pool.bytes_left >= -granted, || {
+            "its buffers take more than --buffers says here".to_owned()
+        })?;
         must(viewers.is_empty(), || "viewers of no stream".to_owned())?;
         streams
             .lives

@@ -17,9 +17,10 @@ impl Buffer {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.needs_block() {
-                match self.oldest_after_recycling(pool) {
-                    None => self.grow(pool, Moment::START),
-                    Some(_) => self.recycle(Moment::START),
+                // What all of them may take together is looked at when all have come.
+                match self.blocks.len() < self.blocks_max {
+                    true => self.grow(pool, Moment::START),
+                    false => self.recycle(Moment::START),
                 }
             }
             rest = &rest[self.fill(rest)..];
@@ -57,6 +58,11 @@ impl Buffer {
             at += block.bytes.len() as u64;
         }
         Ok(())
+    }
+
+    /// What it may take whatever the pool says.
+    pub fn granted_bytes(&self) -> usize {
+        self.blocks_granted * self.block_bytes
     }
 
     /// When the block that was told of began in which this byte lies.

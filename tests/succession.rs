@@ -1,0 +1,192 @@
+//! Another server takes over, through the real binaries over real sockets: nobody who watches,
+//! sends or calls notices.
+#![cfg(feature = "handover")]
+
+mod support;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use support::client::Client;
+use support::media::media;
+use support::server::{LOOPBACK, Server};
+use support::streaming::{Source, Viewer};
+use support::until;
+
+/// A folder of its own, with the path for a hand-over in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("tollgate-handover-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn option(&self) -> String {
+        format!("--handover=unix:{}", self.0.join("handover").display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One that takes over from the other, which leaves and is content.
+fn succeed(mut old: Server, options: &[&str]) -> Server {
+    let new = Server::start(options);
+    assert_eq!(new.listeners, old.listeners);
+    new.await_line(&["event=taken-over"]);
+    old.await_line(&["event=handed-over"]);
+    assert!(old.exit_status().success());
+    new
+}
+
+#[test]
+fn viewers_and_sources_notice_nothing() {
+    let folder = Folder::new("streams");
+    let options = [LOOPBACK.to_owned(), folder.option()];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut server = Server::start(&options);
+    let address = server.address();
+    server.admit("tv");
+    let mut source = Source::open(address, "/stream/tv");
+    let mut viewers: Vec<Viewer> = (0..20)
+        .map(|_| Viewer::ask(address, "/stream/tv"))
+        .collect();
+    let mut idle = Client::connect(address);
+    assert_eq!(idle.request("GET", "/nothing", &[]).status(), 404);
+    let mut half = Client::connect(address);
+    half.send("GET /no");
+    server.await_viewers("tv", viewers.len());
+    let mut sent = media(1, 300_000);
+    source.send(&sent);
+    for round in 0..10 {
+        server = succeed(server, &options);
+        let more = media(1, 50_000 + round);
+        source.send(&more);
+        sent.extend(more);
+        assert_eq!(idle.request("GET", "/nothing", &[]).status(), 404);
+        viewers.push(Viewer::ask(address, "/stream/tv"));
+    }
+    half.send("thing HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert_eq!(half.response("GET").status(), 404);
+    assert_eq!(source.finish().status(), 200);
+    // Those who came first have all of it.
+    for viewer in &mut viewers[..20] {
+        viewer.assert_rest(&sent);
+    }
+}
+
+/// Tokens and blocks go over with the file that keeps them, and their lock.
+#[test]
+fn tokens_go_over() {
+    let folder = Folder::new("tokens");
+    let file = format!("--token-file={}", folder.0.join("tokens").display());
+    for with_file in [false, true] {
+        let mut options = vec![LOOPBACK.to_owned(), folder.option()];
+        options.extend(with_file.then(|| file.clone()));
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut server = Server::start(&options);
+        for round in 0..5 {
+            server.admit(&format!("session{round}"));
+            server = succeed(server, &options);
+            assert_eq!(server.tokens().len(), round + 1);
+        }
+        server.signal("TERM");
+        assert!(server.exit_status().success());
+        if with_file {
+            assert_eq!(Server::start(&options).tokens().len(), 5);
+        }
+    }
+}
+
+/// Datagrams go on with their numbers, one behind the other.
+#[test]
+fn datagrams_go_on_in_sequence() {
+    let folder = Folder::new("rtp");
+    let options = [
+        LOOPBACK.to_owned(),
+        folder.option(),
+        "--rtp=127.0.0.1:0".to_owned(),
+    ];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut server = Server::start(&options);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    client
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("an option");
+    let to = client.local_addr().expect("its address");
+    let target = format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients={to}");
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    let mut packet = [0xff; 188];
+    packet[..4].copy_from_slice(&[0x47, 1, 0, 0x10]);
+    let mut next = None;
+    for round in 0..6_u32 {
+        for counter in 0..70 {
+            packet[3] = 0x10 | ((round * 70 + counter) % 16) as u8;
+            source.send(&packet);
+        }
+        for _ in 0..10 {
+            let mut datagram = [0; 2048];
+            let length = client.recv(&mut datagram).expect("it goes on");
+            assert_eq!(length, 12 + 7 * 188);
+            let number = u16::from_be_bytes([datagram[2], datagram[3]]);
+            let source = u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]);
+            let (due, of) = next.unwrap_or((number, source));
+            assert_eq!((number, source), (due, of));
+            next = Some((number.wrapping_add(1), source));
+        }
+        server = succeed(server, &options);
+    }
+}
+
+/// A successor that leaves in the middle, or is of another kind, changes nothing.
+#[test]
+fn who_does_not_take_over_changes_nothing() {
+    let folder = Folder::new("failing");
+    let options = [LOOPBACK.to_owned(), folder.option()];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&options);
+    server.admit("tv");
+    let mut source = Source::open(server.address(), "/stream/tv");
+    let sent = media(1, 1_000_000);
+    let mut viewer = Viewer::ask(server.address(), "/stream/tv");
+    server.await_viewers("tv", 1);
+    source.send(&sent[..500_000]);
+    // It hears nothing, and says nothing.
+    let path = folder.0.join("handover");
+    let silent = std::os::unix::net::UnixStream::connect(&path).expect("it waits");
+    server.await_line(&["event=not-handed-over"]);
+    drop(silent);
+    // With other options it cannot.
+    let file = format!("--token-file={}", folder.0.join("tokens").display());
+    let other = [
+        options.as_slice(),
+        &[&file, "--listen=127.0.0.1:0", "--rtp=off"],
+    ]
+    .concat();
+    let output = support::server::command(&other).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("token file"),
+        "{said}"
+    );
+    source.send(&sent[500_000..]);
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(&sent);
+    until("two attempts were told of", || {
+        let told = server.stderr();
+        let failed = told
+            .iter()
+            .filter(|line| line.contains("event=not-handed-over"));
+        (failed.count() == 2).then_some(())
+    });
+}
