@@ -83,42 +83,17 @@ pub fn run(config: &Config) -> Result<(), StartError> {
             Interest::READABLE,
         )
         .map_err(failed)?;
-    let is_gated = !config.core.token_servers.is_empty();
-    let mut origins = config.core.origins.iter();
-    if is_gated || origins.any(|origin| origin.address().is_none()) {
-        server.look_ups = Some(LookUps::start(waker).map_err(failed)?);
-    }
-    let tokens = server.open_disk(config, legacy.as_mut(), waker)?;
-    if !is_gated {
-        server.console.tell(
-            "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
-        );
-    }
-    let mut inherited = Inherited::take()
-        .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
-    if inherited.listeners.is_empty() {
-        inherited.listeners = legacy.as_mut().map_or_else(Vec::new, Legacy::passed);
-    }
     let is_heir = legacy.is_some();
-    let ready = server
-        .listen(&config.listen, inherited.listeners, legacy.as_mut())
-        .and_then(|()| match (&config.rtp, is_gated) {
-            (Some(bind), true) => server.receive_rtp(config, bind, inherited.rtp, legacy.as_mut()),
-            (_, _) => Ok(()),
-        })
-        .and_then(|()| server.take_over(config, legacy));
-    if let Err(error) = ready {
-        if is_heir {
-            // The files that name sockets are the other server's.
+    let clients = match server.open(config, legacy, waker) {
+        // The files that name sockets are the other server's.
+        Err(error) if is_heir => {
             std::mem::forget(server);
+            return Err(error);
         }
-        return Err(error);
-    }
-    if let Some(tokens) = tokens {
-        server.relay.restore(tokens, server.now());
-    }
+        opened => opened?,
+    };
     server.relay.counts().set_files(Files {
-        own: open_files(),
+        own: open_files().saturating_sub(clients as u64),
         max: files_max,
     });
     systemd::notify("READY=1");
@@ -177,6 +152,42 @@ fn start_access_log(
 }
 
 impl Server {
+    /// Opens, binds and starts what the options name, or takes it from the server that was before.
+    /// Says how many clients there are then.
+    fn open(
+        &mut self,
+        config: &Config,
+        mut legacy: Option<Legacy>,
+        waker: &'static Waker,
+    ) -> Result<usize, StartError> {
+        let failed = |error: io::Error| StartError(format!("cannot start a thread: {error}"));
+        let is_gated = !config.core.token_servers.is_empty();
+        let mut origins = config.core.origins.iter();
+        if is_gated || origins.any(|origin| origin.address().is_none()) {
+            self.look_ups = Some(LookUps::start(waker).map_err(failed)?);
+        }
+        let tokens = self.open_disk(config, legacy.as_mut(), waker)?;
+        if !is_gated {
+            self.console.tell(
+                "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
+            );
+        }
+        let mut inherited = Inherited::take()
+            .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
+        if inherited.listeners.is_empty() {
+            inherited.listeners = legacy.as_mut().map_or_else(Vec::new, Legacy::passed);
+        }
+        self.listen(&config.listen, inherited.listeners, legacy.as_mut())?;
+        if let (Some(bind), true) = (&config.rtp, is_gated) {
+            self.receive_rtp(config, bind, inherited.rtp, legacy.as_mut())?;
+        }
+        let clients = self.take_over(config, legacy)?;
+        if let Some(tokens) = tokens {
+            self.relay.restore(tokens, self.now());
+        }
+        Ok(clients)
+    }
+
     /// The token file, if there is to be one, and the table that was in it.
     fn open_disk(
         &mut self,
@@ -241,12 +252,17 @@ impl Server {
     }
 
     /// What another server had is this one's, if there is one, and others may take over in turn.
-    fn take_over(&mut self, config: &Config, mut legacy: Option<Legacy>) -> Result<(), StartError> {
+    /// Says how many clients have come so.
+    fn take_over(
+        &mut self,
+        config: &Config,
+        mut legacy: Option<Legacy>,
+    ) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
         self.handover =
             Handover::start(config, legacy.as_mut(), self.poll.registry()).map_err(failed)?;
         let Some(mut legacy) = legacy else {
-            return Ok(());
+            return Ok(0);
         };
         let now = self.now();
         let clients = legacy.clients();
@@ -265,7 +281,7 @@ impl Server {
         self.console.tell(&format!(
             "level=info event=taken-over connections={connections}"
         ));
-        Ok(())
+        Ok(connections)
     }
 
     fn accept_from(

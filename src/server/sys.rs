@@ -456,8 +456,9 @@ pub mod descriptors {
             <= CONTROL_BYTES
     );
 
-    /// Sends bytes over a connected Unix stream socket, and with the first of them these descriptors,
-    /// of which the other side gets copies: at most [`AT_ONCE_MAX`]. Says how many bytes were taken.
+    /// Sends bytes over a connected Unix stream socket, and with the first of them these
+    /// descriptors, of which the other side gets copies: at most [`AT_ONCE_MAX`]. Says how many
+    /// bytes were taken.
     pub fn send(
         socket: BorrowedFd<'_>,
         bytes: &[u8],
@@ -471,18 +472,18 @@ pub mod descriptors {
             iov_len: bytes.len(),
         };
         let mut control: Control = [MaybeUninit::zeroed(); 66];
-        // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no control
-        // data.
+        // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no
+        // control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut slice;
         message.msg_iovlen = 1;
         if !descriptors.is_empty() {
             let length = size_of_val(descriptors) as u32;
             message.msg_control = control.as_mut_ptr().cast();
-            // SAFETY: both compute with numbers only; there is room for so many, as was looked at above.
-            // The first header lies at the beginning of the control data, which is large enough and
-            // aligned for it, and the descriptors behind it. A borrowed descriptor is the number of one
-            // (its layout is a `RawFd`'s).
+            // SAFETY: both compute with numbers only; there is room for so many, as was looked at
+            // above. The first header lies at the beginning of the control data, which is large
+            // enough and aligned for it, and the descriptors behind it. A borrowed descriptor is
+            // the number of one (its layout is a `RawFd`'s).
             unsafe {
                 message.msg_controllen = libc::CMSG_SPACE(length) as _;
                 let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -493,15 +494,15 @@ pub mod descriptors {
                     .copy_from_nonoverlapping(descriptors.as_ptr().cast(), length as usize);
             }
         }
-        // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and to
-        // control data that live through the call; the kernel reads them and keeps no pointer.
+        // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and
+        // to control data that live through the call; the kernel reads them and keeps no pointer.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives bytes of a connected Unix stream socket, and puts the descriptors that came with them
-    /// behind the others. 0: the other side sends no more.
+    /// Receives bytes of a connected Unix stream socket, and puts the descriptors that came with
+    /// them behind the others. 0: the other side sends no more.
     pub fn receive(
         socket: BorrowedFd<'_>,
         into: &mut [u8],
@@ -512,35 +513,38 @@ pub mod descriptors {
             iov_len: into.len(),
         };
         let mut control: Control = [MaybeUninit::zeroed(); 66];
-        // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no control
-        // data.
+        // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no
+        // control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut slice;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and to
-        // control data that live through the call, of which the kernel writes at most so many bytes.
+        // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and
+        // to control data that live through the call, of which the kernel writes at most so many
+        // bytes.
         let received =
             unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the header is as the kernel left it; it and what it points to are live.
         let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-        // SAFETY: it is null or points to a header within the control data, which the kernel filled.
+        // SAFETY: it is null or points to a header within the control data, which the kernel
+        // filled.
         while let Some(each) = unsafe { header.as_ref() } {
             if each.cmsg_level == libc::SOL_SOCKET && each.cmsg_type == libc::SCM_RIGHTS {
                 // SAFETY: it computes with numbers only.
                 let bytes = each.cmsg_len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
                 for index in 0..bytes / size_of::<c_int>() {
-                    // SAFETY: the data behind the header are so many descriptors, not aligned for sure;
-                    // the kernel opened each for this process, and nobody else has taken it.
+                    // SAFETY: the data behind the header are so many descriptors, not aligned for
+                    // sure; the kernel opened each for this process, and nobody else has taken it.
                     descriptors.push_back(unsafe {
                         let data = libc::CMSG_DATA(header).cast::<c_int>();
                         OwnedFd::from_raw_fd(data.add(index).read_unaligned())
                     });
                 }
             }
-            // SAFETY: both pointers are to live headers, the second within the first's control data.
+            // SAFETY: both pointers are to live headers, the second within the first's control
+            // data.
             header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
         }
         if message.msg_flags & libc::MSG_CTRUNC != 0 {
@@ -557,8 +561,8 @@ pub mod descriptors {
             gid: 0,
         };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the descriptor is open while it is borrowed; the pointers are to a live ucred and to
-        // its size.
+        // SAFETY: the descriptor is open while it is borrowed; the pointers are to a live ucred and
+        // to its size.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),

@@ -1,4 +1,5 @@
-//! In the place of `handover` in a program that is built without it: nobody takes over from anybody.
+//! In the place of `handover` in a program that is built without it: nobody takes over from
+//! anybody.
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
