@@ -92,7 +92,7 @@ enum Phase {
     /// It must begin with a PROXY protocol header.
     Introduction,
     /// Between requests, or within the head of one.
-    Head(HeadReader),
+    Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
     /// The payload of a call is read and ignored.
     Payload(Payload),
     /// It is a stream's source.

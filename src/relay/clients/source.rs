@@ -74,6 +74,14 @@ impl Source {
         }
     }
 
+    /// It was told by another process, which cannot have seen what is to come.
+    #[cfg(feature = "handover")]
+    pub fn fit(&mut self, now: Moment) {
+        self.window_began = self.window_began.min(now);
+        self.window_bytes = self.window_bytes.min(u64::MAX / 4);
+        self.bytes = self.bytes.min(u64::MAX / 4);
+    }
+
     /// Reads on in its body.
     pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
         self.body.read(input)
