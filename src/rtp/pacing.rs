@@ -324,6 +324,11 @@ impl Pacing {
         })
     }
 
+    /// How long what is due may be gathered, so that it goes out together; `None`: it goes at once.
+    pub fn group_time(&self) -> Option<Duration> {
+        self.zero.is_some().then_some(GROUP)
+    }
+
     /// Whether the stream has ended and all of it is due.
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()

@@ -58,6 +58,9 @@ pub(super) struct Transport {
     pub cursor: u64,
     /// Since when packets wait for their datagram to be filled.
     waiting_since: Option<Moment>,
+    /// All that was due has gone out; what comes is gathered until then. However a source cuts what
+    /// it sends, its clients get as many datagrams with a call.
+    rests_until: Option<Moment>,
     timestamp_offset: u32,
 }
 
@@ -138,6 +141,7 @@ impl Transport {
             packetiser: Packetiser::new(random as u32, (random >> 32) as u16),
             cursor,
             waiting_since: None,
+            rests_until: None,
             timestamp_offset: (random >> 16) as u32,
         }
     }
@@ -151,6 +155,9 @@ impl Transport {
         batch: &mut Batch,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) -> bool {
+        if self.rests_until.is_some_and(|until| now < until) {
+            return false;
+        }
         let due = self.pacing.due(now);
         let timestamp = self.timestamp(now);
         while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= LETTER_BYTES_MAX {
@@ -165,6 +172,9 @@ impl Transport {
             }
             self.packetiser.push(bytes, timestamp, batch);
             self.cursor += bytes.len() as u64;
+        }
+        if self.cursor == due {
+            self.rests_until = self.pacing.group_time().map(|time| now + time);
         }
         let is_over = has_ended && self.cursor == due && self.pacing.is_over();
         if !batch.bytes.is_empty() || !self.packetiser.has_waiting() {
@@ -188,8 +198,11 @@ impl Transport {
 
     /// When there is something to do, if nothing arrives.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
+        let resting = self.rests_until.filter(|until| now < *until);
         let flush = self.waiting_since.map(|since| since + FILL_TIME);
-        self.pacing.deadline(now).into_iter().chain(flush).min()
+        let due = self.pacing.deadline(now).map(|at| resting.unwrap_or(at));
+        let flush = flush.map(|at| resting.map_or(at, |until| at.max(until)));
+        due.into_iter().chain(flush).min()
     }
 
     /// Whether all up to `newest` is out.
@@ -364,6 +377,68 @@ impl Streams {
                     "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
                 ),
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+
+    const PACKETS_PER_MS: usize = 5;
+
+    /// A second of packets, of which every hundredth has the clock.
+    fn second() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in 0..1000 * PACKETS_PER_MS {
+            let mut packet = [0xff; PACKET_BYTES];
+            packet[..4].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x10]);
+            if number % 100 == 0 {
+                let base = (number / PACKETS_PER_MS * 90) as u32;
+                packet[3] = 0x30;
+                packet[4..6].copy_from_slice(&[7, 0x10]);
+                packet[6..10].copy_from_slice(&(base >> 1).to_be_bytes());
+                packet[10] = (base as u8 & 1) << 7 | 0x7e;
+            }
+            bytes.extend(packet);
+        }
+        bytes
+    }
+
+    /// A source that sends every packet by itself costs no more calls than one that sends the same
+    /// in great pieces, and all goes out.
+    #[test]
+    fn what_comes_in_small_pieces_goes_out_in_groups() {
+        let bytes = second();
+        for pieces_per_ms in [1, PACKETS_PER_MS] {
+            let mut transport = Transport::new(0, 7);
+            let (mut letters, mut sent, mut newest) = (0, 0, 0);
+            for step in 0..1500 * pieces_per_ms {
+                let elapsed = Duration::from_micros((1000 * step / pieces_per_ms) as u64);
+                let now = Moment::START + elapsed;
+                let end = bytes
+                    .len()
+                    .min((step + 1) * PACKETS_PER_MS / pieces_per_ms * PACKET_BYTES);
+                transport.pacing.feed(&bytes[newest..end], now);
+                newest = end;
+                if step == 1000 * pieces_per_ms {
+                    transport.pacing.finish();
+                }
+                let mut batch = Batch::default();
+                transport.write(
+                    now,
+                    step > 1000 * pieces_per_ms,
+                    false,
+                    &mut batch,
+                    |from, most| &bytes[from as usize..newest.min(from as usize + most)],
+                );
+                letters += usize::from(!batch.bytes.is_empty());
+                sent += batch.bytes.len() / DATAGRAM_BYTES;
+            }
+            assert!(transport.is_over(bytes.len() as u64));
+            assert_eq!(sent, bytes.len() / (DATAGRAM_BYTES - 12));
+            assert!((95..=110).contains(&letters), "{letters}");
         }
     }
 }
