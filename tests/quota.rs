@@ -50,11 +50,11 @@ fn figure(server: &Server, name: &str) -> u64 {
 /// A second's worth goes out, and what is beyond it is dropped whole, counted, and said once.
 #[test]
 fn datagrams_that_are_too_much_are_dropped_and_counted() {
-    let kinds: [(&str, &dyn Fn(u8) -> Vec<u8>); 2] = [
-        ("rtp-udp", &|number| {
+    let kinds: [(&str, fn(u8) -> Vec<u8>); 2] = [
+        ("rtp-udp", |number| {
             datagram(33, number.into(), 7, &transport(number, None))
         }),
-        ("udp", &|number| transport(number, None)),
+        ("udp", |number| transport(number, None)),
     ];
     for (kind, made) in kinds {
         let (server, rtp) = start();
@@ -131,7 +131,7 @@ fn a_source_that_waits_is_told_of_once() {
     follower.until("snapshot-end");
     let mut client = Client::connect(server.address());
     client.send_head("PUT", "/stream/send", &["Content-Length: 200000"]);
-    client.send(&vec![b'x'; 200_000]);
+    client.send(vec![b'x'; 200_000]);
     assert_eq!(client.response("PUT").json()["bytes_received"], 200_000);
     let told = follower.until("stream-ends");
     let told: Vec<_> = told

@@ -398,8 +398,8 @@ impl Relay {
         let now = self.desk.now();
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
-        let framing = answer.framing;
-        self.clients.receive(id, live, (framing, most), &self.desk);
+        let body = (answer.framing, most);
+        self.clients.receive(id, live, body, &self.desk);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
@@ -411,12 +411,8 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.desk).may_stay(session)
         {
-            self.streams.end(
-                id,
-                End::Lost,
-                "its viewers may not watch its next source",
-                &mut self.desk,
-            );
+            let reason = "its viewers may not watch its next source";
+            self.streams.end(id, End::Lost, reason, &mut self.desk);
         }
     }
 
@@ -433,9 +429,8 @@ impl Relay {
             has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
             viewers: self.clients.viewers_by(session),
-            viewers_by_name: 0,
-            seat: None,
             http_fault: self.streams.http_fault(session),
+            ..Standing::default()
         }
     }
 
