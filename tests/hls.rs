@@ -6,10 +6,12 @@
 mod encoder;
 #[path = "support/playlist.rs"]
 mod playlist;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::time::Duration;
 
-use encoder::{Encoder, KINDS, Kind};
+use encoder::{Encoder, KINDS, Kind, Splits};
 use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
 use tollgate::gather::Gather;
@@ -211,6 +213,63 @@ fn a_group_longer_than_the_target_ends_at_a_picture() {
     assert_eq!(checker.discontinuities, 0);
 }
 
+/// How many of the segments that are listed begin within a PES packet of sound, of how many.
+fn split(rig: &mut Rig) -> (usize, usize) {
+    let list = rig.playlist();
+    let mut is_split = |name: &str| {
+        let bytes = rig.fetch(name).expect("it is there");
+        let is_sound = |packet: &&[u8]| packet[1] & 0x1f == 1 && packet[2] == 2;
+        let sound = bytes.chunks(188).find(is_sound).expect("it has sound");
+        sound[1] & 0x40 == 0
+    };
+    let names: Vec<String> = list
+        .segments
+        .iter()
+        .map(|entry| entry.name.clone())
+        .collect();
+    (
+        names.iter().filter(|name| is_split(name)).count(),
+        names.len(),
+    )
+}
+
+/// Where sound is woven into pictures, segments begin where none is half here, if there are such
+/// points; and where there are none, at those that there are.
+#[test]
+fn segments_begin_where_nothing_is_open_if_the_source_allows_it() {
+    let cases: [(f64, Splits, bool); 5] = [
+        (2.0, |_| false, true),
+        (1.0, |group| group % 2 == 1, true),
+        (0.5, |group| group % 4 != 1, true),
+        (1.0, |group| group % 7 != 1, false),
+        (2.0, |_| true, false),
+    ];
+    for (group, splits, allows) in cases {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        (encoder.group, encoder.splits) = (group, splits);
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        let (split, listed) = split(&mut rig);
+        assert_eq!(
+            split == 0,
+            allows,
+            "groups of {group} s: {split} of {listed}"
+        );
+        assert_eq!(
+            (checker.discontinuities, rig.cutter.cuts_in_groups()),
+            (0, 0)
+        );
+        let list = rig.playlist();
+        assert!(list.is_independent && list.target == 2);
+        let shortest = list
+            .segments
+            .iter()
+            .map(|entry| entry.seconds)
+            .fold(9.0, f64::min);
+        assert!(shortest >= 0.49, "{shortest}");
+    }
+}
+
 /// With the first two points the target is settled, whatever the option says.
 #[test]
 fn parts_are_whole_fragments_as_long_as_the_first_ones_allow() {
@@ -228,6 +287,61 @@ fn parts_are_whole_fragments_as_long_as_the_first_ones_allow() {
         rig.watch(&mut encoder, 60.0, &mut checker);
         assert_eq!(rig.playlist().part_target, target, "fragments of {unit} s");
         assert_eq!(checker.parts > 0, target.is_some());
+    }
+}
+
+/// Apple wants each part to have 85 % of the target, but for the last of a segment and those in
+/// which decoding can begin: the checker looks at each.
+#[test]
+fn parts_of_fragments_of_different_lengths_are_long_enough() {
+    // How far key pictures are apart, how long fragments are between them, and a part then.
+    let cases: [(f64, &[f64], f64); 7] = [
+        (
+            2.0,
+            &[0.28, 0.28, 0.28, 0.28, 0.28, 0.28, 0.28, 0.04],
+            0.5656,
+        ),
+        (1.0, &[0.28, 0.28, 0.28, 0.16], 0.84706),
+        // With a hundredth more, as encoders round, four parts in a hundred would be too short.
+        (2.08, &[0.28, 0.28, 0.24, 0.24], 0.56470),
+        (2.08, &[0.28, 0.24, 0.24, 0.28], 0.5252),
+        (1.12, &[0.24, 0.32, 0.24, 0.32], 0.5656),
+        (2.0, &[0.2, 0.04, 0.4, 0.36, 0.2, 0.04, 0.4, 0.36], 1.01),
+        (1.0, &[0.04, 0.36, 0.2, 0.4], 0.606),
+    ];
+    for (group, fragments, target) in cases {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Mp4);
+        (encoder.group, encoder.fragments) = (group, fragments);
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        assert_eq!(rig.playlist().part_target, Some(target), "{fragments:?}");
+        assert!(checker.parts > 50 && checker.discontinuities == 0);
+    }
+}
+
+/// What comes after the length of parts is settled may be cut otherwise: a fragment that is longer
+/// than the one before it is in the next part.
+#[test]
+fn a_key_picture_that_comes_out_of_turn_ends_no_parts() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Mp4);
+    encoder.fragments = &[0.28, 0.28, 0.28, 0.28, 0.28, 0.28, 0.28, 0.04];
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let target = rig.playlist().part_target;
+    for cut in 1..9 {
+        encoder.group = 0.28 * f64::from(cut % 7) + 0.04;
+        encoder.fragments = [
+            &[0.04][..],
+            &[0.28, 0.04],
+            &[0.28, 0.28, 0.04],
+            &[0.28, 0.28, 0.28, 0.04],
+            &[0.28, 0.28, 0.28, 0.28, 0.04],
+            &[0.28, 0.28, 0.28, 0.28, 0.28, 0.04],
+            &[0.28, 0.28, 0.28, 0.28, 0.28, 0.28, 0.04],
+        ][cut as usize % 7];
+        let bytes = encoder.run(encoder.group);
+        rig.feed(&bytes, encoder.group);
+        assert_eq!(rig.playlist().part_target, target, "after {cut}");
     }
 }
 

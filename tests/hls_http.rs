@@ -7,6 +7,8 @@ mod encoder;
 #[path = "support/playlist.rs"]
 mod playlist;
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
@@ -244,6 +246,57 @@ fn who_comes_early_waits_for_three_segments_and_who_asks_ahead_for_the_next() {
     await_metric(&server, "tollgate_blocked_playlists", 3);
     drop(early);
     await_metric(&server, "tollgate_blocked_playlists", 0);
+}
+
+/// What it names stands beside the address in whose path the sessionid is: that is where it is.
+#[test]
+fn a_playlist_whose_session_the_query_names_is_told_where_it_is() {
+    let server = Server::gated(&["--hls-segment=1"]);
+    let by_query = "/stream/index.m3u8?sessionid=d%2Fe%20mo";
+    let refused = server.request("GET", by_query);
+    refused.assert_problem(403, &["token"]);
+    server.admit("d%2Fe%20mo");
+    let mut source = Source::open(server.address(), "/stream/d%2Fe%20mo");
+    source.send(&Encoder::new(Kind::Ts).run(9.0));
+    let ahead = format!("{by_query}&_HLS_msn=5");
+    for (target, query) in [(by_query, ""), (&ahead, "?_HLS_msn=5")] {
+        for method in ["GET", "HEAD"] {
+            let moved = server.request(method, target);
+            assert_eq!((moved.status(), moved.body.len()), (307, 0));
+            let address = format!("d%2Fe%20mo/index.m3u8{query}");
+            assert_eq!(moved.head.field("Location"), Some(address.as_str()));
+            assert_eq!(moved.head.field("Cache-Control"), Some("no-store"));
+        }
+    }
+    let list = until("it is listed", || {
+        let response = server.request("GET", "/stream/d%2Fe%20mo/index.m3u8");
+        (response.status() == 200).then(|| Playlist::read(&response.text()))
+    });
+    let segment = format!("/stream/d%2Fe%20mo/{}", list.segments[0].name);
+    assert_eq!(server.request("GET", &segment).status(), 200);
+    for (query, words) in [
+        ("sessionid=", "sessionid"),
+        ("sessionid=demo&sessionid=demo", "more than once"),
+        ("sessionid=d%2Fe%20mo&else=1", "_HLS_msn"),
+        ("sessionid=d%2Fe%20mo&_HLS_part=1", "_HLS_msn"),
+    ] {
+        let response = server.request("GET", &format!("/stream/index.m3u8?{query}"));
+        response.assert_problem(400, &[words]);
+    }
+    server.request("DELETE", "/api/revoke-token?sessionid=d%2Fe%20mo");
+    server
+        .request("GET", by_query)
+        .assert_problem(403, &["token"]);
+    server
+        .request("GET", &segment)
+        .assert_problem(403, &["token"]);
+    // A session may have that name, too; and without HLS there is nothing else.
+    server.admit("index.m3u8");
+    let _source = Source::open(server.address(), "/stream/index.m3u8");
+    assert_eq!(server.request("HEAD", "/stream/index.m3u8").status(), 200);
+    let off = Server::start(&["--hls=off"]);
+    let response = off.request("GET", by_query);
+    response.assert_problem(400, &["sessionid"]);
 }
 
 #[test]

@@ -145,6 +145,9 @@ pub enum Finding {
     Time(u64, MediaTime),
     /// The media that came so far ends before this offset: another header begins there.
     Break(u64),
+    /// Where decoding can begin, what began before is not whole: PES packets of other streams of
+    /// MPEG-TS go on behind it. Told before the point itself.
+    Split(u64),
     /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
     Join(Start),
     /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets

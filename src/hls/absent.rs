@@ -24,6 +24,10 @@ impl Wanted {
         None
     }
 
+    pub fn is_list_named(_: &[u8]) -> bool {
+        false
+    }
+
     pub fn is_list(&self) -> bool {
         match *self {}
     }

@@ -100,6 +100,8 @@ pub struct Cutter {
     is_untimed: bool,
     /// What began last.
     newest: Option<Point>,
+    /// Decoding can begin here, but something else goes on behind it: the newest.
+    split: Option<u64>,
     /// From a picture to the next, of those that came last.
     gap: i64,
     filling: Option<Filling>,
@@ -141,6 +143,16 @@ struct Filling {
     is_independent: bool,
     /// The newest join point in it, but for its start.
     join: Option<Point>,
+    /// The newest that splits nothing.
+    whole: Option<Point>,
+}
+
+impl Filling {
+    /// At which join point it ends best. However little lies before one that splits nothing: none
+    /// follows within a segment's length, so that two segments are longer than one should be.
+    fn end(&self) -> Option<Point> {
+        self.whole.or(self.join)
+    }
 }
 
 impl Cutter {
@@ -156,6 +168,7 @@ impl Cutter {
             heading: Heading::New,
             is_untimed: false,
             newest: None,
+            split: None,
             gap: PICTURE_TICKS,
             filling: None,
             parts: Parts::new(),
@@ -186,6 +199,7 @@ impl Cutter {
             }
             Finding::Break(offset) => self.break_off(offset),
             Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
+            Finding::Split(offset) => self.split = Some(offset),
             Finding::Join(start) => self.join(start.offset, header, now),
             Finding::Header => self.heading = Heading::New,
             Finding::Unit(_) | Finding::Entry(_) => {}
@@ -255,12 +269,16 @@ impl Cutter {
             let is_too_long = self
                 .target
                 .is_some_and(|target| ticks > ticks_within(target));
-            // A join point in it is better than a picture.
-            let end = filling.join.unwrap_or(last);
+            // A join point in it is better than a picture; but what has been given out as a part
+            // of it is.
+            let join = filling.end();
+            let shown = self.parts.shown_until();
+            let end = join.into_iter().chain(shown).max_by_key(|end| end.offset);
+            let end = end.unwrap_or(last);
             if !is_too_long || end.offset <= filling.start.offset {
                 break;
             }
-            let is_join = filling.join.is_some();
+            let is_join = join.is_some_and(|join| join.offset == end.offset);
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
         }
@@ -290,12 +308,16 @@ impl Cutter {
             return;
         }
         filling.join = Some(point);
+        if self.split != Some(offset) {
+            filling.whole = Some(point);
+        }
         self.parts.join(offset);
         if self.target.is_none() {
             self.settle_target(ticks);
         }
         if ticks + ROUNDING_TICKS >= self.segment_ticks() {
-            self.cut(point, true, header, now);
+            let end = self.filling.as_ref().and_then(Filling::end);
+            self.cut(end.unwrap_or(point), true, header, now);
         }
     }
 
@@ -319,8 +341,12 @@ impl Cutter {
     // ---- Segments begin and end -----------------------------------------------------------------
 
     fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Moment) {
+        let join = self.filling.as_ref().and_then(|filling| filling.join);
         self.close(at.offset, at.time);
         self.open(at, is_join, header, now);
+        if let Some(filling) = &mut self.filling {
+            filling.join = join.filter(|join| join.offset > at.offset);
+        }
     }
 
     /// A segment begins, if it can.
@@ -356,6 +382,7 @@ impl Cutter {
             is_discontinuous: std::mem::take(&mut self.is_broken),
             is_independent,
             join: None,
+            whole: None,
         });
     }
 

@@ -44,6 +44,11 @@ impl Wanted {
         })
     }
 
+    /// Whether a playlist has this name.
+    pub fn is_list_named(file: &[u8]) -> bool {
+        file == LIST.as_bytes()
+    }
+
     fn list(target: &Target) -> Result<Wanted, Refusal> {
         let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {

@@ -9,6 +9,8 @@ pub enum Status {
     Created,
     /// 204
     NoContent,
+    /// 307
+    TemporaryRedirect,
     /// 400
     BadRequest,
     /// 401
@@ -94,6 +96,7 @@ impl Status {
             Status::Ok => (200, "OK"),
             Status::Created => (201, "Created"),
             Status::NoContent => (204, "No Content"),
+            Status::TemporaryRedirect => (307, "Temporary Redirect"),
             Status::BadRequest => (400, "Bad Request"),
             Status::Unauthorized => (401, "Unauthorized"),
             Status::Forbidden => (403, "Forbidden"),

@@ -50,6 +50,8 @@ pub(super) enum Call {
     Page,
     /// The page on which a session is watched, or why who asks gets it not.
     WatchPage(Option<Box<Refusal>>),
+    /// What is asked for has this address, as seen from the one that was asked for.
+    Moved(Box<str>),
     /// The figures.
     Metrics,
     /// What this API is, for programs.
@@ -99,6 +101,7 @@ impl Call {
         let grant = match self {
             Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
             Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
+            Call::Moved(address) => address.len(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -136,6 +139,8 @@ pub(super) enum Outcome {
     Done,
     List(Rows),
     Options(&'static str),
+    /// It is had at this address.
+    Moved(Box<str>),
     /// A page, and how who asks is refused what it would show.
     Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.

@@ -291,7 +291,7 @@ impl Relay {
                     if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
                         self.act(id, event);
                     }
-                    // What was due is over, or was put off: it is called again at its next one.
+                    // What was due is over, or was put off: its next deadline is found.
                     self.clients.rearm(id, &mut self.desk);
                 }
                 Owner::Live(id) => {

@@ -279,13 +279,10 @@ impl Relay {
                 page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
-                let document = match &refusal {
-                    Some(refusal) if refusal.status == Status::Forbidden => {
-                        Document::Refused(&refusal.detail)
-                    }
-                    // It waits until it is admitted.
-                    Some(_) | None => Document::Watch,
-                };
+                let shut = |refusal: &&Box<Refusal>| refusal.status == Status::Forbidden;
+                let shut = refusal.as_ref().filter(shut);
+                // Otherwise it waits until it is admitted.
+                let document = shut.map_or(Document::Watch, |why| Document::Refused(&why.detail));
                 page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
@@ -297,6 +294,7 @@ impl Relay {
             }
             Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
             Call::Health => Ok(Outcome::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
         self.clients.give(id, answer, reply, &mut self.desk);

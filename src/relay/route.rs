@@ -14,7 +14,8 @@ use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
 use crate::gate::SessionId;
-use crate::http::{Framing, Head, Method, Refusal, Status};
+use crate::hls::Wanted;
+use crate::http::{Framing, Head, Method, Parameter, Refusal, Status, Target, percent_encoded};
 
 /// What a request that passed its checks asks for.
 pub(super) enum Wish {
@@ -65,6 +66,7 @@ impl<'a> Asked<'a> {
         let way = match &wish {
             Ok(Wish::Call(Call::Follow { .. })) => Way::Events,
             Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
+            Ok(Wish::Call(Call::Moved(_))) => Way::Hls,
             Ok(Wish::Call(_)) => Way::Call,
             Ok(Wish::Publish { .. }) => Way::Put,
             Ok(Wish::Watch { view, .. }) => view.way(),
@@ -89,6 +91,7 @@ impl<'a> Asked<'a> {
                 "the target '*' is for OPTIONS only",
             )),
             [b"stream"] => self.stream(None),
+            [b"stream", file] if self.is_list_by_query(file) => self.list_by_query(file),
             [b"stream", session] => self.stream(Some(session)),
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
@@ -252,6 +255,41 @@ impl<'a> Asked<'a> {
         })
     }
 
+    /// Whether a playlist is asked for whose session the query names.
+    fn is_list_by_query(&self, file: &[u8]) -> bool {
+        let mut parameters = self.head.target.parameters();
+        let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
+        let is_list = self.settings.serves_hls && Wanted::is_list_named(file);
+        is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
+    }
+
+    /// What such a playlist names stands beside the one whose path has the sessionid: so that one
+    /// is to be asked for, by who may have it.
+    fn list_by_query(&self, file: &[u8]) -> Result<Wish, Refusal> {
+        let claim = self.claim(Way::Hls);
+        self.gate.enter(&claim)?;
+        let is_session = |parameter: &Parameter<'_>| parameter.name == "sessionid";
+        let target = &self.head.target;
+        let of_query = |keep: &dyn Fn(&Parameter<'_>) -> bool| Target {
+            segments: Vec::new(),
+            query: Some(joined(target.parameters().filter(keep))).filter(|query| !query.is_empty()),
+        };
+        let name = only_session(&of_query(&is_session))?;
+        let rest = of_query(&|parameter| !is_session(parameter));
+        Wanted::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
+        let session = self.gate.opened_by(&name);
+        let standing = (self.standing)(session, &name);
+        (self.may_pass)()?;
+        self.gate.watch_in_segments(&claim, &name, &standing)?;
+        let place = percent_encoded(name.as_str());
+        let query = rest
+            .query
+            .map_or(String::new(), |query| format!("?{query}"));
+        let file = String::from_utf8_lossy(file);
+        let address = format!("{place}/{file}{query}");
+        Ok(Wish::Call(Call::Moved(address.into())))
+    }
+
     fn icecast(&self) -> Result<Wish, Refusal> {
         let claim = self.claim(Way::Icecast);
         self.gate.enter(&claim)?;
@@ -270,6 +308,12 @@ impl<'a> Asked<'a> {
             framing,
         })
     }
+}
+
+/// Parameters as they stand in a query.
+fn joined<'a>(parameters: impl Iterator<Item = Parameter<'a>>) -> String {
+    let each = parameters.map(|Parameter { name, value }| format!("{name}={value}"));
+    each.collect::<Vec<_>>().join("&")
 }
 
 /// Whose source somebody would be who asks so, if the path or the query says it.

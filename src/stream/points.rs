@@ -99,7 +99,7 @@ impl Points {
                 self.header_end.get_or_insert(start.offset);
                 self.newest_unit = Some(start);
             }
-            Finding::Time(..) | Finding::Break(_) => {}
+            Finding::Time(..) | Finding::Split(_) | Finding::Break(_) => {}
         }
     }
 

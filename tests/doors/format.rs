@@ -3,7 +3,7 @@
 
 #[path = "../support/transport.rs"]
 #[allow(dead_code, reason = "a checksum is all that is needed of it")]
-mod transport;
+pub mod transport;
 
 use tollgate::format::{Finding, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner};
 use transport::checksum;
@@ -145,6 +145,11 @@ fn check(findings: &[Found], bytes: u64) {
             Finding::Time(offset, _) => {
                 assert!(time.is_none_or(|before| *offset > before) && *offset < bytes);
                 time = Some(*offset);
+            }
+            Finding::Split(offset) => {
+                assert!(join.is_none_or(|before| *offset > before) && *offset < bytes);
+                let next = findings.get(index + 1).map(|(next, _)| *next);
+                assert!(matches!(next, Some(Finding::Join(start)) if start.offset == *offset));
             }
             Finding::Break(offset) => {
                 assert!(time.is_none_or(|before| *offset > before) && *offset < bytes);

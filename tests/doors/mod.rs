@@ -5,6 +5,7 @@ mod events;
 mod format;
 mod gate;
 mod hls;
+mod hls_wanted;
 mod http;
 mod json;
 mod remux;
@@ -36,6 +37,7 @@ pub const ALL: &[(&str, Door)] = &[
     ("aac", format::aac),
     ("splice", splice::sources),
     ("hls", hls::segments),
+    ("hls_wanted", hls_wanted::address),
     ("remux_flv", remux::flv),
     ("remux_matroska", remux::matroska),
     ("remux_matroska_head", remux::matroska_head),

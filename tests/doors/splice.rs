@@ -32,6 +32,7 @@ impl Had {
             | Finding::Unit(_)
             | Finding::Entry(_)
             | Finding::Time(..)
+            | Finding::Split(_)
             | Finding::Break(_) => {}
         });
     }

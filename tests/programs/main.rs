@@ -10,6 +10,8 @@ mod encoder;
 mod playlist;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/transport.rs"]
+mod transport;
 
 mod browser_hls;
 mod caches;

@@ -1,7 +1,6 @@
 //! Encoders of made-up media, unit by unit, in each container that can be HLS.
 
-#[path = "transport.rs"]
-mod transport;
+use super::transport;
 
 /// What it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +12,9 @@ pub enum Kind {
 }
 
 pub const KINDS: [Kind; 4] = [Kind::Ts, Kind::Mp4, Kind::Mp3, Kind::Aac];
+
+/// Whether the group of pictures of this number begins within a PES packet of sound.
+pub type Splits = fn(u64) -> bool;
 
 /// Makes one stream.
 pub struct Encoder {
@@ -27,8 +29,16 @@ pub struct Encoder {
     pub width: u8,
     pub units: u64,
     next_key: f64,
+    /// As where a multiplexer weaves pictures and sound.
+    pub splits: Splits,
+    groups: u64,
+    /// What is still to come of the sound.
+    sound: Vec<u8>,
     /// How long a fragment is.
     pub fragment_seconds: f64,
+    /// How long they are instead, one after the other, from each key picture on.
+    pub fragments: &'static [f64],
+    in_group: usize,
     /// Its fragments say their times.
     pub has_times: bool,
 }
@@ -45,7 +55,12 @@ impl Encoder {
             width: 0,
             units: 0,
             next_key: 0.0,
+            splits: |_| false,
+            groups: 0,
+            sound: Vec::new(),
             fragment_seconds: 0.5,
+            fragments: &[],
+            in_group: 0,
             has_times: true,
         }
     }
@@ -54,7 +69,11 @@ impl Encoder {
     pub fn unit_seconds(&self) -> f64 {
         match self.kind {
             Kind::Ts => 1.0 / PICTURES_PER_SECOND,
-            Kind::Mp4 => self.fragment_seconds,
+            Kind::Mp4 => {
+                let index = self.in_group % self.fragments.len().max(1);
+                let own = self.fragments.get(index);
+                own.copied().unwrap_or(self.fragment_seconds)
+            }
             Kind::Mp3 => 1152.0 / 44_100.0,
             Kind::Aac => 1024.0 / 48_000.0,
         }
@@ -90,6 +109,8 @@ impl Encoder {
         let is_key = self.time >= self.next_key - 0.000_001;
         if is_key {
             self.next_key = self.time + self.group;
+            self.groups += 1;
+            self.in_group = 0;
         }
         let bytes = match self.kind {
             Kind::Ts => self.picture(is_key),
@@ -99,17 +120,28 @@ impl Encoder {
         };
         self.units += 1;
         self.time += self.unit_seconds();
+        self.in_group += 1;
         bytes
     }
 
-    fn picture(&self, is_key: bool) -> Vec<u8> {
+    fn picture(&mut self, is_key: bool) -> Vec<u8> {
         let unit = if is_key { 0x65 } else { 0x41 };
         let mut picture = vec![0, 0, 0, 1, unit];
         picture.extend(self.units.to_be_bytes());
         picture.resize(self.unit_bytes.max(picture.len()), 0xaa);
         let mut bytes = if is_key { self.header() } else { Vec::new() };
-        bytes.extend(transport::pes(0x101, self.time, &picture));
-        bytes.extend(transport::pes(0x102, self.time, &[0x55; 40]));
+        let picture = transport::pes(0x101, self.time, &picture);
+        let (first, rest) = picture.split_at(188);
+        bytes.extend_from_slice(first);
+        bytes.append(&mut self.sound);
+        bytes.extend_from_slice(rest);
+        let is_key_next = self.time + self.unit_seconds() >= self.next_key - 0.000_001;
+        if is_key_next && (self.splits)(self.groups) {
+            self.sound = transport::pes(0x102, self.time, &[0x55; 400]);
+            bytes.extend(self.sound.drain(..188));
+        } else {
+            bytes.extend(transport::pes(0x102, self.time, &[0x55; 40]));
+        }
         bytes
     }
 

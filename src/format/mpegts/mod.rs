@@ -4,10 +4,11 @@
 //! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
 //! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES
 //! packet is a look at its head, unless it is not clear yet what picture it belongs to
-//! ([`Search`]); a table is read once, when it changes. What was damaged on its way counts for
-//! nothing.
+//! ([`Search`]), and at those that are open ([`Open`]); a table is read once, when it changes. What
+//! was damaged on its way counts for nothing.
 
 mod aligner;
+mod open;
 mod packet;
 mod picture;
 pub(crate) mod psi;
@@ -23,6 +24,7 @@ pub(super) use tables::Tables;
 
 use super::header::{Header, Parts};
 use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
+use open::Open;
 use picture::{Codec, Look, Search};
 
 /// The scanner.
@@ -37,6 +39,10 @@ pub struct MpegTs {
     has_indicator: bool,
     /// What is looked through for a key picture.
     search: Option<Search>,
+    /// What has begun beside the video, and is not whole.
+    open: Open,
+    /// Where something was open when a picture began, or sound: the newest.
+    last_split: Option<u64>,
     /// Whether the video that the tables name comes.
     video: Arrival,
     /// Behind the last whole packet.
@@ -117,6 +123,7 @@ impl MpegTs {
             }
             findings(Finding::Header, self.header());
             (self.last_unit, self.last_join, self.search) = (None, None, None);
+            self.open = Open::default();
             if self.tables.streams().video != video {
                 self.video = Arrival::default();
             }
@@ -125,6 +132,7 @@ impl MpegTs {
             self.last_unit = Some(at);
             findings(Finding::Unit(Start::at(at)), self.header());
         }
+        self.look_whether_it_splits(at, packet);
         let join = self.join(at, packet);
         if packet.unit_starts()
             && (join.is_some() || self.is_video(packet.pid()))
@@ -136,6 +144,9 @@ impl MpegTs {
             && self.last_join.is_none_or(|last| join > last)
         {
             self.last_join = Some(join);
+            if self.last_split == Some(join) {
+                findings(Finding::Split(join), self.header());
+            }
             findings(Finding::Join(Start::at(join)), self.header());
         }
         Ok(())
@@ -144,6 +155,18 @@ impl MpegTs {
     fn is_video(&self, pid: u16) -> bool {
         let video = self.tables.streams().video;
         video.is_some_and(|(video, _)| pid == video)
+    }
+
+    /// Where that begins which decides where decoding can, is anything else open?
+    fn look_whether_it_splits(&mut self, at: u64, packet: Packet<'_>) {
+        let is_video = self.is_video(packet.pid());
+        let may_decide = is_video || self.video != Arrival::Come;
+        if may_decide && packet.unit_starts() && self.open.is_any_but(packet.pid()) {
+            self.last_split = Some(at);
+        }
+        if !is_video {
+            self.open.take(packet, &self.tables.streams());
+        }
     }
 
     /// Where decoding can begin, if this packet shows a place.

@@ -123,6 +123,11 @@ impl Streams {
         *self == Streams::default()
     }
 
+    /// Whether it is one of sound or data.
+    pub fn is_beside_video(&self, pid: u16) -> bool {
+        self.sound.contains(pid) || self.data.contains(pid)
+    }
+
     /// Those that decide where there is no video.
     pub fn without_video(&self) -> Pids {
         self.sound.or(self.data)

@@ -366,6 +366,7 @@ impl Joining {
                 | Finding::Unit(_)
                 | Finding::Entry(_)
                 | Finding::Time(..)
+                | Finding::Split(_)
                 | Finding::Break(_) => {}
             });
         if is_over || (join.is_some() && !self.is_alike()) {

@@ -280,6 +280,11 @@ impl Clients {
         &self.blocked
     }
 
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// What they have said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()

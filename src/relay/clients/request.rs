@@ -252,6 +252,14 @@ impl Clients {
                 let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
                 (Status::Ok, bytes)
             }
+            Ok(Outcome::Moved(address)) => {
+                let status = Status::TemporaryRedirect;
+                let fields = [("Location", &*address), NO_STORE];
+                (
+                    status,
+                    http::whole(status, &reply, "text/plain", &fields, &[]),
+                )
+            }
             Ok(Outcome::Options(allow)) => {
                 let fields = [
                     ("Allow", allow),

@@ -49,7 +49,7 @@ pub(super) enum Lapse {
 }
 
 impl Lapse {
-    /// What is said of it.
+    /// As the log and who is refused are told of it.
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Rested => "it may send again",

@@ -155,6 +155,11 @@ impl Grants {
         tokens + blocks + ledger + said
     }
 
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// What has been said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()
