@@ -50,7 +50,8 @@ fn figure(server: &Server, name: &str) -> u64 {
 /// A second's worth goes out, and what is beyond it is dropped whole, counted, and said once.
 #[test]
 fn datagrams_that_are_too_much_are_dropped_and_counted() {
-    let kinds: [(&str, fn(u8) -> Vec<u8>); 2] = [
+    type Made = fn(u8) -> Vec<u8>;
+    let kinds: [(&str, Made); 2] = [
         ("rtp-udp", |number| {
             datagram(33, number.into(), 7, &transport(number, None))
         }),

@@ -5,6 +5,9 @@
 #[path = "support/encoder.rs"]
 mod encoder;
 mod support;
+#[allow(dead_code, reason = "one container is enough here")]
+#[path = "support/transport.rs"]
+mod transport;
 
 use encoder::{Encoder, Kind};
 use support::client::{Client, request};

@@ -279,8 +279,8 @@ impl Relay {
                 page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
-                let shut = |refusal: &&Box<Refusal>| refusal.status == Status::Forbidden;
-                let shut = refusal.as_ref().filter(shut);
+                let shut = |refusal: &&Refusal| refusal.status == Status::Forbidden;
+                let shut = refusal.as_deref().filter(shut);
                 // Otherwise it waits until it is admitted.
                 let document = shut.map_or(Document::Watch, |why| Document::Refused(&why.detail));
                 page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))

@@ -19,15 +19,16 @@ const LINES_MAX: usize = 16;
 pub(super) fn tell(desk: &mut Desk, (name, of): (&SessionId, &SessionId), what: &Happening<'_>) {
     let (event, digest) = (what.name(), name.digest());
     match (name == of, what.tuples()) {
-        (true, None) => desk.log(Level::Info, format_args!("event={event} session={digest}")),
-        (true, Some(tuples)) => desk.log(
-            Level::Info,
-            format_args!("event={event} session={digest} tuples={tuples}"),
-        ),
-        (false, _) => desk.log(
-            Level::Info,
-            format_args!("event={event} session={digest} for={}", of.digest()),
-        ),
+        (true, None) => desk.log_change(format_args!("event={event} session={digest}")),
+        (true, Some(tuples)) => {
+            desk.log_change(format_args!(
+                "event={event} session={digest} tuples={tuples}"
+            ));
+        }
+        (false, _) => {
+            let opened = of.digest();
+            desk.log_change(format_args!("event={event} session={digest} for={opened}"));
+        }
     }
     desk.tell_about((Some(name), Some(of)), what);
 }
