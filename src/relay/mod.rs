@@ -228,22 +228,32 @@ impl Relay {
     }
 
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
-    /// answers it if it has waited; says what that cost. `None`: there is none.
+    /// answers it if it has waited; beside it the first stream in another container that has yet to
+    /// catch up reads on. Says what that cost. `None`: there is neither.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.set_now(now);
-        let (id, waited) = self.clients.next_ahead()?;
-        if let Some(waited) = waited {
-            self.act(id, waited);
+        self.clients.begin_go(0);
+        let is_behind = self.streams.read_behind(&mut self.desk);
+        let ahead = self.clients.next_ahead();
+        let id = ahead.as_ref().map(|(id, _)| *id);
+        if let Some((id, waited)) = ahead {
+            if let Some(waited) = waited {
+                self.act(id, waited);
+            }
+            self.read(id, &[]);
+        } else if !is_behind {
+            return None;
         }
-        self.read(id, &[]);
         self.settle();
-        self.clients.end_ahead(id, &mut self.desk);
+        if let Some(id) = id {
+            self.clients.end_ahead(id, &mut self.desk);
+        }
         Some(self.clients.cost_of_go())
     }
 
     /// Whether [`Relay::read_ahead`] has somebody.
     pub fn has_ahead(&self) -> bool {
-        self.clients.has_ahead()
+        self.clients.has_ahead() || self.streams.has_behind()
     }
 
     /// The client sends no more.

@@ -2,6 +2,7 @@
 //! go out, and the bound on all buffers.
 
 mod bare;
+mod behind;
 mod cast;
 mod check;
 mod draining;
@@ -62,6 +63,10 @@ pub(super) struct Streams {
     spliced: Vec<u8>,
     /// What comes of them in another container.
     remuxed: Vec<u8>,
+    /// Shadows that have yet to catch up with their originals.
+    behind: VecDeque<LiveId>,
+    /// What was done for shadows, and nobody has asked for.
+    work: usize,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
@@ -155,6 +160,10 @@ pub(super) enum Said {
     Grown(LiveId),
     /// This stream has shown what it is.
     Shown(LiveId),
+    /// There may be room now for what its UDP clients are to get of this stream.
+    MayCast(LiveId),
+    /// What is made of another stream has read all that there was when it began.
+    CaughtUp(LiveId),
     /// What is made of another stream cannot go on, for this reason.
     RemuxFails { id: LiveId, why: &'static str },
     /// Nobody has asked for a playlist of this session for long.
@@ -183,6 +192,8 @@ impl Streams {
             frame: Frame::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
+            behind: VecDeque::new(),
+            work: 0,
             posting: VecDeque::new(),
             posted: None,
             said: VecDeque::new(),
@@ -198,7 +209,7 @@ impl Streams {
             + self.draining.held_bytes()
             + tree_map_bytes(&self.order)
             + self.turns.held_bytes()
-            + self.posting.capacity() * size_of::<LiveId>()
+            + (self.posting.capacity() + self.behind.capacity()) * size_of::<LiveId>()
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
@@ -351,7 +362,8 @@ impl Streams {
         };
         let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
-        let all = [paced, reordered, gone, rest, attended];
+        let cast = live.cast_again_at;
+        let all = [paced, reordered, gone, rest, attended, cast];
         all.into_iter().flatten().min()
     }
 
@@ -389,6 +401,11 @@ impl Streams {
         }
         if live.attended_until.is_some_and(|until| until <= desk.now()) {
             self.unattended(id, desk);
+            return false;
+        }
+        if live.cast_again_at.is_some_and(|at| at <= desk.now()) {
+            live.cast_again_at = None;
+            self.say(Said::MayCast(id));
             return false;
         }
         let rest_until = live.rtp_out.rest_until;
