@@ -8,6 +8,8 @@ use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::moment::Moment;
 
+pub const LIST_TYPE: &str = "";
+
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     pub segment: Duration,

@@ -26,6 +26,7 @@ mod wanted;
 pub use cutter::Cutter;
 pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
+pub use list::MEDIA_TYPE as LIST_TYPE;
 pub use plan::Plan;
 pub use wanted::{Ahead, Wanted};
 

@@ -42,6 +42,8 @@ impl Relay {
         if has_said {
             hear(self);
         }
+        // What a client's bytes, or its wish, have others do is its work.
+        self.clients.count_cost(self.streams.take_work());
         if self.desk.take_news() {
             self.clients.wake_readers();
         }
@@ -58,6 +60,8 @@ impl Relay {
                         .call_waiting(Room::List, &session, Fate::Called);
                 }
             }
+            streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.desk),
+            streams::Said::MayCast(id) => self.refresh_clients(id),
             streams::Said::RemuxFails { id, why } => {
                 self.streams.let_shadow_go(id, why, &mut self.desk);
             }

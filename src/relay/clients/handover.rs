@@ -94,13 +94,13 @@ impl Clients {
         };
         let ids: Vec<ConnectionId> = clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
-            clients.seat(id, desk)?;
+            clients.take_in(id, desk)?;
         }
         Ok(clients)
     }
 
     /// A client that was told has its place in all lists that are kept of them.
-    fn seat(&mut self, id: ConnectionId, desk: &mut Desk) -> Result<(), Unfit> {
+    fn take_in(&mut self, id: ConnectionId, desk: &mut Desk) -> Result<(), Unfit> {
         let connection = self.connections.get_mut(id);
         let connection = connection.ok_or_else(|| Unfit(format!("{id:?} is gone")))?;
         let output = &connection.output;
