@@ -37,6 +37,9 @@ impl Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
+/// More was never counted: so much may come on top.
+pub const COUNT_MAX: u64 = u64::MAX / 4;
+
 /// `Err` with these words unless it is so.
 pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), Unfit> {
     match is_so {

@@ -43,10 +43,11 @@ fn write(relay: &mut Relay, now: Moment, times: usize) {
 /// A core with somebody in many phases.
 fn core() -> (Relay, Moment) {
     let mut relay = Relay::new(settings());
+    relay.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));
     let now = Moment::after_start(Duration::from_secs(3));
     let caller = client(&mut relay, 1, 1, b"", now);
     for call in [
-        "POST /api/add-token?type=http,udp&sessionid=ts&udp-clients=10.9.1.1:5004",
+        "POST /api/add-token?type=http,rtp-udp&sessionid=ts&udp-clients=10.9.1.1:5006",
         "POST /api/add-token?type=http&sessionid=text&max-viewers=9&note=n",
         "POST /api/add-token?type=http&sessionid=key&for=text",
     ] {
@@ -148,15 +149,23 @@ fn another_format_is_refused_in_words() {
     );
 }
 
-/// Each number that is told is another, each line is missing, or there twice: it is refused, or
-/// taken over by a core that keeps what it promises.
+/// Numbers that are told are others: it is refused, or taken over by a core that keeps what it
+/// promises. (So many of them: `HANDOVER_NUMBERS=n`.)
 #[test]
 fn nothing_that_is_told_is_believed() {
     let text = String::from_utf8(TOLD.to_vec()).expect("text");
     let mut wrong = Vec::new();
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    for at in (0..bytes.len()).filter(|at| is_digit(*at) && !is_digit(at.wrapping_sub(1))) {
+    let numbers = (0..bytes.len()).filter(|at| is_digit(*at) && !is_digit(at.wrapping_sub(1)));
+    // Of a stream's own line more is taken as it is told: see docs/handover.md.
+    let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let is_checked = |at: &usize| !text[line_of(*at)..].starts_with("stream ");
+    let numbers: Vec<usize> = numbers.filter(is_checked).collect();
+    let most = std::env::var("HANDOVER_NUMBERS").ok();
+    let most = most.map_or(120, |most| most.parse().expect("a number"));
+    let step = numbers.len().div_ceil(most).max(1);
+    for at in numbers.into_iter().step_by(step) {
         let end = (at..).find(|end| !is_digit(*end)).expect("an end");
         for other in ["0", "1", "7777777", "18446744073709551615", "-1"] {
             wrong.push([&text[..at], other, &text[end..]].concat());
@@ -168,7 +177,10 @@ fn nothing_that_is_told_is_believed() {
         .collect();
     let first = failed.first().map(|told| {
         let pairs = told.lines().zip(text.lines());
-        pairs.filter(|(one, other)| one != other).next()
+        pairs
+            .filter(|(one, other)| one != other)
+            .map(|(one, _)| one.chars().take(300).collect::<String>())
+            .next()
     });
     assert!(failed.is_empty(), "{} panics: {first:?}", failed.len());
 }

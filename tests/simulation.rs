@@ -3,7 +3,8 @@
 //!
 //! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so
 //! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
-//! go on coming.
+//! go on coming. In each third world other cores take over, behind two turns of a hundred;
+//! `SIMULATION_HANDOVER=n` has them do so in all, behind so many of a hundred.
 
 #[path = "support/picture.rs"]
 #[allow(dead_code)]

@@ -70,6 +70,7 @@ fn blank() -> Config {
         token_file: None,
         handover: None,
         access_log: None,
+        logs_json: false,
         cors: Vec::new(),
         connections_max: None,
         connections_per_host_max: None,

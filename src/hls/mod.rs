@@ -18,14 +18,16 @@ mod found;
 mod lead;
 mod list;
 mod parts;
+mod plan;
 mod point;
 mod segment;
 mod wanted;
 
-pub use cutter::{Cutter, Plan};
+pub use cutter::Cutter;
 pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
 pub use list::MEDIA_TYPE as LIST_TYPE;
+pub use plan::Plan;
 pub use wanted::{Ahead, Wanted};
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third

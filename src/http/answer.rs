@@ -28,7 +28,6 @@ pub struct Answer {
 
 /// Reads an answer's head out of bytes that arrive piece by piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct AnswerReader {
     scan: Scan,
 }

@@ -115,7 +115,6 @@ impl Head {
 
 /// Reads a request's head out of bytes that arrive piece by piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeadReader {
     scan: Scan,
 }

@@ -6,7 +6,6 @@
 
 /// A head, of a request or an answer, whose end is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Scan {
     /// How many bytes have been looked at.
     scanned: usize,

@@ -16,8 +16,8 @@
 //! told with the next go. They may be told again from the oldest on, and must be where those that
 //! are told do not follow what was told before.
 //!
-//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new one does
-//! not take over: nothing is changed by telling. It must hand in nothing in between.
+//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new one
+//! does not take over: nothing is changed by telling. It must hand in nothing in between.
 //!
 //! The new one knows everybody by the same ids, and its moments go on from those of the old one:
 //! its shell's clock begins with the moment that [`Successor::take_over`] returns. Every connection
@@ -26,9 +26,9 @@
 //! else the shell tells the core at its start it tells it now: [`Relay::set_rtp`],
 //! [`Relay::set_own_addresses`], the hour.
 //!
-//! Who is not among those that [`hand_over`] returns stays with the old process, which ends what it does
-//! for them: calls that wait for other relays' lists or for names, and for a change that is on its
-//! way to the disk (there are none if it [`is_quiet`]).
+//! Who is not among those that [`hand_over`] returns stays with the old process, which ends what it
+//! does for them: calls that wait for other relays' lists, and for a change that is on its way to
+//! the disk (there are none if it [`is_quiet`]).
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
 use super::lists::Lists;
 use super::rtp_in::RtpIn;
-use super::streams::{Feed, Streams, ToldStreams};
+use super::streams::{Cut, Feed, Streams, ToldStreams};
 use super::viewer_id::ListedId;
 use super::{ConnectionId, LiveId, Relay, Settings};
 use crate::handover::{Line, Unfit, Writer, lines, must};
@@ -168,7 +168,7 @@ impl Successor {
 impl Told {
     fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
         match line.name {
-            "counts" => self.desk.hear_counts(line),
+            "counts" => self.desk.hear_counts(line, &Cut::ALL.map(Cut::name)),
             "events" => self.desk.hear_events(line),
             "ids" => {
                 self.ids = Some(line.read()?);

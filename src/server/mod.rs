@@ -29,6 +29,7 @@ mod disk;
 mod handover;
 mod log;
 mod names;
+mod own;
 mod signals;
 mod start;
 mod sys;
@@ -54,6 +55,7 @@ use disk::Disk;
 use handover::Handover;
 use log::{AccessLog, Console};
 use names::LookUps;
+use own::Own;
 use signals::{Signals, Wish};
 pub use start::run;
 use tcp::{Listener, Reading, Sockets};
@@ -97,6 +99,7 @@ struct Server {
     udp: Option<Udp>,
     console: Console,
     access_log: Option<AccessLog>,
+    own: Own,
     ends_at: Option<Moment>,
     handover: Handover,
 }
@@ -130,6 +133,9 @@ impl Server {
             self.relay.hear_time(since_1970(), now);
             for event in &events {
                 self.note(event, now);
+            }
+            if let Some(process) = self.own.look(now) {
+                self.relay.counts().set_process(process);
             }
             self.hear_threads(now);
             self.accept(now);

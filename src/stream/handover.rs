@@ -9,9 +9,9 @@ use super::lines::Lines;
 use super::points::Points;
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
-use super::{Limits, Pool, Stream, Viewer, ViewerId};
+use super::{Figures, Limits, Pool, Stream, Viewer, ViewerId};
 use crate::format::HEADER_BYTES_MAX;
-use crate::handover::{Unfit, must};
+use crate::handover::{COUNT_MAX, Unfit, must};
 use crate::slots::Slots;
 
 /// Bytes of a stream of which nothing else is known yet.
@@ -63,6 +63,22 @@ impl<C: Copy> Stream<C> {
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
         self.points.fit(newest)?;
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = self.figures;
+        let counts = [
+            newest,
+            bytes_received,
+            bytes_sent,
+            skips,
+            self.points.header_serial,
+        ];
+        must(
+            counts.iter().all(|count| *count <= COUNT_MAX) && self.rate.fits(),
+            || "more than was ever counted".to_owned(),
+        )?;
         let buffer_bytes = self.buffer.bytes_max() as u64;
         if let Some(cutter) = &mut self.cutter {
             cutter.fit(newest, buffer_bytes)?;
@@ -168,7 +184,8 @@ impl<C> Viewer<C> {
                 self.lag_key.is_none() && !(holds_rest && self.is_bounded())
             }
         };
-        must(stands && self.lead.fits(), || {
+        let fits = self.lead.fits() && self.bytes_sent <= COUNT_MAX;
+        must(stands && fits, || {
             format!(
                 "a viewer stands at {:?}, of {oldest} to {newest}",
                 self.position

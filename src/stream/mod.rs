@@ -20,6 +20,7 @@ mod falling;
 #[cfg(feature = "handover")]
 mod handover;
 mod lines;
+mod notice;
 mod points;
 mod rate;
 mod seen;
@@ -35,6 +36,7 @@ use std::time::Duration;
 pub use buffer::Pool;
 #[cfg(feature = "handover")]
 pub use handover::Received;
+pub use notice::Notice;
 pub use points::Told;
 pub use seen::Seen;
 pub use viewer::Viewer;
@@ -118,22 +120,6 @@ pub enum Supply {
     UpToDate,
     /// It has everything that there will ever be.
     Ended(End),
-}
-
-/// What is wrong with a stream that goes on nevertheless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// A whole group of pictures does not fit into the buffer.
-    LargeGroup,
-    /// As much as the buffer keeps has come, and nothing in it at which decoding can begin.
-    NoJoin,
-    /// Only who is there from its first byte on can decode it.
-    NeedsFirstByte,
-    /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
-    /// viewers join at the live edge.
-    LetGo(Format),
-    /// A group of pictures lasts longer than a segment may.
-    LongGroup,
 }
 
 /// What became of a viewer whose turn it was.
@@ -401,35 +387,6 @@ impl<C: Copy> Stream<C> {
     /// Viewers that fell out of the buffer within a unit which could not be kept for them.
     pub fn take_cut(&mut self) -> Option<C> {
         self.cut.pop()
-    }
-
-    /// What its owner should know, once for each.
-    pub fn take_notice(&mut self) -> Option<Notice> {
-        if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
-            return Some(Notice::NeedsFirstByte);
-        }
-        let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
-            && matches!(self.points.told, Told::Known(_))
-            && !self.points.has_joins();
-        if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
-            return Some(if self.points.has_had_joins() {
-                Notice::LargeGroup
-            } else {
-                Notice::NoJoin
-            });
-        }
-        let is_long = self
-            .cutter
-            .as_ref()
-            .is_some_and(|cutter| cutter.cuts_in_groups() > 0);
-        if is_long && !std::mem::replace(&mut self.told_of_long_group, true) {
-            return Some(Notice::LongGroup);
-        }
-        let let_go = self
-            .points
-            .shown
-            .filter(|_| self.points.told == Told::Unknown)?;
-        (!std::mem::replace(&mut self.told_of_let_go, true)).then_some(Notice::LetGo(let_go))
     }
 
     /// All who wait have every byte up to now; something comes that they do not have.

@@ -36,6 +36,15 @@ impl Rate {
         (bits as f64 / window.max(0.5)) as u64
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        let numbers = self.bytes.iter().chain([&self.second]);
+        numbers
+            .into_iter()
+            .all(|number| *number <= u64::from(u32::MAX).pow(2) / 8)
+    }
+
     fn advance(&mut self, age: Duration) {
         let second = age.as_secs();
         for passed in self.second + 1..=second.min(self.second + SECONDS as u64) {

@@ -175,7 +175,8 @@ impl World {
             senders,
             has_rtp,
             is_kept,
-            hands_over_percent: variable("SIMULATION_HANDOVER").unwrap_or(0),
+            hands_over_percent: variable("SIMULATION_HANDOVER")
+                .unwrap_or(usize::from(seed % 3 == 0) * 2),
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,

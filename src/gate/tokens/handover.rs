@@ -9,7 +9,7 @@ use crate::gate::grant::Note;
 use crate::gate::session_id::SessionId;
 use crate::gate::tuple::{ADDRESSES_MAX, Kind};
 use crate::gate::udp_clients::UdpClient;
-use crate::handover::{Line, Unfit, Writer, must};
+use crate::handover::{COUNT_MAX, Line, Unfit, Writer, must};
 use crate::stamp::Stamp;
 
 impl Tokens {
@@ -33,7 +33,7 @@ impl Tokens {
                     && known.is_none_or(|known| known.rtp.len() < max)
             }
         };
-        let is_new = !self.in_order.contains_key(&line.number);
+        let is_new = line.number <= COUNT_MAX && !self.in_order.contains_key(&line.number);
         must(
             is_fit && is_new && self.len() < self.limits.tokens_max,
             || {
@@ -51,7 +51,7 @@ impl Tokens {
     pub fn hear_last(&mut self, line: Line<'_>) -> Result<(), Unfit> {
         let (time, serial_next): (Stamp, u64) = line.read()?;
         self.tell_time(time.min(Stamp::MAX));
-        self.serial_next = self.serial_next.max(serial_next);
+        self.serial_next = self.serial_next.max(serial_next.min(COUNT_MAX));
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 pub(super) struct Asking {
     /// What is asked for.
     pub pull: PullId,
+    #[cfg_attr(feature = "handover", serde(skip))]
     reader: AnswerReader,
     /// So long it may take.
     pub until: Moment,
@@ -34,6 +35,15 @@ impl Asking {
     /// What is asked is all with the origin.
     pub fn is_sent(&mut self) {
         self.fault = Fault::Broken("it hung up without an answer");
+    }
+
+    /// What has come of an answer is looked at again.
+    #[cfg(feature = "handover")]
+    pub fn read_again(&mut self, input: &[u8]) {
+        self.reader = AnswerReader::default();
+        if !matches!(self.read(input), Ok(None)) {
+            self.reader = AnswerReader::default();
+        }
     }
 
     /// The next head of an answer, and its length.
@@ -134,10 +144,14 @@ impl Clients {
     }
 
     /// What an origin sends from now on is this stream's media.
-    pub fn receive(&mut self, id: ConnectionId, live: LiveId, framing: Framing, desk: &Desk) {
-        self.enter(
-            id,
-            Phase::Source(Source::new(live, framing, None, desk.now())),
-        );
+    pub fn receive(
+        &mut self,
+        id: ConnectionId,
+        live: LiveId,
+        (framing, most): (Framing, Option<u64>),
+        desk: &Desk,
+    ) {
+        let source = Source::new(live, (framing, None), most, desk.now());
+        self.enter(id, Phase::Source(source));
     }
 }

@@ -66,6 +66,13 @@ impl Following {
         Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
     }
 
+    /// It was told by another process, which cannot have seen what is to come.
+    #[cfg(feature = "handover")]
+    pub(super) fn fit(&mut self, desk: &Desk) {
+        self.next = self.next.min(desk.events().next());
+        self.spoken = self.spoken.min(desk.now());
+    }
+
     /// When a comment is due.
     pub(super) fn deadline(&self) -> Moment {
         self.spoken + HEARTBEAT

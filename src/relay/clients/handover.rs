@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::request::DEPRECATION;
 use super::{Clients, Fate, Phase, Room};
 use crate::handover::{Line, Unfit, Writer, must};
-use crate::http::Reply;
+use crate::http::{HeadReader, Reply};
 use crate::relay::desk::Desk;
 use crate::relay::settings::Fields;
 use crate::relay::streams::Place;
@@ -41,19 +41,20 @@ impl Clients {
     ) -> Vec<ConnectionId> {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let goes = |id: &ConnectionId| {
-            let Some(connection) = self.connections.get_mut(*id) else {
-                return false;
+            let connection = self.connections.get_mut(*id);
+            let told = |connection: &mut Connection| {
+                if connection
+                    .phase
+                    .ticket()
+                    .is_some_and(|ticket| !is_told(ticket))
+                {
+                    return false;
+                }
+                let reply = connection.phase.reply_mut();
+                let fields = reply.map_or(&[][..], |reply| reply.fields);
+                writer.put("connection", id.to_u64(), &(fields, &*connection))
             };
-            if connection
-                .phase
-                .ticket()
-                .is_some_and(|ticket| !is_told(ticket))
-            {
-                return false;
-            }
-            let reply = connection.phase.reply_mut();
-            let fields = reply.map_or(&[][..], |reply| reply.fields);
-            writer.put("connection", id.to_u64(), &(fields, &*connection))
+            connection.is_some_and(told)
         };
         ids.into_iter().filter(goes).collect()
     }
@@ -66,12 +67,12 @@ impl Clients {
     /// Clients who have gone to another process: nobody hears of it, and their sockets stay open.
     pub fn let_go(&mut self, ids: &[ConnectionId], desk: &mut Desk) {
         for id in ids {
-            let Some(connection) = self.connections.get_mut(*id) else {
-                continue;
-            };
-            connection.access = None;
-            let phase = std::mem::replace(&mut connection.phase, Phase::Recording);
-            if let Phase::Waiting(waiting) = phase {
+            let connection = self.connections.get_mut(*id);
+            let phase = connection.map(|connection| {
+                connection.access = None;
+                std::mem::replace(&mut connection.phase, Phase::Recording)
+            });
+            if let Some(Phase::Waiting(waiting)) = phase {
                 self.waiting.leave(&waiting.session, *id);
                 self.blocked.leave(&waiting.session, *id);
             }
@@ -93,20 +94,22 @@ impl Clients {
         };
         let ids: Vec<ConnectionId> = clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
-            clients.seat(id, desk)?;
+            clients.take_in(id, desk)?;
         }
         Ok(clients)
     }
 
     /// A client that was told has its place in all lists that are kept of them.
-    fn seat(&mut self, id: ConnectionId, desk: &mut Desk) -> Result<(), Unfit> {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return Ok(());
-        };
+    fn take_in(&mut self, id: ConnectionId, desk: &mut Desk) -> Result<(), Unfit> {
+        let connection = self.connections.get_mut(id);
+        let connection = connection.ok_or_else(|| Unfit(format!("{id:?} is gone")))?;
         let output = &connection.output;
         must(output.sent <= output.bytes.len(), || {
             format!("{id:?}: more has been sent than there is")
         })?;
+        connection.progress = connection.progress.min(desk.now());
+        connection.taken = connection.taken.min(desk.now());
+        connection.read_again(desk);
         if connection.is_counted {
             *self.hosts.entry(connection.peer.ip()).or_default() += 1;
         }
@@ -174,6 +177,30 @@ impl Clients {
         connection.is_some_and(
             |connection| matches!(&connection.phase, Phase::Source(source) if source.live == live),
         )
+    }
+}
+
+impl Connection {
+    /// What it has sent is looked at again, as far as it was before: it is no count that is
+    /// believed.
+    fn read_again(&mut self, desk: &Desk) {
+        let now = desk.now();
+        match &mut self.phase {
+            Phase::Head(reader) => {
+                let mut again = HeadReader::default();
+                let limits = &desk.settings().limits.http;
+                let is_part = matches!(again.read(&self.input, limits), Ok(None));
+                *reader = if is_part {
+                    again
+                } else {
+                    HeadReader::default()
+                };
+            }
+            Phase::Asking(asking) => asking.read_again(&self.input),
+            Phase::Source(source) => source.fit(now),
+            Phase::Following(following) => following.fit(desk),
+            _ => {}
+        }
     }
 }
 

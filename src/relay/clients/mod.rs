@@ -12,6 +12,7 @@ mod deadlines;
 mod following;
 #[cfg(feature = "handover")]
 mod handover;
+mod heads;
 mod inside;
 mod listing;
 mod output;
@@ -92,7 +93,7 @@ enum Phase {
     /// It must begin with a PROXY protocol header.
     Introduction,
     /// Between requests, or within the head of one.
-    Head(HeadReader),
+    Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
     /// The payload of a call is read and ignored.
     Payload(Payload),
     /// It is a stream's source.
@@ -179,6 +180,12 @@ pub(super) enum Event {
     Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
+    /// A source has been faster than it may be, and was not read for a while for the first time.
+    Slowed {
+        live: LiveId,
+        /// Bits a second.
+        most: u64,
+    },
     /// An origin has the stream.
     Found {
         pull: PullId,

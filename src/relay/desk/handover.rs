@@ -9,7 +9,6 @@ use super::{Counts, Desk, Events};
 use crate::handover::{Line, Unfit, Writer};
 use crate::moment::Moment;
 use crate::relay::settings::Settings;
-use crate::relay::streams::Cut;
 use crate::stamp::Calendar;
 
 #[derive(Serialize, Deserialize)]
@@ -53,11 +52,11 @@ impl Desk {
         })
     }
 
-    /// What has been counted.
-    pub fn hear_counts(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    /// What has been counted; viewers are cut for reasons of these names.
+    pub fn hear_counts(&mut self, line: Line<'_>, names: &[&'static str]) -> Result<(), Unfit> {
         let (counts, cuts): (Counts, BTreeMap<String, u64>) = line.read()?;
         self.counts = counts;
-        self.counts.take_over_cuts(&cuts, &Cut::ALL.map(Cut::name));
+        self.counts.take_over_cuts(&cuts, names);
         Ok(())
     }
 

@@ -123,9 +123,8 @@ impl Streams {
             &limits.stream,
             limits.connections_max + CONNECTIONS_BEYOND_MAX,
         );
-        let Some(live) = self.lives.get_mut(id) else {
-            return Ok(());
-        };
+        let live = self.lives.get_mut(id);
+        let live = live.ok_or_else(|| Unfit(format!("stream {id:?} is gone")))?;
         let stream = &mut live.stream;
         stream.become_whole(received, viewers, bounds, &mut self.pool)?;
         live.lined_up = live.stream.newest();

@@ -52,6 +52,10 @@ impl Buffer {
             free.into_iter()
                 .for_each(|free| pool.give_back(free, self.block_bytes));
         }
+        // Of what the pool kept for it still.
+        let room = self.blocks_max - self.blocks.len();
+        self.blocks_reserved = told.blocks_reserved.min(room);
+        pool.bytes_left -= (self.blocks_reserved * self.block_bytes) as isize;
         let mut at = self.oldest;
         for block in &mut self.blocks {
             block.began = told.block_began(at);
