@@ -15,6 +15,7 @@
 //! One thread owns all of it. What would block is an action whose result is an input.
 
 mod admission;
+mod allowance;
 mod api;
 mod clients;
 mod counts;
@@ -40,6 +41,7 @@ mod rtp_in;
 mod settings;
 mod settle;
 mod shell;
+mod shown;
 mod snapshot;
 #[cfg(test)]
 mod stage;
@@ -61,7 +63,7 @@ use crate::stream::{End, Outcome};
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Known, Step};
 use counts::Count;
-pub use counts::{Counts, Files};
+pub use counts::{Counts, Files, Process};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
@@ -73,8 +75,8 @@ use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
+use streams::{Cut, SHUT_DOWN, Streams};
 pub use streams::{Datagrams, Live};
-use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
 
 /// The id of a connection.
@@ -89,6 +91,9 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
+
+/// Addresses that watch by HLS and are counted, where tokens say how many may watch.
+const SEATS_MAX: usize = 4096;
 
 /// What the shell is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,6 +138,7 @@ impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut desk = Desk::new(settings);
+        desk.counts_mut().know_cuts(Cut::ALL.map(Cut::name));
         Relay {
             clients: Clients::new(),
             streams: Streams::new(&desk.settings().limits),

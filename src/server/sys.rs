@@ -9,6 +9,7 @@ use std::ffi::{CString, c_int};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Sets an option of a socket, whose value is an integer or a structure of C's.
 fn set_option<T>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: T) -> io::Result<()> {
@@ -409,6 +410,26 @@ pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// The time that this process has had of the machine's processors.
+pub fn cpu_time() -> Duration {
+    // SAFETY: it is of numbers alone, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage, which the call fills.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let times = [usage.ru_utime, usage.ru_stime].map(|time| {
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    });
+    times[0] + times[1]
+}
+
+/// How large a page of memory is.
+pub fn page_bytes() -> u64 {
+    // SAFETY: it takes a number and gives one.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(0)
+}
+
 /// Raises the limit on open files as far as this process may, and says what it is then.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
@@ -444,6 +465,7 @@ mod tests {
         super::set_for_accepted(listener.as_fd(), 1 << 17).expect("TCP options");
         super::set_backlog(listener.as_fd(), 1024).expect("a backlog");
         assert!(super::raise_file_limit().expect("a limit") > 0);
+        assert!(super::page_bytes().is_power_of_two());
     }
 
     /// What groups need: each is found in what comes of it in the tests with namespaces.

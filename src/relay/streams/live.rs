@@ -20,6 +20,7 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
+use crate::relay::allowance::Allowance;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
@@ -51,6 +52,8 @@ pub struct Live {
     pub(super) input: Option<Box<RtpInput>>,
     /// The same, if that is datagrams without RTP.
     pub(super) bare: Option<Box<BareInput>>,
+    /// What its source may send, if that is datagrams and a token says how fast.
+    pub(super) quota: Option<Allowance>,
     /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
     pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
@@ -92,6 +95,7 @@ impl Live {
             source_type: None,
             input: None,
             bare: None,
+            quota: None,
             rtp_out: RtpOut::default(),
             attended_until: None,
             cuts: Cuts::default(),

@@ -6,6 +6,7 @@ mod behind;
 mod cast;
 mod check;
 mod draining;
+mod excess;
 mod frame;
 mod hls;
 mod hold;
@@ -103,6 +104,9 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// Each of them.
+    pub const ALL: [Cut; 4] = [Cut::Stalled, Cut::LostUnit, Cut::Token, Cut::Kicked];
+
     /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
@@ -441,15 +445,6 @@ impl Streams {
         let live = self.lives.get(id);
         let is_its = live.is_some_and(|live| live.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
-    }
-
-    /// How many watch the session's streams, those that drain among them.
-    pub fn viewers(&self, session: &SessionId) -> usize {
-        let running = self.running.get(session).copied();
-        let lives = running.into_iter().chain(self.draining.of(session));
-        let lives = lives.flat_map(|id| self.with_shadows(id));
-        let lives = lives.filter_map(|id| self.lives.get(id));
-        lives.map(|live| live.stream.viewer_count()).sum()
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.
