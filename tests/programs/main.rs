@@ -26,6 +26,7 @@ mod gstreamer;
 mod hls;
 mod icecast;
 mod joining;
+mod operator;
 mod prometheus;
 mod remux;
 mod remuxing;
