@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::client::Client;
@@ -189,4 +190,69 @@ fn who_does_not_take_over_changes_nothing() {
             .filter(|line| line.contains("event=not-handed-over"));
         (failed.count() == 2).then_some(())
     });
+}
+
+/// What a successor asks of the kernel on its way, in which it can die at any call.
+const CALLS: [&str; 8] = [
+    "connect",
+    "getsockopt",
+    "recvmsg",
+    "epoll_ctl",
+    "clone3",
+    "ioctl,fcntl",
+    "setsockopt,listen,getsockname",
+    "write,sendto",
+];
+
+/// Killed before a call of the kernel, whichever that is, a successor has changed nothing; and at
+/// last one takes over.
+#[test]
+#[ignore = "needs strace"]
+fn a_successor_that_is_killed_changes_nothing() {
+    let folder = Folder::new("killed");
+    let file = format!("--token-file={}", folder.0.join("tokens").display());
+    let options = [LOOPBACK.to_owned(), folder.option(), file];
+    let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+    options.push("--rtp=127.0.0.1:0");
+    let mut killed = 0;
+    for calls in CALLS {
+        let mut server = Server::start(&options);
+        server.admit("tv");
+        let mut source = Source::open(server.address(), "/stream/tv");
+        let mut viewer = Viewer::ask(server.address(), "/stream/tv");
+        server.await_viewers("tv", 1);
+        for when in 1.. {
+            let mut strace = Command::new("strace")
+                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+                .arg(format!("inject={calls}:signal=KILL:when={when}"))
+                .arg(env!("CARGO_BIN_EXE_tollgate"))
+                .args(&options)
+                .arg("--listen=127.0.0.1:0")
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("strace runs");
+            let has_left = || {
+                let told = server.stderr();
+                told.iter().any(|line| line.contains("event=handed-over"))
+            };
+            let is_killed = until("it is killed, or takes over", || {
+                let ended = strace.try_wait().expect("a child").is_some();
+                (ended || has_left()).then_some(ended)
+            });
+            if !is_killed || has_left() {
+                let _ = Command::new("pkill")
+                    .args(["-KILL", "-P", &strace.id().to_string()])
+                    .status();
+                strace.wait().expect("a child");
+                assert!(server.exit_status().success());
+                break;
+            }
+            killed += 1;
+            let media = media(1, 5_000);
+            source.send(&media);
+            assert!(viewer.read(media.len()) == media, "{calls} {when}");
+            assert_eq!(server.tokens().len(), 1);
+        }
+    }
+    assert!(killed > 50, "{killed} were killed");
 }

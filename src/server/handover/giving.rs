@@ -218,12 +218,13 @@ impl Server {
         }
         self.act(now);
         while self.sockets.close_some() {}
+        let stopped = Instant::now();
         let (records, going) = hand_over(&mut self.relay, now);
         let Some(mut heir) = self.handover.heir.take() else {
             return Ok(());
         };
         self.tell_all(&mut heir, &records, &going)?;
-        self.leave(&heir, &going, now);
+        self.leave(&heir, (&going, stopped.elapsed()), now);
         Ok(())
     }
 
@@ -286,7 +287,7 @@ impl Server {
     }
 
     /// Another process has taken over: what is its own is let go, and left as it is.
-    fn leave(&mut self, heir: &Heir, going: &[ConnectionId], now: Moment) {
+    fn leave(&mut self, heir: &Heir, (going, still): (&[ConnectionId], Duration), now: Moment) {
         let_go(&mut self.relay, going);
         let registry = self.poll.registry();
         for id in going {
@@ -298,9 +299,10 @@ impl Server {
         (self.udp, self.disk) = (None, None);
         systemd::notify(&format!("MAINPID={}", heir.process));
         self.console.tell(&format!(
-            "level=info event=handed-over process={} connections={}",
+            "level=info event=handed-over process={} connections={} still_ms={}",
             heir.process,
-            going.len()
+            going.len(),
+            still.as_millis()
         ));
         self.ends_at = Some(now + SHUTDOWN_TIME);
     }
