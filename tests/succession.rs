@@ -209,13 +209,13 @@ const CALLS: [&str; 8] = [
 #[test]
 #[ignore = "needs strace"]
 fn a_successor_that_is_killed_changes_nothing() {
-    let folder = Folder::new("killed");
-    let file = format!("--token-file={}", folder.0.join("tokens").display());
-    let options = [LOOPBACK.to_owned(), folder.option(), file];
-    let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
-    options.push("--rtp=127.0.0.1:0");
     let mut killed = 0;
     for calls in CALLS {
+        let folder = Folder::new("killed");
+        let file = format!("--token-file={}", folder.0.join("tokens").display());
+        let options = [LOOPBACK.to_owned(), folder.option(), file];
+        let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+        options.push("--rtp=127.0.0.1:0");
         let mut server = Server::start(&options);
         server.admit("tv");
         let mut source = Source::open(server.address(), "/stream/tv");
