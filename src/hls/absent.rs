@@ -82,6 +82,11 @@ impl Cutter {
         None
     }
 
+    #[cfg(feature = "handover")]
+    pub fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::Unfit> {
+        match *self {}
+    }
+
     pub fn take(&mut self, _: Finding, _: Header<'_>, _: Moment) {
         match *self {}
     }

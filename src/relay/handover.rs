@@ -16,8 +16,8 @@
 //! told with the next go. They may be told again from the oldest on, and must be where those that
 //! are told do not follow what was told before.
 //!
-//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new one
-//! does not take over: nothing is changed by telling. It must hand in nothing in between.
+//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new
+//! one does not take over: nothing is changed by telling. It must hand in nothing in between.
 //!
 //! The new one knows everybody by the same ids, and its moments go on from those of the old one:
 //! its shell's clock begins with the moment that [`Successor::take_over`] returns. Every connection
@@ -39,7 +39,7 @@ use super::clients::{Clients, Concern, ToldClients};
 use super::desk::Desk;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
-use super::lists::Lists;
+use super::lists::{Lists, ToldErrand};
 use super::rtp_in::RtpIn;
 use super::streams::{Cut, Feed, Streams, ToldStreams};
 use super::viewer_id::ListedId;
@@ -118,7 +118,7 @@ struct Told {
     streams: ToldStreams,
     fetch: Fetch,
     pulls: ToldPulls,
-    lists: Lists,
+    errands: Vec<ToldErrand>,
     is_kept: bool,
 }
 
@@ -137,8 +137,8 @@ impl Successor {
     }
 
     /// This stream has gone meanwhile.
-    pub fn forget(&mut self, live: LiveId) {
-        self.streams.forget(live);
+    pub fn forget_media(&mut self, live: LiveId) {
+        self.streams.forget_media(live);
     }
 
     /// The server, and the moment at which it goes on. `is_kept`: there is a token file here.
@@ -152,7 +152,7 @@ impl Successor {
             grants: Grants::new(desk.settings()),
             fetch: Fetch::new(&mut desk),
             pulls: ToldPulls::default(),
-            lists: Lists::default(),
+            errands: Vec::new(),
             desk,
             ids: None,
             clients: ToldClients::default(),
@@ -179,7 +179,10 @@ impl Told {
             "blocks" | "barred" => self.grants.hear_blocks(line, &self.desk),
             "pull" => self.pulls.hear(line),
             "origins" => self.fetch.hear(line),
-            "errand" => self.lists.hear(line, &mut self.desk),
+            "errand" => {
+                self.errands.push(ToldErrand::hear(line, &self.desk)?);
+                Ok(())
+            }
             "stream" => self.streams.hear(line),
             "viewer" => self.streams.hear_viewer(line),
             "connection" => self.clients.hear(line, &self.desk),
@@ -200,10 +203,18 @@ impl Told {
             streams,
             grants: self.grants,
             fetch: self.fetch,
-            lists: self.lists,
+            lists: Lists::default(),
             rtp_in: RtpIn::default(),
             desk: self.desk,
         };
+        for errand in self.errands {
+            let (id, desk) = (errand.connection, &mut relay.desk);
+            must(relay.clients.awaits(id, errand.ticket), || {
+                format!("{id:?} waits for no names")
+            })?;
+            let ticket = relay.lists.resolve(id, errand.reply, errand.add, desk);
+            relay.clients.await_ticket(id, ticket, desk);
+        }
         agree(&mut relay)?;
         let feeds: Vec<(LiveId, Feed)> = relay.streams.feeds().collect();
         for (id, feed) in feeds {

@@ -10,6 +10,7 @@ use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
+#[cfg(feature = "handover")]
 use tollgate::relay::handover::{self, Successor};
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, OriginUrl,
@@ -48,6 +49,7 @@ pub struct World {
     senders: Senders,
     has_rtp: bool,
     /// There is a token file.
+    #[cfg_attr(not(feature = "handover"), allow(dead_code))]
     is_kept: bool,
     /// Chance in a hundred that another core goes on behind a turn.
     hands_over_percent: usize,
@@ -176,7 +178,7 @@ impl World {
             has_rtp,
             is_kept,
             hands_over_percent: variable("SIMULATION_HANDOVER")
-                .unwrap_or(usize::from(seed % 3 == 0) * 2),
+                .unwrap_or(usize::from(seed.is_multiple_of(3)) * 2),
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
@@ -413,7 +415,11 @@ impl World {
         }
     }
 
+    #[cfg(not(feature = "handover"))]
+    fn hand_over(&mut self) {}
+
     /// Another core takes this one's place.
+    #[cfg(feature = "handover")]
     fn hand_over(&mut self) {
         if !handover::is_quiet(&self.relay) {
             return;

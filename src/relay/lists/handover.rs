@@ -1,7 +1,7 @@
 //! Calls that wait for names go to another process, where these are looked up again. Those that
 //! wait for the lists of other relays stay.
 
-use super::{Errand, Lists};
+use super::Lists;
 use crate::handover::{Line, Unfit, Writer};
 use crate::http::Reply;
 use crate::relay::api::AddToken;
@@ -23,23 +23,36 @@ impl Lists {
         }
     }
 
-    /// A call that waits for names.
-    pub fn hear(&mut self, line: Line<'_>, desk: &mut Desk) -> Result<(), Unfit> {
-        type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
-        let (connection, fields, reply, add): Told = line.read()?;
-        let fields = desk.settings().fields_like(&fields);
-        let errand = Errand {
-            connection,
-            reply: Reply { fields, ..reply },
-            add,
-        };
-        self.seek(Ticket(line.number), errand, desk);
-        Ok(())
-    }
-
     /// Those who wait for names, and under which ticket.
     pub fn errands(&self) -> impl Iterator<Item = (Ticket, ConnectionId)> {
         let errands = self.errands.iter();
         errands.map(|(ticket, errand)| (*ticket, errand.connection))
+    }
+}
+
+/// A call that waits for names, as it was told.
+pub struct ToldErrand {
+    /// Under which ticket it has waited,
+    pub ticket: Ticket,
+    /// whose it is,
+    pub connection: ConnectionId,
+    /// how it is answered,
+    pub reply: Reply,
+    /// and what is to be added.
+    pub add: AddToken,
+}
+
+impl ToldErrand {
+    /// One of them.
+    pub fn hear(line: Line<'_>, desk: &Desk) -> Result<ToldErrand, Unfit> {
+        type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
+        let (connection, fields, reply, add): Told = line.read()?;
+        let fields = desk.settings().fields_like(&fields);
+        Ok(ToldErrand {
+            ticket: Ticket(line.number),
+            connection,
+            reply: Reply { fields, ..reply },
+            add,
+        })
     }
 }

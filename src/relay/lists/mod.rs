@@ -16,6 +16,8 @@ use super::{ADDRESSES_MAX, Action, ConnectionId, Job, RETRY_AFTER_SECONDS, Ticke
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
+#[cfg(feature = "handover")]
+pub(super) use handover::ToldErrand;
 use peers::Collecting;
 pub(super) use peers::{Place as Share, Telling, Told, is_of_peer};
 
@@ -120,25 +122,20 @@ impl Lists {
         add: AddToken,
         desk: &mut Desk,
     ) -> Ticket {
+        let clients = add.clients.iter();
+        let names = clients.filter(|client| client.address().is_none());
+        let names = names
+            .map(|client| (client.host.as_str().to_owned(), client.port.get()))
+            .collect();
         let ticket = desk.draw_ticket();
         let errand = Errand {
             connection,
             reply,
             add,
         };
-        self.seek(ticket, errand, desk);
-        ticket
-    }
-
-    /// The names of a call are looked up under this ticket.
-    fn seek(&mut self, ticket: Ticket, errand: Errand, desk: &mut Desk) {
-        let clients = errand.add.clients.iter();
-        let names = clients.filter(|client| client.address().is_none());
-        let names = names
-            .map(|client| (client.host.as_str().to_owned(), client.port.get()))
-            .collect();
         self.errands.insert(ticket, errand);
         desk.act(Action::Help(ticket, Job::Resolve(names)));
+        ticket
     }
 
     /// A look-up is over. `None`: nobody waits for it.

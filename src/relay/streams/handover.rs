@@ -14,12 +14,15 @@ use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, LiveId};
 use crate::slots::Slots;
 use crate::stream::{Pool, Received, Viewer, ViewerId};
 
+/// A stream's viewers, each with its id.
+type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
+
 /// Streams that are told.
 pub struct ToldStreams {
     pool: Pool,
     media: BTreeMap<LiveId, Received>,
     lives: Vec<(LiveId, Live)>,
-    viewers: BTreeMap<LiveId, Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>>,
+    viewers: BTreeMap<LiveId, Viewers>,
 }
 
 impl Limits {
@@ -115,7 +118,7 @@ impl Streams {
         &mut self,
         id: LiveId,
         received: Received,
-        viewers: Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>,
+        viewers: Viewers,
         desk: &mut Desk,
     ) -> Result<(), Unfit> {
         let limits = &desk.settings().limits;
@@ -230,7 +233,7 @@ impl ToldStreams {
     }
 
     /// A stream has gone of which bytes have come.
-    pub fn forget(&mut self, id: LiveId) {
+    pub fn forget_media(&mut self, id: LiveId) {
         if let Some(received) = self.media.remove(&id) {
             received.release(&mut self.pool);
         }
