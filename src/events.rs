@@ -46,8 +46,8 @@ struct Unit {
 pub const BYTES_MAX: usize = 1024 * 1024;
 /// Units that are kept.
 pub const UNITS_MAX: usize = 16 * 1024;
-/// So many units are looked at at once, for a reader for whom few of them are: it goes on from there
-/// in its next turn.
+/// So many units are looked at at once, for a reader for whom few of them are: it goes on from
+/// there in its next turn.
 const LOOKED_AT_MAX: usize = 1024;
 /// What is lent at once.
 const LENT_BYTES_MAX: usize = 64 * 1024;
