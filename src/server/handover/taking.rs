@@ -228,7 +228,7 @@ impl Hearing {
             }
             Kind::Gone => {
                 let ([id], _) = numbers(bytes)?;
-                self.successor.forget(LiveId::from_u64(id));
+                self.successor.forget_media(LiveId::from_u64(id));
             }
             Kind::Listener if legacy.places.len() < PLACES_MAX => {
                 legacy
