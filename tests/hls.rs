@@ -496,6 +496,23 @@ fn another_source_makes_a_seam_but_for_mp4_which_is_moved_on() {
     }
 }
 
+/// What has left the list does not come back: not with the stream's end, for which there would be
+/// room, nor when what was long has gone.
+#[test]
+fn a_list_begins_with_no_lower_number_again() {
+    for is_complete in [true, false] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        encoder.unit_bytes = 1_000;
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        encoder.unit_bytes = 700;
+        rig.watch(&mut encoder, 30.0, &mut checker);
+        rig.cutter.finish(rig.source.len() as u64, is_complete);
+        let (list, now) = (rig.list().unwrap(), rig.seconds);
+        checker.look(&list, now, |name| rig.fetch(name));
+    }
+}
+
 #[test]
 fn of_a_stream_that_was_lost_what_may_be_torn_off_is_not_listed() {
     let mut rig = Rig::new(BUFFER_BYTES);

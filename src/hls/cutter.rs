@@ -118,6 +118,8 @@ pub struct Cutter {
     end: Option<bool>,
     /// As it was written last, and the number of the first segment in it.
     list: Option<(u64, Rc<[u8]>)>,
+    /// The number with which it began: it begins with no lower one again.
+    listed_from: u64,
     /// The list has become longer.
     has_grown: bool,
     cuts_in_groups: u64,
@@ -180,6 +182,7 @@ impl Cutter {
             segments: VecDeque::new(),
             end: None,
             list: None,
+            listed_from: 0,
             has_grown: false,
             cuts_in_groups: 0,
         }
@@ -472,6 +475,7 @@ impl Cutter {
     pub fn list(&mut self) -> Result<Rc<[u8]>, Unlisted> {
         let first = self.first_listed()?;
         let number = self.segments.get(first).map(|segment| segment.number);
+        self.listed_from = number.unwrap_or(self.listed_from);
         // Of what it names nothing may have gone meanwhile.
         if let Some((of, list)) = &self.list
             && Some(*of) == number
@@ -549,8 +553,10 @@ impl Cutter {
             return Err(Unlisted::Unfit(reason));
         }
         let count = self.segments.len();
+        let oldest = self.segments.front().map_or(0, |segment| segment.number);
+        let listed = self.listed_from.saturating_sub(oldest) as usize;
         if self.end.is_some() && count > 0 {
-            return Ok(count.saturating_sub(LISTED_MAX));
+            return Ok(count.saturating_sub(LISTED_MAX).max(listed));
         }
         if self.made() < LISTED_MIN as u64 {
             return Err(Unlisted::TooFew);
@@ -569,7 +575,8 @@ impl Cutter {
         let window = self.plan.buffer_bytes.saturating_sub(3 * longest) / 2;
         let is_old = |segment: &Segment| segment.from < end.saturating_sub(window);
         let in_window = self.segments.partition_point(is_old);
-        let first = in_window.max(count.saturating_sub(LISTED_MAX)).min(third);
+        let newest = count.saturating_sub(LISTED_MAX).max(listed);
+        let first = in_window.max(newest).min(third);
         let needed = end - self.segments[first].from + longest;
         if first == third && needed > self.plan.buffer_bytes {
             return Err(Unlisted::TooLarge);
