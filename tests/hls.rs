@@ -35,6 +35,7 @@ fn plan(buffer_bytes: u64) -> Plan {
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
         began: Moment::START,
+        number_min: 0,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Plan {
     pub started: Duration,
     /// When the stream begins.
     pub began: Moment,
+    /// Its segments have no lower number: others, that are still known, have those.
+    pub number_min: u64,
 }
 
 /// What numbers count from: the year 2025, in Unix seconds.
@@ -44,7 +46,8 @@ const NUMBERS_FROM: u64 = 1_735_689_600;
 /// bits last until 2042.
 const NUMBERS_PER_SECOND: u64 = 4;
 /// What comes faster than that, and by more than this, has no segments: so no stream that begins
-/// later, here or in another server, has lower numbers.
+/// some seconds later, here or in another server, has lower numbers; and none that begins here while
+/// this one is known still ([`Plan::number_min`]).
 const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
 
 /// Discontinuities count from another number after so many numbers,
@@ -54,7 +57,12 @@ const DISCONTINUITIES: u64 = 16_384;
 
 impl Plan {
     fn first_number(&self) -> u64 {
-        let date = self.started + self.began.since_start();
+        self.number_at(self.began).max(self.number_min)
+    }
+
+    /// The number of a stream that begins then.
+    fn number_at(&self, moment: Moment) -> u64 {
+        let date = self.started + moment.since_start();
         let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
         since.as_secs() * NUMBERS_PER_SECOND
     }
@@ -355,8 +363,7 @@ impl Cutter {
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
         self.is_untimed = false;
-        let seconds = now.since(self.plan.began).as_secs();
-        if self.made() > NUMBERS_AHEAD_MAX + NUMBERS_PER_SECOND * seconds {
+        if self.number > NUMBERS_AHEAD_MAX + self.plan.number_at(now) {
             self.is_broken = true;
             return;
         }
@@ -625,6 +632,11 @@ impl Cutter {
     /// Whether a segment has become whole, or the stream is over, since this was asked.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
+    }
+
+    /// Higher than those of its segments.
+    pub fn next_number(&self) -> u64 {
+        self.number
     }
 
     /// Whether nothing more comes.

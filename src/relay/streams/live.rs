@@ -190,6 +190,7 @@ pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
         tag: desk.draw() as u32,
         started: Duration::from_secs(desk.settings().started_unix_seconds),
         began: desk.now(),
+        number_min: 0,
     })
 }
 
@@ -210,6 +211,7 @@ impl Streams {
             self.go_on(id, content_type, source, source_address, desk);
             return id;
         }
+        let number_min = self.next_number(&session);
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
         desk.count(Count::Streams, 1);
@@ -224,7 +226,7 @@ impl Streams {
         );
         let mut stream = Stream::new(desk.settings().limits.stream, content_type, now);
         if let Some(plan) = plan(desk) {
-            stream.cut_into_segments(plan);
+            stream.cut_into_segments(Plan { number_min, ..plan });
         }
         let from = (source, source_address);
         let live = self.lives.insert(Live {
