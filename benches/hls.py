@@ -169,7 +169,7 @@ def main():
             for viewers in CACHED:
                 runs = [cached(tool, media, viewers) for _ in range(RUNS)]
                 lists, segments = (statistics.median(run["origin"][index] for run in runs) for index in (0, 1))
-                print(f"| {viewers:,} | {middle(runs, 'gbit_s'):.2f} | {middle(runs, 'segments_s'):.0f} of {middle(runs, 'due_segments_s'):.0f} | {lists:.2f}, {segments:.2f} "
+                print(f"| {viewers:,} | {middle(runs, 'gbit_s'):.2f} | {middle(runs, 'segments_s'):.1f} of {middle(runs, 'due_segments_s'):.1f} | {lists:.2f}, {segments:.2f} "
                       f"| {middle(runs, 'cpu_s_per_gb'):.2f} | {middle(runs, 'segment_ms_p50'):.1f}, {middle(runs, 'segment_ms_p99'):.1f} "
                       f"| {max(run['refused'] for run in runs)}, {max(run['lost'] for run in runs)} |", flush=True)
 

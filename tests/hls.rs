@@ -320,6 +320,28 @@ fn parts_of_fragments_of_different_lengths_are_long_enough() {
     }
 }
 
+/// Segments of a second have parts, too.
+#[test]
+fn short_segments_have_short_parts() {
+    for (fragments, target) in [
+        (&[0.28, 0.28, 0.28, 0.16][..], 0.2828),
+        (&[0.2], 0.404),
+        (&[0.04], 0.2828),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        rig.cutter = Cutter::of(Plan {
+            segment: Duration::from_secs(1),
+            ..plan(BUFFER_BYTES)
+        })
+        .expect("it is cut");
+        let mut encoder = Encoder::new(Kind::Mp4);
+        (encoder.group, encoder.fragments) = (1.0, fragments);
+        rig.watch(&mut encoder, 30.0, &mut checker);
+        assert_eq!(rig.playlist().part_target, Some(target), "{fragments:?}");
+        assert!(checker.parts > 50);
+    }
+}
+
 /// What comes after the length of parts is settled may be cut otherwise: a fragment that is longer
 /// than the one before it is in the next part.
 #[test]

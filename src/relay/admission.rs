@@ -486,14 +486,13 @@ impl Gate<'_> {
         standing: &Standing,
     ) -> Result<(), Refusal> {
         let session = self.come_to_watch(claim, name, standing)?;
-        if self
-            .viewers_max(name)
-            .or(self.viewers_max(session))
-            .is_some()
-        {
-            return Err(watched_uncounted());
-        }
-        Ok(())
+        self.check_uncounted(name, session)
+    }
+
+    /// Whether nobody has to be counted who watches a session by a sessionid.
+    fn check_uncounted(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
+        let most = self.viewers_max(name).or(self.viewers_max(session));
+        most.map_or(Ok(()), |_| Err(watched_uncounted()))
     }
 
     /// By what who was admitted is inside. A source is as slow as its token says, and the

@@ -69,7 +69,7 @@ impl Relay {
                 let verdict = match fault {
                     None => gate.go_on_late(
                         (name, &session),
-                        !view.is_whole(),
+                        (!view.is_whole(), view.is_of_segments()),
                         &self.standing(&session),
                         || self.fetch.absence(&session),
                     ),
