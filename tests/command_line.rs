@@ -242,6 +242,44 @@ fn a_server_without_a_gate_says_so_at_its_start_and_streams_for_anyone() {
     assert!(!lines.iter().any(|line| line.contains("warn")), "{lines:?}");
 }
 
+/// Each line is an object; the keys are those of the text.
+#[test]
+fn the_log_is_json_where_it_is_asked_for() {
+    let server = Server::gated(&["--log-format=json"]);
+    server.admit("demo");
+    server.admit("key&for=show&direction=out");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(b"media");
+    assert_eq!(source.finish().status(), 200);
+    let revoked = server.request("DELETE", "/api/revoke-token?sessionid=key");
+    assert_eq!(revoked.status(), 200);
+    server.await_line(&["token-revoked"]);
+    let lines: Vec<serde_json::Value> = server
+        .stderr()
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect();
+    let of = |name: &str| lines.iter().find(|line| line["event"] == name).expect(name);
+    for (event, keys) in [
+        ("token-added", &["tuples"][..]),
+        ("stream-begins", &["source"]),
+        ("stream-ends", &["reason", "bytes_received", "skips"]),
+        ("token-revoked", &["for"]),
+    ] {
+        let line = of(event);
+        for key in [&["time", "level", "session"], keys].concat() {
+            assert!(!line[key].is_null(), "{key}: {line}");
+        }
+    }
+    assert_eq!(of("stream-ends")["bytes_received"], 5);
+    assert_eq!(of("token-added")["session"], of("stream-begins")["session"]);
+    let listening = |line: &serde_json::Value| {
+        let words = line["message"].as_str().unwrap_or_default();
+        words.starts_with("listening http ") && line["time"].is_string()
+    };
+    assert!(lines.iter().any(listening), "{lines:?}");
+}
+
 #[test]
 fn told_to_end_it_gives_viewers_what_is_buffered_and_a_clean_end() {
     for signal in ["TERM", "INT"] {

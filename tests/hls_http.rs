@@ -316,30 +316,6 @@ fn a_token_that_is_revoked_ends_hls_with_the_next_request() {
     waiting.response("GET").assert_problem(403, &["token"]);
 }
 
-/// Who waits is asked again when it is answered.
-#[test]
-fn a_token_that_comes_to_say_how_many_may_watch_ends_hls_for_who_waits() {
-    let server = Server::gated(&[]);
-    let mut encoder = Encoder::new(Kind::Mp4);
-    let (mut source, _) = source_of(&server, &mut encoder, 9.1);
-    let last = await_segments(&server, 4).segments[3].number;
-    let hint = until("it has parts", || list(&server).hint);
-    let mut waiting = [(); 2].map(|()| Client::connect(server.address()));
-    let ahead = format!("{LIST}?_HLS_msn={}", last + 1);
-    let targets = [ahead, format!("/stream/demo/{hint}")];
-    for (client, target) in waiting.iter_mut().zip(&targets) {
-        client.send_head("GET", target, &[]);
-    }
-    await_metric(&server, "tollgate_blocked_playlists", 2);
-    let token = "/api/add-token?type=http&sessionid=demo&max-viewers=9";
-    assert_eq!(server.request("POST", token).status(), 201);
-    source.send(&encoder.run(4.0));
-    for client in &mut waiting {
-        let response = client.response("GET");
-        response.assert_problem(403, &["max-viewers"]);
-    }
-}
-
 #[test]
 fn a_stream_that_is_complete_is_there_to_its_end() {
     let server = Server::gated(&[]);

@@ -71,6 +71,107 @@ fn the_figures_are_those_of_what_happened() {
     assert_eq!(&metrics["tollgate_turn_seconds_bucket{le=\"+Inf\"}"], turns);
 }
 
+/// What may ever be counted is there from the start, so that its first rise is one.
+#[test]
+fn counters_are_there_from_the_start() {
+    let server = Server::gated(&[]);
+    let metrics = metrics(&server);
+    for label in ["stalled", "lost_unit", "token", "kicked"] {
+        let name = format!("tollgate_cuts_total{{reason=\"{label}\"}}");
+        assert_eq!(metrics.get(&name), Some(&0.0), "{name}");
+    }
+    for status in [
+        400, 401, 403, 404, 405, 406, 408, 409, 411, 413, 414, 417, 429, 431,
+    ] {
+        let name = format!("tollgate_refusals_total{{status=\"{status}\"}}");
+        assert_eq!(metrics.get(&name), Some(&0.0), "{name}");
+    }
+    for status in [501, 502, 503, 504, 505, 507, 508] {
+        let name = format!("tollgate_refusals_total{{status=\"{status}\"}}");
+        assert_eq!(metrics.get(&name), Some(&0.0), "{name}");
+    }
+}
+
+/// By the label that the log has, and the note's first word; of a hundred, and the others are
+/// counted.
+#[test]
+fn streams_have_rows_of_their_own() {
+    let server = Server::gated(&["--streams=200"]);
+    let noted = "sessionid=noted&note=%20desk%5C%22%20three";
+    let added = server.request("POST", &format!("/api/add-token?type=http&{noted}"));
+    assert_eq!(added.status(), 201);
+    let mut source = Source::open(server.address(), "/stream/noted");
+    let mut viewer = Viewer::ask(server.address(), "/stream/noted");
+    server.await_viewers("noted", 1);
+    source.send(b"ten bytes.");
+    viewer.read(10);
+    let digest = server.stream("noted").expect("it runs")["session"].clone();
+    let digest = digest.as_str().expect("a label");
+    let now = metrics(&server);
+    let labels = format!("{{session=\"{digest}\",note=\"desk\\\\\\\"\"}}");
+    for (name, value) in [
+        ("viewers", 1.0),
+        ("udp_clients", 0.0),
+        ("received_bytes_total", 10.0),
+        ("sent_bytes_total", 10.0),
+        ("skips_total", 0.0),
+    ] {
+        let name = format!("tollgate_stream_{name}{labels}");
+        assert_eq!(now.get(&name), Some(&value), "{name}: {now:#?}");
+    }
+    assert_eq!(now["tollgate_streams_not_shown"], 0.0);
+    let others: Vec<Source> = (0..120)
+        .map(|number| {
+            let name = format!("other{number}");
+            server.admit(&name);
+            Source::open(server.address(), &format!("/stream/{name}"))
+        })
+        .collect();
+    let now = metrics(&server);
+    let rows = now
+        .keys()
+        .filter(|name| name.starts_with("tollgate_stream_viewers{"));
+    assert_eq!(rows.count(), 100);
+    assert_eq!(now["tollgate_streams_not_shown"], 21.0);
+    drop((source, others));
+    server.await_end_of_stream("noted");
+    assert!(!metrics(&server).contains_key(&format!("tollgate_stream_viewers{labels}")));
+}
+
+/// What Prometheus shows of every process.
+#[test]
+fn the_process_is_as_the_kernel_sees_it() {
+    let server = Server::gated(&[]);
+    let before = metrics(&server);
+    let started = before["process_start_time_seconds"];
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a time")
+        .as_secs_f64();
+    assert!((started - now).abs() < 60.0, "{started}, and it is {now}");
+    let resident = before["process_resident_memory_bytes"];
+    assert!((1e6..1e9).contains(&resident), "{resident}");
+    assert!(before["process_virtual_memory_bytes"] >= resident);
+    let spent = before["process_cpu_seconds_total"];
+    assert!((0.0..60.0).contains(&spent), "{spent}");
+    // It asks for work until that shows: the kernel counts it somewhere.
+    support::until("it has had some time", || {
+        (metrics(&server)["process_cpu_seconds_total"] > spent).then_some(())
+    });
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
+    let status = status.expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 = line
+        .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+        .expect("a size");
+    let resident = metrics(&server)["process_resident_memory_bytes"];
+    assert!(
+        (resident - kib * 1024.0).abs() < 4e6,
+        "{resident}, and {kib} KiB"
+    );
+}
+
 /// As the kernel counts them, while nobody comes or goes.
 #[test]
 fn descriptors_are_counted() {

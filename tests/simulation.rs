@@ -18,6 +18,8 @@ mod response;
 mod simulation {
     pub mod chance;
     pub mod client;
+    #[cfg_attr(not(feature = "remux"), path = "no_films.rs")]
+    pub mod films;
     pub mod followed;
     pub mod knowledge;
     pub mod media;
@@ -33,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use simulation::knowledge::Tally;
 use simulation::world::World;
 
-const SEEDS: u64 = 15;
+const SEEDS: u64 = 20;
 /// What goes out by UDP in some of so many worlds.
 const DATAGRAMS: [&str; 6] = [
     "RTP to a host",

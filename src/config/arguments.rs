@@ -69,6 +69,7 @@ fn blank() -> Config {
         outgoing: Outgoing::default(),
         token_file: None,
         access_log: None,
+        logs_json: false,
         cors: Vec::new(),
         connections_max: None,
         connections_per_host_max: None,

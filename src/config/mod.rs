@@ -48,6 +48,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// `None`: requests are not logged.
     pub access_log: Option<AccessLog>,
+    /// The lines of the log are JSON.
+    pub logs_json: bool,
     /// Whose pages may watch.
     pub cors: Vec<CorsOrigin>,
     /// `None`: what the limit on open files leaves room for.

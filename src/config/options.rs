@@ -245,6 +245,17 @@ const ROWS: &[Row] = &[
         more: "One line an event on stderr, with the time unless that is systemd's journal.",
     },
     Row {
+        name: "log-format",
+        takes: Takes::One("FORMAT", |config, text| {
+            put(&mut config.logs_json, values::log_format(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("text"),
+        help: "how the log's lines are written: text or json",
+        more: "`key=value`, or a JSON object of the same keys on each line; what is no event, such as \
+               where it listens, is its `message`.",
+    },
+    Row {
         name: "access-log",
         takes: Takes::One("PATH", |config, text| {
             config.access_log = Some(values::access_log(text)?);

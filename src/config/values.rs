@@ -183,6 +183,15 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
     }
 }
 
+/// Whether lines of the log are JSON.
+pub(super) fn log_format(text: &str) -> Read<bool> {
+    match text {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => wrong(text, "text or json"),
+    }
+}
+
 /// Whether something is wanted.
 #[cfg(any(feature = "hls", feature = "remux"))]
 pub(super) fn switch(text: &str) -> Read<bool> {

@@ -146,6 +146,11 @@ impl Note {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Its first word; empty, if it has none.
+    pub fn first_word(&self) -> &str {
+        self.0.split_whitespace().next().unwrap_or_default()
+    }
 }
 
 /// Why somebody does not come in.
@@ -203,6 +208,9 @@ mod tests {
         for good in ["x", "desk 3, Ünal", &"x".repeat(256)] {
             assert_eq!(Note::parse(good).expect("a note").as_str(), good);
         }
+        let words = |text| Note::parse(text).map(|note| note.first_word().to_owned());
+        assert_eq!(words("  desk 3").as_deref(), Some("desk"));
+        assert_eq!(words("  ").as_deref(), Some(""));
         for bad in ["", "a\nb", "a\u{7f}", &"é".repeat(129)] {
             assert_eq!(Note::parse(bad), None);
         }

@@ -8,6 +8,8 @@ use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::moment::Moment;
 
+pub const LIST_TYPE: &str = "";
+
 pub struct Plan {
     pub segment: Duration,
     pub buffer_bytes: u64,

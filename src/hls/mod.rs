@@ -25,6 +25,7 @@ mod wanted;
 pub use cutter::{Cutter, Plan};
 pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
+pub use list::MEDIA_TYPE as LIST_TYPE;
 pub use wanted::{Ahead, Wanted};
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third

@@ -56,6 +56,31 @@ pub enum Status {
 }
 
 impl Status {
+    /// Those of refusals.
+    pub const REFUSALS: [Status; 21] = [
+        Status::BadRequest,
+        Status::Unauthorized,
+        Status::Forbidden,
+        Status::NotFound,
+        Status::MethodNotAllowed,
+        Status::NotAcceptable,
+        Status::RequestTimeout,
+        Status::Conflict,
+        Status::LengthRequired,
+        Status::ContentTooLarge,
+        Status::UriTooLong,
+        Status::ExpectationFailed,
+        Status::TooManyRequests,
+        Status::HeaderFieldsTooLarge,
+        Status::NotImplemented,
+        Status::BadGateway,
+        Status::ServiceUnavailable,
+        Status::GatewayTimeout,
+        Status::VersionNotSupported,
+        Status::InsufficientStorage,
+        Status::LoopDetected,
+    ];
+
     /// The three digits.
     pub fn code(self) -> u16 {
         self.row().0

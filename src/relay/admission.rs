@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::pass::{Barred, Pass};
+use super::pass::{Barred, Pass, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
 use crate::http::{Framing, Head, Method, Refusal, Status};
@@ -21,7 +21,7 @@ use crate::stamp::Stamp;
 pub(super) use place::{Beyond, Door};
 use refusals::{
     barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
-    no_token, no_token_of_origin, not_running, of_nobody, token_is_over, watched_uncounted,
+    no_token, no_token_of_origin, not_running, of_nobody, token_is_over,
 };
 pub(super) use refusals::{framework_is_off, kicked, no_viewer, not_found};
 
@@ -113,10 +113,12 @@ pub(super) struct Standing {
     pub has_room: bool,
     /// It may be fetched, one pull more.
     pub has_room_for_pull: bool,
-    /// So many watch it over HTTP, or wait to;
+    /// So many watch it over HTTP and HLS, or wait to;
     pub viewers: usize,
     /// and so many by the sessionid that somebody has who asks.
     pub viewers_by_name: usize,
+    /// Whether who asks is one of those by HLS. `None`: it is not, and no more can be counted.
+    pub seat: Option<bool>,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
 }
@@ -436,76 +438,36 @@ impl Gate<'_> {
         if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// Whether the session that a sessionid opens may be watched by one more who has that, told
-    /// before anything about whether it runs.
-    pub fn watch(
-        &self,
-        claim: &Claim<'_>,
-        name: &SessionId,
-        standing: &Standing,
-    ) -> Result<(), Refusal> {
-        let session = self.come_to_watch(claim, name, standing)?;
-        let is_full =
-            |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
-        // By a session's own sessionid all count who watch it.
-        if is_full(session, standing.viewers) {
-            return Err(busy("this session has as many viewers as its token allows"));
-        }
-        if name != session && is_full(name, standing.viewers_by_name) {
-            return Err(busy("as many watch by this sessionid as its token allows"));
-        }
-        Ok(())
-    }
-
-    /// What is asked of whoever comes to watch, in whichever way: the session that the sessionid
-    /// opens.
-    fn come_to_watch<'a>(
-        &'a self,
-        claim: &Claim<'_>,
-        name: &'a SessionId,
-        standing: &Standing,
-    ) -> Result<&'a SessionId, Refusal> {
-        let session = self.opened_by(name);
-        self.may_go_on(name, session, standing)?;
-        self.check_barred(claim, name)?;
-        Ok(session)
-    }
-
-    /// How many may watch, as this sessionid's token says.
-    fn viewers_max(&self, name: &SessionId) -> Option<usize> {
-        let grant = self.tokens?.grant(name)?;
-        grant.terms.viewers_max.map(|most| most as usize)
-    }
-
-    /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
-    /// watches so holds no connection that could be counted: where viewers are, it is a no.
-    pub fn watch_in_segments(
-        &self,
-        claim: &Claim<'_>,
-        name: &SessionId,
-        standing: &Standing,
-    ) -> Result<(), Refusal> {
-        let session = self.come_to_watch(claim, name, standing)?;
-        self.check_uncounted(name, session)
-    }
-
-    /// Whether nobody has to be counted who watches a session by a sessionid.
-    fn check_uncounted(&self, name: &SessionId, session: &SessionId) -> Result<(), Refusal> {
-        let most = self.viewers_max(name).or(self.viewers_max(session));
-        most.map_or(Ok(()), |_| Err(watched_uncounted()))
-    }
-
     /// By what who was admitted is inside. A source is as slow as its token says, and the
     /// session's.
-    pub fn pass(&self, name: SessionId, session: &SessionId, is_viewer: bool) -> Option<Pass> {
+    pub fn pass(&self, name: SessionId, session: &SessionId, way: Way) -> Option<Pass> {
         let tokens = self.tokens?;
-        let grants = [tokens.grant(&name), tokens.grant(session)];
-        let paces = grants.iter().flatten();
-        let pace = paces
-            .filter_map(|grant| grant.terms.bits_per_second_max)
-            .min();
-        let ends = grants[0].and_then(|grant| grant.terms.ends);
-        Some(Pass::new(name, is_viewer, ends, pace))
+        let role = match way {
+            Way::Put | Way::Post | Way::Icecast => Role::Source,
+            Way::Hls if self.counts_viewers(&name, session) => Role::Sitter,
+            Way::Hls => Role::Passer,
+            Way::Viewer | Way::Remuxed => Role::Viewer,
+            Way::Rtp | Way::Bare | Way::Group | Way::BareGroup | Way::Pull | Way::WatchPage => {
+                return None;
+            }
+            Way::Call | Way::Events | Way::Figures | Way::Page | Way::Health | Way::Options => {
+                return None;
+            }
+        };
+        let most = self.bits_per_second_max(&name, session);
+        let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
+        let names = (name, session.clone());
+        Some(Pass::new(names, role, ends, most))
+    }
+
+    /// How fast a source of the session may be that came by this sessionid, or by none but the
+    /// session's own, in bits a second.
+    pub fn bits_per_second_max(&self, name: &SessionId, session: &SessionId) -> Option<u64> {
+        let tokens = self.tokens?;
+        let grants = [tokens.grant(name), tokens.grant(session)];
+        let each = grants.into_iter().flatten();
+        each.filter_map(|grant| grant.terms.bits_per_second_max)
+            .min()
     }
 
     /// How late it is.
@@ -650,3 +612,4 @@ mod place;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod watchers;

@@ -46,6 +46,8 @@ pub(super) enum Count {
     Refused,
     /// Not in sequence with what its source sends.
     OutOfSequence,
+    /// Beyond the rate that its session's token allows.
+    TooFast,
     /// Too much waited to be sent, or the kernel took no more.
     Unsent,
     /// Packets of a source's MPEG-TS that came too late, or twice.
@@ -65,7 +67,19 @@ pub struct Counts {
     /// What waits for the shell's threads, in bytes.
     threads_bytes: usize,
     files: Files,
+    process: Process,
     turns: Turns,
+}
+
+/// What the process takes of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    /// Since its start, for itself and in the kernel.
+    pub cpu: Duration,
+    /// What it may use; `None`: that is not known here.
+    pub virtual_bytes: Option<u64>,
+    /// What of it is in memory.
+    pub resident_bytes: Option<u64>,
 }
 
 /// File descriptors.
@@ -104,6 +118,11 @@ impl Counts {
         self.threads_bytes = bytes;
     }
 
+    /// What the process takes, as the kernel says.
+    pub fn set_process(&mut self, process: Process) {
+        self.process = process;
+    }
+
     /// How many file descriptors there are: the shell opens them.
     pub fn set_files(&mut self, files: Files) {
         self.files = files;
@@ -131,6 +150,12 @@ impl Counts {
         *self.refusals.entry(status).or_insert(0) += 1;
     }
 
+    /// Viewers may be cut for these reasons: none has been yet.
+    pub(super) fn know_cuts(&mut self, reasons: impl IntoIterator<Item = &'static str>) {
+        self.cuts
+            .extend(reasons.into_iter().map(|reason| (reason, 0)));
+    }
+
     /// A viewer was cut for this reason.
     pub(super) fn cut(&mut self, reason: &'static str) {
         *self.cuts.entry(reason).or_insert(0) += 1;
@@ -154,6 +179,11 @@ impl Counts {
     /// What is known of file descriptors.
     pub(super) fn files(&self) -> Files {
         self.files
+    }
+
+    /// What the process takes.
+    pub(super) fn process(&self) -> Process {
+        self.process
     }
 
     /// How long the turns of the loop took.

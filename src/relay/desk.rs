@@ -35,7 +35,9 @@ pub(super) struct Desk {
     is_closing: bool,
     report: Report,
     events: Events,
-    refusals: Refusals,
+    refusals: Ration,
+    /// Of lines about tokens.
+    changes: Ration,
     ticket_next: u64,
     /// Bytes freed since memory was returned last.
     freed_bytes: usize,
@@ -43,25 +45,26 @@ pub(super) struct Desk {
     return_armed: Armed,
 }
 
-/// How many refusals have been told of.
+/// How many of a kind have been told of in this second.
 #[derive(Default)]
-struct Refusals {
+struct Ration {
     second: u64,
     told: u32,
     left_out: u64,
 }
 
-/// Whoever is refused may ask again at once, and must not drive out what else has happened.
-const REFUSALS_PER_SECOND_MAX: u32 = 16;
+/// Whoever is refused may ask again at once, and a control server may give out a thousand keys:
+/// neither must drive out what else has happened.
+const TOLD_PER_SECOND_MAX: u32 = 16;
 
-impl Refusals {
+impl Ration {
     /// Whether this one is told of, and how many were not before it.
     fn admit(&mut self, now: Moment) -> Option<u64> {
         let second = now.since_start().as_secs();
         if second != self.second {
             (self.second, self.told) = (second, 0);
         }
-        if self.told >= REFUSALS_PER_SECOND_MAX {
+        if self.told >= TOLD_PER_SECOND_MAX {
             self.left_out += 1;
             return None;
         }
@@ -91,7 +94,8 @@ impl Desk {
             is_closing: false,
             report: Report::new(settings.limits.report),
             events: Events::default(),
-            refusals: Refusals::default(),
+            refusals: Ration::default(),
+            changes: Ration::default(),
             ticket_next: 1,
             freed_bytes: 0,
             return_armed: Armed::default(),
@@ -286,6 +290,16 @@ impl Desk {
     pub fn log(&mut self, level: Level, event: fmt::Arguments<'_>) {
         for line in self.report.lines(level, self.now, event) {
             self.actions.push_back(Action::Log(line));
+        }
+    }
+
+    /// The same of what has become of a token: of so many in a second, and with the next it is said
+    /// how many were not told of.
+    pub fn log_change(&mut self, event: fmt::Arguments<'_>) {
+        match self.changes.admit(self.now) {
+            None => {}
+            Some(0) => self.log(Level::Info, event),
+            Some(left_out) => self.log(Level::Info, format_args!("{event} left_out={left_out}")),
         }
     }
 

@@ -30,6 +30,13 @@ pub enum Happening<'a> {
     },
     /// It has nobody any more, and is listed no longer.
     StreamOver { id: StreamId },
+    /// Its source is faster than its token allows: it waits, or what is too much is dropped.
+    SourceTooFast {
+        id: StreamId,
+        source: SocketAddr,
+        what: &'static str,
+        max_bitrate: u64,
+    },
     /// Somebody watches over HTTP.
     ViewerComes {
         id: ListedId,
@@ -75,13 +82,24 @@ pub enum Happening<'a> {
 }
 
 impl Happening<'_> {
-    fn name(&self) -> &'static str {
+    /// Of how many tuples it tells, if it is about tuples.
+    pub fn tuples(&self) -> Option<usize> {
+        match self {
+            Happening::TokenAdded { new, .. } => Some(*new),
+            Happening::TokenRevoked { revoked } => Some(*revoked),
+            _ => None,
+        }
+    }
+
+    /// What the events call it, and the log.
+    pub fn name(&self) -> &'static str {
         match self {
             Happening::StreamBegins { .. } => "stream-begins",
             Happening::StreamHeld { .. } => "stream-held",
             Happening::StreamGoesOn { .. } => "stream-goes-on",
             Happening::StreamEnds { .. } => "stream-ends",
             Happening::StreamOver { .. } => "stream-over",
+            Happening::SourceTooFast { .. } => "source-too-fast",
             Happening::ViewerComes { .. } => "viewer-comes",
             Happening::ViewerCut { .. } => "viewer-cut",
             Happening::ViewerGoes { .. } => "viewer-goes",

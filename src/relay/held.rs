@@ -1,7 +1,7 @@
 //! What the server holds: bytes that are really allocated, capacities and not lengths. Each part
 //! counts its own; here they stand side by side, and beside what they may hold at the most.
 
-use super::{CONNECTIONS_BEYOND_MAX, Settings};
+use super::{CONNECTIONS_BEYOND_MAX, SEATS_MAX, Settings};
 use crate::events;
 use crate::format::splice::Splicer;
 
@@ -19,6 +19,8 @@ pub(super) const GRANTED_BYTES: usize = 192 * 1024;
 pub(super) const RTP_BYTES: usize = 1536 * 1024;
 /// For each UDP client of a stream.
 pub(super) const UDP_CLIENT_BYTES: usize = 64;
+/// For each address that watches by HLS where a token says how many may: a name of 256 bytes.
+const SEAT_BYTES: usize = 768;
 /// First packets that wait for their second.
 const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 /// For each token: a name of 250 bytes with sixteen addresses.
@@ -55,7 +57,10 @@ impl Settings {
         };
         let peers = self.peers.len() * PEER_BYTES;
         [
-            ("clients", connections * each_client + peers + OTHER_BYTES),
+            (
+                "clients",
+                connections * each_client + peers + SEATS_MAX * SEAT_BYTES + OTHER_BYTES,
+            ),
             (
                 "streams",
                 limits.buffers_bytes_max + limits.streams_max * each_stream + shadows + OTHER_BYTES,

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 
 use super::counts::{Count, Counts, Turns};
 use super::held::HeldBytes;
+use crate::gate::Digest;
+use crate::http::Status;
 use crate::post::ClientFigures;
 use crate::stream::Figures;
 
@@ -19,6 +21,10 @@ pub(super) struct Seen<'a> {
     pub counts: &'a Counts,
     /// Over all streams.
     pub streams: Sums,
+    /// Some of those that run, by their labels.
+    pub each: BTreeMap<String, OfStream>,
+    /// When it all began.
+    pub started_unix_seconds: u64,
     /// What some of the UDP clients have got.
     pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
     /// Those that are open, whoever opened them.
@@ -60,6 +66,34 @@ pub(super) struct Sums {
     pub udp_bytes: u64,
 }
 
+/// One that runs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfStream {
+    /// Clients who get it over HTTP.
+    pub viewers: u64,
+    /// Addresses that get it by UDP.
+    pub udp_clients: u64,
+    /// Bits a second of its source's, lately.
+    pub bitrate: u64,
+    /// Since it began.
+    pub figures: Figures,
+}
+
+impl OfStream {
+    /// And those of another.
+    pub fn add(&mut self, other: OfStream) {
+        self.viewers += other.viewers;
+        self.udp_clients += other.udp_clients;
+        self.bitrate += other.bitrate;
+        self.figures.bytes_received += other.figures.bytes_received;
+        self.figures.bytes_sent += other.figures.bytes_sent;
+        self.figures.skips += other.figures.skips;
+    }
+}
+
+/// So many that run have rows of their own, those that began first.
+pub(super) const STREAMS_SHOWN_MAX: usize = 100;
+
 /// A family of samples: each has its labels, and a number.
 struct Family {
     name: &'static str,
@@ -85,6 +119,16 @@ const FAMILIES: &[Family] = &[
     counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
     gauge("tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
     gauge("tollgate_udp_client_datagrams", "Datagrams to a UDP client of streams that run, by what became of them; of 256 clients at the most.", of_udp_clients),
+    gauge("tollgate_streams_not_shown", "Streams that run and have no rows of their own, where 100 have.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
+    gauge("tollgate_stream_viewers", "HTTP viewers of a stream; of the 100 that began first, as the others of streams.", |seen| seen.of_each(|one| one.viewers)),
+    gauge("tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
+    gauge("tollgate_stream_bits_per_second", "Bit rate of a stream's source, over its last seconds.", |seen| seen.of_each(|one| one.bitrate)),
+    counter("tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
+    counter("tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
+    counter("tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
+    gauge("process_start_time_seconds", "When it began, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
+    gauge("process_resident_memory_bytes", "Memory of the process that is in use.", |seen| known(seen.counts.process().resident_bytes)),
+    gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process().virtual_bytes)),
     gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files().own + seen.connections as u64)),
     gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files().max)),
     gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
@@ -104,7 +148,8 @@ const FAMILIES: &[Family] = &[
         labelled("kind", [("late", seen.counts.of(Count::Late)), ("lost", seen.counts.of(Count::Lost))])
     }),
     counter("tollgate_refusals_total", "Requests refused, by status.", |seen| {
-        labelled("status", seen.counts.refusals().iter().map(|(status, count)| (status.code(), *count)))
+        let so_many = |status: Status| seen.counts.refusals().get(&status).copied().unwrap_or(0);
+        labelled("status", Status::REFUSALS.map(|status| (status.code(), so_many(status))))
     }),
     counter("tollgate_cuts_total", "Viewers that were cut, by why.", |seen| {
         labelled("reason", seen.counts.cuts().iter().map(|(reason, count)| (reason, *count)))
@@ -137,6 +182,11 @@ const fn counter(name: &'static str, help: &'static str, samples: Samples) -> Fa
 /// One sample without a label.
 fn count(number: u64) -> Vec<(String, u64)> {
     vec![(String::new(), number)]
+}
+
+/// The same, where it is known.
+fn known(number: Option<u64>) -> Vec<(String, u64)> {
+    number.map_or(Vec::new(), count)
 }
 
 fn one(number: usize) -> Vec<(String, u64)> {
@@ -174,12 +224,28 @@ fn dropped(seen: &Seen<'_>) -> Vec<(String, u64)> {
         ("second_source", counts.of(Count::SecondSource)),
         ("refused", counts.of(Count::Refused)),
         ("out_of_sequence", counts.of(Count::OutOfSequence)),
+        ("too_fast", counts.of(Count::TooFast)),
         ("unsent", counts.of(Count::Unsent)),
     ];
     labelled("reason", samples)
 }
 
+/// The labels of a session's rows: its own, and what the note of its token begins with.
+pub(super) fn labels_of(session: Digest, word: &str) -> String {
+    let word = word.replace('\\', "\\\\").replace('"', "\\\"");
+    match word.is_empty() {
+        true => format!("{{session=\"{session}\"}}"),
+        false => format!("{{session=\"{session}\",note=\"{word}\"}}"),
+    }
+}
+
 impl Seen<'_> {
+    fn of_each(&self, number: fn(&OfStream) -> u64) -> Vec<(String, u64)> {
+        let each = self.each.iter();
+        each.map(|(labels, one)| (labels.clone(), number(one)))
+            .collect()
+    }
+
     /// The figures as text.
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(4096);
@@ -191,6 +257,15 @@ impl Seen<'_> {
             }
         }
         write_turns(&mut text, self.counts.turns());
+        let name = "process_cpu_seconds_total";
+        head(
+            &mut text,
+            name,
+            "counter",
+            "Time that it has had of the processors.",
+        );
+        let seconds = self.counts.process().cpu.as_secs_f64();
+        let _ = writeln!(text, "{name} {seconds}");
         text
     }
 }

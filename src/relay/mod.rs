@@ -15,6 +15,7 @@
 //! One thread owns all of it. What would block is an action whose result is an input.
 
 mod admission;
+mod allowance;
 mod api;
 mod clients;
 mod counts;
@@ -40,6 +41,7 @@ mod rtp_in;
 mod settings;
 mod settle;
 mod shell;
+mod shown;
 mod snapshot;
 #[cfg(test)]
 mod stage;
@@ -61,7 +63,7 @@ use crate::stream::{End, Outcome};
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Known, Step};
 use counts::Count;
-pub use counts::{Counts, Files};
+pub use counts::{Counts, Files, Process};
 use desk::Desk;
 pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
@@ -73,8 +75,8 @@ use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
+use streams::{Cut, SHUT_DOWN, Streams};
 pub use streams::{Datagrams, Live};
-use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
 
 /// The id of a connection.
@@ -89,6 +91,9 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Connections beyond the limit that are let in, to be refused in words or to call the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
+
+/// Addresses that watch by HLS and are counted, where tokens say how many may watch.
+const SEATS_MAX: usize = 4096;
 
 /// What the shell is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,6 +138,7 @@ impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut desk = Desk::new(settings);
+        desk.counts_mut().know_cuts(Cut::ALL.map(Cut::name));
         Relay {
             clients: Clients::new(),
             streams: Streams::new(&desk.settings().limits),
@@ -222,22 +228,32 @@ impl Relay {
     }
 
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
-    /// answers it if it has waited; says what that cost. `None`: there is none.
+    /// answers it if it has waited; beside it the first stream in another container that has yet to
+    /// catch up reads on. Says what that cost. `None`: there is neither.
     pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
         self.desk.set_now(now);
-        let (id, waited) = self.clients.next_ahead()?;
-        if let Some(waited) = waited {
-            self.act(id, waited);
+        self.clients.begin_go(0);
+        let is_behind = self.streams.read_behind(&mut self.desk);
+        let ahead = self.clients.next_ahead();
+        let id = ahead.as_ref().map(|(id, _)| *id);
+        if let Some((id, waited)) = ahead {
+            if let Some(waited) = waited {
+                self.act(id, waited);
+            }
+            self.read(id, &[]);
+        } else if !is_behind {
+            return None;
         }
-        self.read(id, &[]);
         self.settle();
-        self.clients.end_ahead(id, &mut self.desk);
+        if let Some(id) = id {
+            self.clients.end_ahead(id, &mut self.desk);
+        }
         Some(self.clients.cost_of_go())
     }
 
     /// Whether [`Relay::read_ahead`] has somebody.
     pub fn has_ahead(&self) -> bool {
-        self.clients.has_ahead()
+        self.clients.has_ahead() || self.streams.has_behind()
     }
 
     /// The client sends no more.
@@ -285,7 +301,7 @@ impl Relay {
                     if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
                         self.act(id, event);
                     }
-                    // What was due is over, or was put off: it is called again at its next deadline.
+                    // What was due is over, or was put off: its next deadline is found.
                     self.clients.rearm(id, &mut self.desk);
                 }
                 Owner::Live(id) => {

@@ -15,22 +15,38 @@ pub(super) type Barred = (SessionId, IpAddr);
 #[derive(Debug)]
 pub(super) struct Pass {
     name: SessionId,
-    is_viewer: bool,
+    session: SessionId,
+    role: Role,
     ends: Option<Stamp>,
     bits_per_second_max: Option<u64>,
 }
 
+/// As what somebody comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// As a source.
+    Source,
+    /// As a viewer who counts as long as its connection watches.
+    Viewer,
+    /// As one who watches by playlists and segments, and counts for a while after each.
+    Sitter,
+    /// The same where nobody counts how many those are.
+    Passer,
+}
+
 impl Pass {
-    /// For a viewer, or a source, until `ends`; a source is read no faster than it says.
+    /// For who comes in so by a sessionid, which opens `session`, until `ends`; a source is read
+    /// no faster than it says.
     pub fn new(
-        name: SessionId,
-        is_viewer: bool,
+        (name, session): (SessionId, SessionId),
+        role: Role,
         ends: Option<Stamp>,
         bits_per_second_max: Option<u64>,
     ) -> Pass {
         Pass {
             name,
-            is_viewer,
+            session,
+            role,
             ends,
             bits_per_second_max,
         }
@@ -41,9 +57,19 @@ impl Pass {
         &self.name
     }
 
-    /// Whether it watches, or waits to.
+    /// What that opened.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Whether it counts as a viewer as long as it is inside.
     pub fn is_viewer(&self) -> bool {
-        self.is_viewer
+        self.role == Role::Viewer
+    }
+
+    /// Whether it has a seat.
+    pub fn is_sitter(&self) -> bool {
+        self.role == Role::Sitter
     }
 
     /// As a source it is read no faster.

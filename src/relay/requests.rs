@@ -10,18 +10,19 @@ use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
-use super::metrics::{self, Seen};
+use super::metrics;
 use super::page::{Document, Page};
 use super::pieces;
 use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
+use super::shown;
 use super::snapshot;
 use super::streams::{Cut, Feed};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
 use crate::format::Format;
-use crate::gate::{self, SessionId};
+use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
@@ -54,6 +55,9 @@ impl Relay {
                 self.streams
                     .source_lost(live, Feed::Http(id), reason, &mut self.desk)
             }
+            Event::Slowed { live, most } => {
+                self.streams.tell_of_excess(live, most, &mut self.desk);
+            }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Cut(cut) => self.cut_viewer(id, cut),
@@ -69,7 +73,7 @@ impl Relay {
                 let verdict = match fault {
                     None => gate.go_on_late(
                         (name, &session),
-                        (!view.is_whole(), view.is_of_segments()),
+                        !view.is_whole(),
                         &self.standing(&session),
                         || self.fetch.absence(&session),
                     ),
@@ -91,6 +95,7 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
+        self.clients.clear_seats(&self.desk);
         let asked = Asked {
             caller,
             head,
@@ -99,6 +104,7 @@ impl Relay {
             settings: self.desk.settings(),
             standing: &|session, name| Standing {
                 viewers_by_name: self.clients.viewers_by(name),
+                seat: self.clients.seat(name, caller.peer.ip()),
                 ..self.standing(session)
             },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
@@ -273,8 +279,8 @@ impl Relay {
                 page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
-                let shut = |refusal: &&Box<Refusal>| refusal.status == Status::Forbidden;
-                let shut = refusal.as_ref().filter(shut);
+                let shut = |refusal: &&Refusal| refusal.status == Status::Forbidden;
+                let shut = refusal.as_deref().filter(shut);
                 // Otherwise it waits until it is admitted.
                 let document = shut.map_or(Document::Watch, |why| Document::Refused(&why.detail));
                 page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
@@ -282,19 +288,8 @@ impl Relay {
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                let seen = Seen {
-                    counts: self.desk.counts(),
-                    streams: self.streams.sums(&self.desk),
-                    udp_clients: self.streams.udp_clients(),
-                    connections: self.clients.len(),
-                    waiting: self.clients.waiting().len(),
-                    blocked: self.clients.blocked().len(),
-                    pulls: self.fetch.len(),
-                    pull_failures: self.fetch.failures(),
-                    deadlines: self.desk.timers().len(),
-                    tokens: self.grants.tokens().map_or(0, gate::Tokens::len),
-                    held: self.held_bytes(),
-                };
+                let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
+                let seen = shown::seen(parts, self.held_bytes(), &self.desk);
                 Ok(Outcome::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
             Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
@@ -396,11 +391,13 @@ impl Relay {
         if !gate.may_publish(&claim, &session, &standing) {
             return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
         }
+        let most = gate.bits_per_second_max(&session, &session);
         let live = self.begin(session.clone(), answer.content_type, Feed::Http(id), peer);
         let now = self.desk.now();
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
-        self.clients.receive(id, live, answer.framing, &self.desk);
+        let body = (answer.framing, most);
+        self.clients.receive(id, live, body, &self.desk);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
@@ -412,12 +409,8 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.desk).may_stay(session)
         {
-            self.streams.end(
-                id,
-                End::Lost,
-                "its viewers may not watch its next source",
-                &mut self.desk,
-            );
+            let reason = "its viewers may not watch its next source";
+            self.streams.end(id, End::Lost, reason, &mut self.desk);
         }
     }
 
@@ -433,9 +426,9 @@ impl Relay {
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
             has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
-            viewers: self.streams.viewers(session) + self.clients.waiters(session),
-            viewers_by_name: 0,
+            viewers: self.clients.viewers_by(session),
             http_fault: self.streams.http_fault(session),
+            ..Standing::default()
         }
     }
 
@@ -536,6 +529,11 @@ impl Relay {
         let media_type = Format::MpegTs.media_type().to_owned();
         let given = packet.is_none_or(is_transport).then_some(media_type);
         let id = self.begin(session.clone(), given, source, address);
+        let most = self
+            .grants
+            .gate(&self.desk)
+            .bits_per_second_max(&session, &session);
+        self.streams.limit_source(id, most, &self.desk);
         match packet {
             Some(packet) => self.streams.begin_rtp(id, address, packet, &mut self.desk),
             None => {

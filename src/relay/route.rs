@@ -180,7 +180,7 @@ impl<'a> Asked<'a> {
             (self.may_pass)()?;
             self.gate.watch(&claim, &name, &standing)?;
             self.gate.wait(head.method, &standing)?;
-            let pass = self.gate.pass(name, &session, true);
+            let pass = self.gate.pass(name, &session, way);
             return Ok(Wish::Watch {
                 pass,
                 session,
@@ -189,7 +189,7 @@ impl<'a> Asked<'a> {
         }
         self.gate.publish(&claim, &name, head.framing, &standing)?;
         Ok(Wish::Publish {
-            pass: self.gate.pass(name, &session, false),
+            pass: self.gate.pass(name, &session, way),
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
@@ -249,7 +249,7 @@ impl<'a> Asked<'a> {
             View::Part(_) => self.gate.watch_in_segments(&claim, &name, &standing)?,
         }
         Ok(Wish::Watch {
-            pass: self.gate.pass(name, &session, true),
+            pass: self.gate.pass(name, &session, way),
             session,
             view,
         })
@@ -302,7 +302,7 @@ impl<'a> Asked<'a> {
         let standing = (self.standing)(&session, &name);
         self.gate.publish(&claim, &name, framing, &standing)?;
         Ok(Wish::Publish {
-            pass: self.gate.pass(name, &session, false),
+            pass: self.gate.pass(name, &session, Way::Icecast),
             session,
             content_type: self.head.content_type.clone(),
             framing,

@@ -11,24 +11,39 @@ use crate::gate::SessionId;
 use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
-impl Relay {
-    /// Takes what was said until nothing is left.
-    pub(super) fn settle(&mut self) {
-        loop {
-            if let Some(said) = self.streams.said() {
-                self.hear_streams(said);
-            } else if let Some(said) = self.clients.said() {
-                self.hear_clients(said);
-            } else if let Some(said) = self.fetch.said() {
-                self.hear_fetch(said);
-            } else if let Some(said) = self.grants.said() {
-                self.hear_grants(said);
-            } else if let Some(said) = self.lists.said() {
-                self.hear_lists(said);
-            } else {
-                break;
-            }
+fn hear(relay: &mut Relay) {
+    loop {
+        if let Some(said) = relay.streams.said() {
+            relay.hear_streams(said);
+        } else if let Some(said) = relay.clients.said() {
+            relay.hear_clients(said);
+        } else if let Some(said) = relay.fetch.said() {
+            relay.hear_fetch(said);
+        } else if let Some(said) = relay.grants.said() {
+            relay.hear_grants(said);
+        } else if let Some(said) = relay.lists.said() {
+            relay.hear_lists(said);
+        } else {
+            return;
         }
+    }
+}
+
+impl Relay {
+    /// Takes what was said until nothing is left. After each write to each viewer that is nothing,
+    /// nearly always: looking is all that it costs.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        let has_said = self.streams.has_said()
+            || self.clients.has_said()
+            || self.fetch.has_said()
+            || self.grants.has_said()
+            || self.lists.has_said();
+        if has_said {
+            hear(self);
+        }
+        // What a client's bytes, or its wish, have others do is its work.
+        self.clients.count_cost(self.streams.take_work());
         if self.desk.take_news() {
             self.clients.wake_readers();
         }
@@ -45,6 +60,8 @@ impl Relay {
                         .call_waiting(Room::List, &session, Fate::Called);
                 }
             }
+            streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.desk),
+            streams::Said::MayCast(id) => self.refresh_clients(id),
             streams::Said::RemuxFails { id, why } => {
                 self.streams.let_shadow_go(id, why, &mut self.desk);
             }

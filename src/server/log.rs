@@ -5,6 +5,8 @@
 //! disk that hangs all block whoever writes. What waits for it is bounded in bytes; a line that
 //! does not fit is counted and left out.
 
+mod line;
+
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Stderr, Stdout, Write};
@@ -196,15 +198,18 @@ pub(super) struct Console {
     lines: Lines,
     /// Who takes them does not know when they came.
     has_times: bool,
+    /// They are objects.
+    is_json: bool,
     left_out: u64,
 }
 
 impl Console {
     /// Starts the thread that writes to stderr; an error is that it cannot be had.
-    pub fn start() -> io::Result<Console> {
+    pub fn start(is_json: bool) -> io::Result<Console> {
         Ok(Console {
             lines: Lines::start("console", Sink::Stderr(io::stderr()), None)?,
             has_times: !is_of_journal(),
+            is_json,
             left_out: 0,
         })
     }
@@ -215,20 +220,23 @@ impl Console {
         while self.lines.next_report().is_some() {}
         if self.left_out > 0 {
             let notice = format!("level=warn event=lines-not-read count={}", self.left_out);
-            if self.lines.push(&self.timed(&notice)) {
+            if self.lines.push(&self.made(&notice)) {
                 self.left_out = 0;
             }
         }
-        if !self.lines.push(&self.timed(line)) {
+        if !self.lines.push(&self.made(line)) {
             self.left_out += 1;
         }
     }
 
-    fn timed<'a>(&self, line: &'a str) -> Cow<'a, str> {
+    /// The one place where a line gets its form.
+    fn made<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let unix_seconds = since_1970().as_secs();
-        match self.has_times && line.starts_with("level=") {
-            true => format!("time={} {line}", Stamp { unix_seconds }).into(),
-            false => line.into(),
+        let time = self.has_times.then_some(Stamp { unix_seconds });
+        match time {
+            _ if self.is_json => line::as_json(line, time, PIECE_BYTES_MAX - 1).into(),
+            Some(time) if line.starts_with("level=") => format!("time={time} {line}").into(),
+            Some(_) | None => line.into(),
         }
     }
 

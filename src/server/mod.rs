@@ -27,6 +27,7 @@ mod clock;
 mod disk;
 mod log;
 mod names;
+mod own;
 mod signals;
 mod start;
 mod sys;
@@ -51,6 +52,7 @@ use clock::since_1970;
 use disk::Disk;
 use log::{AccessLog, Console};
 use names::LookUps;
+use own::Own;
 use signals::{Signals, Wish};
 pub use start::run;
 use tcp::{Listener, Reading, Sockets};
@@ -92,6 +94,7 @@ struct Server {
     udp: Option<Udp>,
     console: Console,
     access_log: Option<AccessLog>,
+    own: Own,
     ends_at: Option<Moment>,
 }
 
@@ -118,6 +121,9 @@ impl Server {
             self.relay.hear_time(since_1970(), now);
             for event in &events {
                 self.note(event, now);
+            }
+            if let Some(process) = self.own.look(now) {
+                self.relay.counts().set_process(process);
             }
             self.hear_threads(now);
             self.accept(now);

@@ -14,6 +14,7 @@ use super::clock::since_1970;
 use super::disk::Disk;
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
+use super::own::Own;
 use super::signals::Signals;
 use super::systemd::{self, Inherited};
 use super::tcp::{Listener, Sockets};
@@ -61,8 +62,9 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         disk: None,
         look_ups: None,
         udp: None,
-        console: Console::start().map_err(failed)?,
+        console: Console::start(config.logs_json).map_err(failed)?,
         access_log: start_access_log(config, waker)?,
+        own: Own::new(),
         ends_at: None,
     };
     server

@@ -26,6 +26,8 @@ pub(super) struct Buffer {
     block_bytes: usize,
     blocks_max: usize,
     blocks_granted: usize,
+    /// Blocks that the pool keeps for it, and that are not allocated yet.
+    blocks_reserved: usize,
     oldest: u64,
     newest: u64,
 }
@@ -62,6 +64,16 @@ impl Pool {
         blocks.sum::<usize>() + self.free.capacity() * size_of::<Vec<u8>>()
     }
 
+    /// Keeps so many bytes for one buffer, if they are left.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
+        let has_room = self.bytes_left >= bytes;
+        if has_room {
+            self.bytes_left -= bytes;
+        }
+        has_room
+    }
+
     /// Room for a block.
     fn take(&mut self, block_bytes: usize) -> Vec<u8> {
         self.bytes_left -= block_bytes as isize;
@@ -92,6 +104,7 @@ impl Buffer {
             block_bytes,
             blocks_max,
             blocks_granted: (GRANTED_BYTES.div_ceil(block_bytes) + 1).min(blocks_max),
+            blocks_reserved: 0,
             oldest: 0,
             newest: 0,
         }
@@ -107,9 +120,20 @@ impl Buffer {
         self.newest
     }
 
-    /// Bytes that the blocks take of the pool: all of them but the few of the list.
+    /// Bytes that the blocks take of the pool, and that it keeps for more: all that they take but
+    /// the few of the list.
     pub fn pool_bytes(&self) -> usize {
-        self.blocks.len() * self.block_bytes
+        (self.blocks.len() + self.blocks_reserved) * self.block_bytes
+    }
+
+    /// Has the pool keep all that it can hold, while nothing is in it. Says whether there is room.
+    #[must_use]
+    pub fn reserve(&mut self, pool: &mut Pool) -> bool {
+        let has_room = pool.reserve(self.bytes_max());
+        if has_room {
+            self.blocks_reserved = self.blocks_max;
+        }
+        has_room
     }
 
     /// Bytes that its allocations take.
@@ -136,7 +160,8 @@ impl Buffer {
     /// So many stay, as long as nobody else takes what is left in the pool.
     pub fn keepable_bytes(&self, pool: &Pool) -> usize {
         let blocks_left = usize::try_from(pool.bytes_left).unwrap_or(0) / self.block_bytes;
-        let blocks = self.blocks.len().saturating_add(blocks_left);
+        let blocks_own = self.blocks.len() + self.blocks_reserved;
+        let blocks = blocks_own.saturating_add(blocks_left);
         (blocks.clamp(self.blocks_granted, self.blocks_max) - 1) * self.block_bytes
     }
 
@@ -150,8 +175,8 @@ impl Buffer {
     /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added
     /// instead.
     pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
-        let may_grow =
-            self.blocks.len() < self.blocks_max && pool.bytes_left >= self.block_bytes as isize;
+        let has_room = self.blocks_reserved > 0 || pool.bytes_left >= self.block_bytes as isize;
+        let may_grow = self.blocks.len() < self.blocks_max && has_room;
         if may_grow || self.blocks.len() < self.blocks_granted {
             None
         } else {
@@ -161,6 +186,10 @@ impl Buffer {
 
     /// Adds an empty block, for bytes that arrive at `now`.
     pub fn grow(&mut self, pool: &mut Pool, now: Moment) {
+        if let Some(reserved) = self.blocks_reserved.checked_sub(1) {
+            self.blocks_reserved = reserved;
+            pool.bytes_left += self.block_bytes as isize;
+        }
         self.blocks.push_back(Block {
             bytes: pool.take(self.block_bytes),
             began: now,
@@ -193,6 +222,8 @@ impl Buffer {
         for block in self.blocks.drain(..) {
             pool.give_back(block.bytes, self.block_bytes);
         }
+        pool.bytes_left += (self.blocks_reserved * self.block_bytes) as isize;
+        self.blocks_reserved = 0;
         self.oldest = self.newest;
     }
 

@@ -371,6 +371,12 @@ impl<C: Copy> Stream<C> {
             + self.cut.capacity() * size_of::<C>()
     }
 
+    /// Has the pool keep a whole buffer for it, before anything comes. Says whether there is room.
+    #[must_use]
+    pub fn reserve(&mut self, pool: &mut Pool) -> bool {
+        self.buffer.reserve(pool)
+    }
+
     /// Gives the buffer back.
     pub fn release(&mut self, pool: &mut Pool) {
         self.buffer.release(pool);

@@ -100,18 +100,12 @@ impl Lead {
 
     /// What is still to be sent.
     pub fn parts(&self) -> [&[u8]; 2] {
-        let Some(front) = &self.0 else {
-            return [&[], &[]];
-        };
-        match &front.header {
-            Some(header) => [&header[front.sent..], &front.own],
-            None => [&front.own[front.sent..], &[]],
-        }
+        self.0.as_ref().map_or([&[], &[]], |front| front.parts())
     }
 
     /// How many bytes that are.
     pub fn bytes_left(&self) -> usize {
-        self.parts().iter().map(|part| part.len()).sum()
+        self.0.as_ref().map_or(0, |front| front.bytes_left())
     }
 
     /// Whether the viewer has been given a byte of it.
@@ -140,18 +134,31 @@ impl Lead {
 
     /// So many have been sent; says how many of them belonged to the lead.
     pub fn advance(&mut self, bytes: usize) -> usize {
-        let taken = bytes.min(self.bytes_left());
-        if let Some(front) = &mut self.0 {
-            front.advance(taken);
-        }
-        if self.bytes_left() == 0 {
-            *self = Lead::default();
+        // Nearly always there is none, after each write to each viewer.
+        let Some(front) = &mut self.0 else {
+            return 0;
+        };
+        let taken = bytes.min(front.bytes_left());
+        front.advance(taken);
+        if front.bytes_left() == 0 {
+            self.0 = None;
         }
         taken
     }
 }
 
 impl Front {
+    fn parts(&self) -> [&[u8]; 2] {
+        match &self.header {
+            Some(header) => [&header[self.sent..], &self.own],
+            None => [&self.own[self.sent..], &[]],
+        }
+    }
+
+    fn bytes_left(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+
     fn advance(&mut self, bytes: usize) {
         self.has_begun |= bytes > 0;
         self.sent += bytes;

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use tollgate::relay::ConnectionId;
+use tollgate::remux::Target;
 
 use super::chance::Chance;
+use super::films::Given;
 use super::knowledge::{Knowledge, State, StreamNumber};
 use super::media::Track;
 use super::script::{Asked, Request, Script};
@@ -344,6 +346,7 @@ impl Client {
                     }
                 }
                 Asked::Watch { .. }
+                | Asked::Film { .. }
                 | Asked::List { .. }
                 | Asked::Segment { .. }
                 | Asked::Call(_)
@@ -420,7 +423,7 @@ impl Client {
         let always = [408, 429, 503];
         let is_fine = match &request.asked {
             Asked::Publish { .. } => [200, 400, 403, 409, 411].contains(&status),
-            Asked::Watch { .. } => {
+            Asked::Watch { .. } | Asked::Film { .. } => {
                 let of_origins = knowledge.has_origins && [502, 504, 508].contains(&status);
                 of_origins || [200, 403, 404, 406].contains(&status)
             }
@@ -483,10 +486,17 @@ impl Client {
                     self.check_list(*session, &content, knowledge);
                 }
             }
-            (Asked::Segment { session }, 200) if asking.request.method == "GET" => {
-                check_segment(*session, &content, end, knowledge);
+            (Asked::Segment { session, to }, 200) if asking.request.method == "GET" => {
+                if !knowledge.is_film(*session) {
+                    check_segment(*session, &content, end, knowledge);
+                } else if let Some(to) = to {
+                    self.check_film((*session, *to), &content, end, true, knowledge);
+                }
                 // It may have been overtaken.
                 return;
+            }
+            (Asked::Film { session, to }, 200) if asking.request.method == "GET" => {
+                self.check_film((*session, *to), &content, end, false, knowledge);
             }
             (_, status) if status >= 400 => {
                 if let Asked::Publish { stream, .. } = asking.request.asked {
@@ -512,6 +522,28 @@ impl Client {
         self.check_end(end, &head, knowledge);
     }
 
+    fn check_film(
+        &self,
+        (session, to): (usize, Target),
+        content: &[u8],
+        end: End,
+        is_segment: bool,
+        knowledge: &mut Knowledge,
+    ) {
+        // Where streams are held, sources follow each other.
+        if knowledge.is_film(session) {
+            let given = Given {
+                session,
+                to,
+                content,
+                end,
+                is_prompt: !self.was_blocked,
+                is_segment,
+            };
+            given.check(knowledge);
+        }
+    }
+
     /// What it may count on of one list beside the one before; and who the segments are.
     fn check_list(&mut self, session: usize, content: &[u8], knowledge: &mut Knowledge) {
         let text = std::str::from_utf8(content).expect("a list is text");
@@ -530,8 +562,9 @@ impl Client {
         }
         let first = |list: &Playlist| list.segments.first().map(|entry| entry.number);
         if let Some(last) = self.list.take() {
+            // A shadow's numbers begin anew with it.
             assert!(
-                knowledge.has_origins || first(&list) >= first(&last),
+                knowledge.has_origins || knowledge.is_film(session) || first(&list) >= first(&last),
                 "{last:?} {list:?}"
             );
             for (before, entry) in last.segments.iter().flat_map(|before| {
@@ -547,7 +580,7 @@ impl Client {
                 );
             }
         }
-        assert!(knowledge.is_segmented(session));
+        assert!(knowledge.is_segmented(session) || knowledge.is_film(session));
         self.names = list
             .segments
             .iter()

@@ -178,6 +178,11 @@ impl Knowledge {
         !self.holds && session + 1 == self.sessions.len()
     }
 
+    /// Whether a session's sources send films, and it is watched in other containers only.
+    pub fn is_film(&self, session: usize) -> bool {
+        cfg!(feature = "remux") && !self.holds && session + 2 == self.sessions.len()
+    }
+
     pub fn running_in(&self, session: usize) -> Option<StreamNumber> {
         self.running.get(&session).copied()
     }

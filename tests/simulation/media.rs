@@ -2,10 +2,13 @@
 //! given.
 
 use super::chance::Chance;
+use super::films;
 use super::knowledge::{Knowledge, StreamNumber};
 
 /// So many bytes show a place beyond doubt.
 const WINDOW: usize = 24;
+/// Films are shorter: each is made again in other containers to see what must come of it.
+const FILM_PART: usize = 5;
 /// With fewer it cannot be said which stream of a session they are from.
 const TELLING_BYTES: usize = 4;
 /// Gaps that lie closer together than a window are looked for in so many bytes.
@@ -19,6 +22,8 @@ pub enum Kind {
     Binary,
     /// AAC, frame by frame: its session is watched in segments only.
     Sound,
+    /// Pictures and sound in a container: its session is watched in others only.
+    Film,
 }
 
 /// What stands in front of a frame of so many bytes, 1,024 samples of 48,000 a second.
@@ -28,6 +33,9 @@ const FRAME_BYTES: usize = 40;
 /// Bytes that no container's magic matches, different in every stream, and nowhere in a stream the
 /// same over a whole window.
 pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
+    if kind == Kind::Film {
+        return films::content(bytes / FILM_PART, chance);
+    }
     let mut content = Vec::with_capacity(bytes + 8);
     while content.len() < bytes {
         let drawn = chance.draw().to_le_bytes();
@@ -35,7 +43,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
             // None is the sync byte of a transport stream, or of a frame.
             Kind::Text => b'H' + byte % 55,
             Kind::Binary => 0x80 + byte % 127,
-            Kind::Sound => byte % 127,
+            Kind::Sound | Kind::Film => byte % 127,
         }));
     }
     content.truncate(bytes);
@@ -43,7 +51,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
         *first = match kind {
             Kind::Text => b'x',
             Kind::Binary => 0x90,
-            Kind::Sound => 0xff,
+            Kind::Sound | Kind::Film => 0xff,
         };
     }
     if kind == Kind::Sound {
@@ -59,7 +67,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
 /// on.
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
-        Kind::Text | Kind::Sound => 16,
+        Kind::Text | Kind::Sound | Kind::Film => 16,
         // As long as sound may begin in it that was cut within a frame.
         Kind::Binary => 12 * 1024,
     }

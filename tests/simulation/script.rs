@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use tollgate::remux::Target;
+
 use super::chance::Chance;
 use super::knowledge::{Knowledge, StreamNumber};
 use super::media::{self, Kind};
@@ -27,13 +29,20 @@ pub enum Asked {
     Watch {
         session: usize,
     },
-    /// A playlist,
+    /// A film in this container,
+    Film {
+        session: usize,
+        to: Target,
+    },
+    /// a playlist,
     List {
         session: usize,
     },
     /// or what one named.
     Segment {
         session: usize,
+        /// What its name says that it is.
+        to: Option<Target>,
     },
     /// The statuses that it may be answered with, besides those that anybody may get.
     Call(&'static [u16]),
@@ -56,6 +65,7 @@ impl Request {
         match self.asked {
             Asked::Publish { .. } => "publish",
             Asked::Watch { .. } => "watch",
+            Asked::Film { .. } => "film",
             Asked::List { .. } => "list",
             Asked::Segment { .. } => "segment",
             Asked::Call(_) => "call",
@@ -118,7 +128,11 @@ impl Script {
         let method = if chance.percent(8) { "HEAD" } else { "GET" };
         let (target, asked) = if !known.is_empty() && chance.percent(60) {
             let name = chance.pick(known);
-            (format!("{path}/{name}"), Asked::Segment { session })
+            let to = match name.rsplit_once('.') {
+                Some((_, "ts")) => Target::named(b"live.ts"),
+                _ => None,
+            };
+            (format!("{path}/{name}"), Asked::Segment { session, to })
         } else {
             let newest = known.last().and_then(|name| number_in(name));
             let query = match newest.filter(|_| chance.percent(50)) {
@@ -134,6 +148,16 @@ impl Script {
         self.ask(method, &text, asked);
     }
 
+    /// A session's film in another container than it comes in, perhaps.
+    pub fn watch_film(&mut self, session: usize, knowledge: &Knowledge, chance: &mut Chance) {
+        let file = *chance.pick(&["live.ts", "live.mp4"]);
+        let to = Target::named(file.as_bytes()).expect("a container");
+        let path = format!("/stream/{}/{file}", knowledge.sessions[session].encoded);
+        let method = if chance.percent(8) { "HEAD" } else { "GET" };
+        let text = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        self.ask(method, &text, Asked::Film { session, to });
+    }
+
     /// A source's request with its body; `from` is where it connects from, `script_bytes` what it
     /// sends before.
     pub fn publish(
@@ -147,9 +171,10 @@ impl Script {
         let target = stream_target(session, knowledge, chance);
         let method = *chance.pick(&["PUT", "POST"]);
         let is_chunked = chance.percent(60);
-        let kind = match knowledge.is_segmented(session) {
-            true => Kind::Sound,
-            false => *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]),
+        let kind = match session {
+            _ if knowledge.is_segmented(session) => Kind::Sound,
+            _ if knowledge.is_film(session) => Kind::Film,
+            _ => *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]),
         };
         let content_bytes = if chance.percent(50) {
             chance.magnitude(0..=100_000)
@@ -157,6 +182,7 @@ impl Script {
             chance.within(100_000..=1_500_000)
         };
         let content = media::content(kind, content_bytes, chance);
+        let content_bytes = content.len();
         let expects_continue = chance.percent(20);
         let expect = if expects_continue {
             "Expect: 100-continue\r\n"
@@ -204,9 +230,13 @@ impl Script {
         knowledge: &mut Knowledge,
         chance: &mut Chance,
     ) -> StreamNumber {
-        let kind = *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]);
+        let kind = match knowledge.is_film(session) {
+            true => Kind::Film,
+            false => *chance.pick(&[Kind::Text, Kind::Text, Kind::Binary]),
+        };
         let content_bytes = chance.magnitude(0..=400_000);
         let content = media::content(kind, content_bytes, chance);
+        let content_bytes = content.len();
         let framing = match is_chunked {
             Some(true) => "Transfer-Encoding: chunked\r\n".to_owned(),
             Some(false) => format!("Content-Length: {content_bytes}\r\n"),

@@ -259,6 +259,13 @@ impl Senders {
                     }
                     // The corrections, and what sources say beside their media.
                     _ if datagram[0] >> 6 == 2 && datagram[1] & 0x7f != 33 => {}
+                    // Of a film, as MPEG-TS.
+                    "to others" => {
+                        let packet = Packet::parse(datagram).expect("RTP");
+                        let mut packets = packet.payload.chunks(PACKET_BYTES);
+                        let is_packet = |it: &[u8]| it.len() == PACKET_BYTES && it[0] == 0x47;
+                        assert!(packets.all(is_packet));
+                    }
                     "RTP to a host" | "RTP to a group" => {
                         let packet = Packet::parse(datagram).expect("RTP");
                         self.check_packets(*to, session, packet.payload);

@@ -112,6 +112,7 @@ fn config(chance: &mut Chance) -> Config {
         config.core.rtp_to = senders::RTP_TO.map(subnet).to_vec();
     }
     config.core.is_close_delimited = chance.percent(8);
+    config.core.remuxes = chance.percent(90);
     config.core.takes_over = chance.percent(30);
     config.access_log = chance.percent(20).then_some(AccessLog::Stdout);
     config
@@ -141,7 +142,7 @@ impl World {
         if std::env::var("SIMULATION_SEED").is_ok() {
             println!("{config:?}");
         }
-        let names = ["a", "b-2", "ц й/c", "d", "hls"];
+        let names = ["a", "b-2", "ц й/c", "d", "film", "hls"];
         let sessions = names.iter().map(|name| Session::new(name)).collect();
         let mut knowledge = Knowledge::new(sessions, config.core.limits.streams_max);
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
@@ -294,7 +295,12 @@ impl World {
                     client.rounds = 0;
                 }
             }
-            Role::Viewer if self.knowledge.is_segmented(session) => {
+            Role::Viewer if self.knowledge.is_film(session) && self.chance.percent(60) => {
+                script.watch_film(session, &self.knowledge, &mut self.chance);
+            }
+            Role::Viewer
+                if self.knowledge.is_segmented(session) || self.knowledge.is_film(session) =>
+            {
                 let known = (session, client.listed());
                 script.play(known, &self.knowledge, &mut self.chance);
                 client.rounds += usize::from(self.chance.percent(70));
@@ -325,6 +331,9 @@ impl World {
         let mut script = Script::default();
         let session = self.chance.within(0..=self.knowledge.sessions.len() - 1);
         match client.role {
+            Role::Viewer if self.knowledge.is_film(session) => {
+                script.watch_film(session, &self.knowledge, &mut self.chance);
+            }
             Role::Viewer if self.knowledge.is_segmented(session) => {
                 let known = (session, client.listed());
                 script.play(known, &self.knowledge, &mut self.chance);
@@ -805,7 +814,7 @@ impl World {
                 let may_wait = match &request.asked {
                     Asked::Publish { is_whole, .. } => !is_whole,
                     // Its stream has not shown what it is, or a name is being looked up.
-                    Asked::Watch { .. } => true,
+                    Asked::Watch { .. } | Asked::Film { .. } => true,
                     // It has no segments yet, or not the one that was asked for.
                     Asked::List { .. } => true,
                     Asked::Segment { .. } => false,
@@ -848,7 +857,8 @@ impl World {
 
     /// Jumps from deadline to deadline.
     fn wait_until(&mut self, is_done: impl Fn(&World) -> bool) {
-        for _ in 0..5_000 {
+        // What is left of a film goes out to UDP clients at its own pace.
+        for _ in 0..50_000 {
             if is_done(self) {
                 return;
             }
@@ -868,9 +878,12 @@ impl World {
             .map(Client::state)
             .collect();
         panic!(
-            "it does not end: next deadline {:?}, now {:?}, {open:#?}",
+            "it does not end: next deadline {:?}, now {:?}, writes {}, ahead {}, {:?} {open:#?}",
             self.relay.next_deadline(),
-            self.now
+            self.now,
+            self.relay.has_writes(),
+            self.relay.has_ahead(),
+            self.readers
         );
     }
 

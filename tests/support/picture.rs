@@ -84,8 +84,8 @@ impl Picture {
                     self.tokens.insert(text("sessionid"), tuples - 1);
                 }
             }
-            "snapshot-end" | "missed" | "viewer-cut" | "token-over" | "tokens-over"
-            | "publisher-refused" => {}
+            "snapshot-end" | "missed" | "viewer-cut" | "source-too-fast" | "token-over"
+            | "tokens-over" | "publisher-refused" => {}
             other => panic!("{other} is not known"),
         }
     }

@@ -111,8 +111,12 @@ impl Server {
         until("the server listens", || {
             let lines = self.stderr();
             let listening = |kind: &str| -> Vec<SocketAddr> {
-                let addresses = lines.iter().filter_map(|line| line.strip_prefix(kind));
+                // As text, or as JSON.
+                let behind = |line: &'_ String| Some(line.split_once(kind)?.1.to_owned());
+                let addresses: Vec<String> = lines.iter().filter_map(behind).collect();
                 addresses
+                    .iter()
+                    .map(|address| address.trim_end_matches("\"}"))
                     .filter(|address| !address.starts_with("unix:"))
                     .map(|address| address.parse().expect("an address and a port"))
                     .collect()

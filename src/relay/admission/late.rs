@@ -14,14 +14,11 @@ impl Gate<'_> {
     pub fn go_on_late(
         &self,
         (name, session): (&SessionId, &SessionId),
-        (wants_part, is_of_segments): (bool, bool),
+        wants_part: bool,
         standing: &Standing,
         fault: impl FnOnce() -> Fault,
     ) -> Result<(), Refusal> {
         self.may_go_on(name, session, standing)?;
-        if is_of_segments {
-            self.check_uncounted(name, session)?;
-        }
         match standing.runs || wants_part {
             true => Ok(()),
             false => Err(self.turned_away(fault())),

@@ -74,14 +74,6 @@ pub fn framework_is_off() -> Refusal {
     )
 }
 
-/// 403 for who would watch by HLS where a token says how many may watch.
-pub fn watched_uncounted() -> Refusal {
-    forbidden(
-        "the token says how many may watch (max-viewers), and those who watch by HLS cannot be counted; without HLS the stream is at \
-         /stream/SESSIONID",
-    )
-}
-
 /// There is nothing here for whoever asks.
 pub fn not_found() -> Refusal {
     Refusal::new(

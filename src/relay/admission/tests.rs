@@ -184,10 +184,8 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Viewers => match way {
-            Viewer | Remuxed => Refused(503),
+            Viewer | Remuxed | Hls => Refused(503),
             WatchPage => DoesNotApply("its stream is asked for apart"),
-            // They cannot be counted.
-            Hls => Refused(403),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("a session has one source")
             }

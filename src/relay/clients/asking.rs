@@ -133,10 +133,14 @@ impl Clients {
     }
 
     /// What an origin sends from now on is this stream's media.
-    pub fn receive(&mut self, id: ConnectionId, live: LiveId, framing: Framing, desk: &Desk) {
-        self.enter(
-            id,
-            Phase::Source(Source::new(live, framing, None, desk.now())),
-        );
+    pub fn receive(
+        &mut self,
+        id: ConnectionId,
+        live: LiveId,
+        (framing, most): (Framing, Option<u64>),
+        desk: &Desk,
+    ) {
+        let source = Source::new(live, (framing, None), most, desk.now());
+        self.enter(id, Phase::Source(source));
     }
 }

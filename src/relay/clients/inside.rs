@@ -4,7 +4,10 @@
 //! Where there are no tokens nobody is in this book.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::time::Duration;
 
+use super::heads::Heads;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
@@ -18,7 +21,6 @@ use crate::stamp::Stamp;
 #[derive(Default)]
 struct Party {
     ids: BTreeSet<ConnectionId>,
-    viewers: usize,
 }
 
 /// Who is inside by each.
@@ -27,6 +29,8 @@ pub(super) struct Inside {
     parties: HashMap<SessionId, Party>,
     /// How many they are together.
     count: usize,
+    /// How many of them watch, and who does so by HLS.
+    heads: Heads,
 }
 
 /// Who was expelled.
@@ -37,6 +41,12 @@ pub enum Expelled {
     Source(LiveId),
 }
 
+/// How long whoever has asked for a playlist or a segment is taken to watch. Players ask at least
+/// once a segment, which may be longer than is wished.
+fn seat_time(desk: &Desk) -> Duration {
+    Duration::from_secs(30) + 3 * desk.settings().limits.hls_segment_time
+}
+
 /// A place in a tree of ids, at the most: of eleven, five are used.
 const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
@@ -44,14 +54,14 @@ impl Inside {
     fn enter(&mut self, pass: &Pass, id: ConnectionId) {
         let party = self.parties.entry(pass.name().clone()).or_default();
         party.ids.insert(id);
-        party.viewers += usize::from(pass.is_viewer());
+        self.heads.enter(pass);
         self.count += 1;
     }
 
     fn leave(&mut self, pass: &Pass, id: ConnectionId) {
         if let Some(party) = self.parties.get_mut(pass.name()) {
             party.ids.remove(&id);
-            party.viewers -= usize::from(pass.is_viewer());
+            self.heads.leave(pass);
             self.count -= 1;
             if party.ids.is_empty() {
                 self.parties.remove(pass.name());
@@ -65,11 +75,16 @@ impl Inside {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let node_bytes = 11 * PLACE_BYTES;
-        hash_map_bytes(&self.parties) + self.parties.len() * node_bytes + self.count * PLACE_BYTES
+        hash_map_bytes(&self.parties)
+            + self.parties.len() * node_bytes
+            + self.count * PLACE_BYTES
+            + self.heads.held_bytes()
     }
 
     /// Panics unless it agrees with what the connections say.
     pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Pass)>) {
+        let passes: Vec<_> = passes.collect();
+        self.heads.check(passes.iter().map(|(_, pass)| *pass));
         let mut count = 0;
         for (id, pass) in passes {
             let party = self.parties.get(pass.name());
@@ -80,8 +95,11 @@ impl Inside {
             count += 1;
         }
         assert_eq!(count, self.count, "somebody is inside who is gone");
-        let viewers = |party: &Party| party.viewers <= party.ids.len() && !party.ids.is_empty();
-        assert!(self.parties.values().all(viewers), "a party of nobody");
+        let mut parties = self.parties.values();
+        assert!(
+            parties.all(|party| !party.ids.is_empty()),
+            "a party of nobody"
+        );
     }
 }
 
@@ -92,6 +110,11 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(pass) = pass
         {
+            if pass.is_sitter() {
+                let address = connection.peer.ip();
+                let until = desk.now() + seat_time(desk);
+                self.inside.heads.sit(&pass, address, until);
+            }
             self.inside.enter(&pass, id);
             connection.pass = Some(pass);
         }
@@ -111,10 +134,22 @@ impl Clients {
         Some(self.connections.get(id)?.pass.as_ref()?.name())
     }
 
-    /// How many watch by a sessionid, or wait to.
+    /// How many watch by a sessionid, or wait to; by a session's own, all who watch that.
     pub fn viewers_by(&self, name: &SessionId) -> usize {
-        let party = self.inside.parties.get(name);
-        party.map_or(0, |party| party.viewers)
+        self.inside.heads.of(name)
+    }
+
+    /// Whether who asks from there may watch by HLS without counting anew: it has a seat. `None`:
+    /// it has none, and there is none.
+    pub fn seat(&self, name: &SessionId, address: IpAddr) -> Option<bool> {
+        let heads = &self.inside.heads;
+        let has_seat = heads.has_seat(name, address);
+        (has_seat || heads.has_free()).then_some(has_seat)
+    }
+
+    /// Those who have not asked for a playlist or a segment for long watch no more.
+    pub fn clear_seats(&mut self, desk: &Desk) {
+        self.inside.heads.clear(desk.now());
     }
 
     /// A sessionid's token ends then, for all who are inside by it.

@@ -10,6 +10,7 @@ mod asking;
 mod connection;
 mod deadlines;
 mod following;
+mod heads;
 mod inside;
 mod listing;
 mod output;
@@ -172,6 +173,12 @@ pub(super) enum Event {
     Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
+    /// A source has been faster than it may be, and was not read for a while for the first time.
+    Slowed {
+        live: LiveId,
+        /// Bits a second.
+        most: u64,
+    },
     /// An origin has the stream.
     Found {
         pull: PullId,
@@ -271,6 +278,11 @@ impl Clients {
     /// Who waits for a session's playlist to have a segment.
     pub fn blocked(&self) -> &WaitingRoom {
         &self.blocked
+    }
+
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
     }
 
     /// What they have said and nobody has heard.

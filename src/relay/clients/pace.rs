@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use crate::moment::Moment;
+use crate::relay::allowance::{AHEAD_MAX, Allowance};
 
-/// A source's rate: it may be ahead of it by a second, and when it has used that up it is read on
-/// when it may send for a while again.
+/// A source's rate: when it has used up what it may send, it is read on when it may send for a
+/// while again.
 pub(super) struct Pace {
-    bytes_per_second: u64,
-    /// By when it would have sent what it has, at its rate.
-    worth: Moment,
+    allowance: Allowance,
     /// It is not read before then.
     rests: Option<Moment>,
     /// It has rested since that was asked last.
     has_rested: bool,
+    /// It has been told of.
+    is_told: bool,
 }
 
-const AHEAD_MAX: Duration = Duration::from_secs(1);
 /// So far ahead it may be when it is read on.
 const AHEAD_AGAIN: Duration = Duration::from_millis(900);
 
@@ -25,18 +25,16 @@ impl Pace {
     /// So fast.
     pub fn new(bits_per_second: u64, now: Moment) -> Pace {
         Pace {
-            bytes_per_second: (bits_per_second / 8).max(1),
-            worth: now,
+            allowance: Allowance::new(bits_per_second, now),
             rests: None,
             has_rested: false,
+            is_told: false,
         }
     }
 
     /// So many bytes have come.
     pub fn count(&mut self, bytes: usize, now: Moment) {
-        let seconds = bytes as f64 / self.bytes_per_second as f64;
-        self.worth = self.worth.max(now) + Duration::from_secs_f64(seconds);
-        let ahead = self.worth.since(now);
+        let ahead = self.allowance.count(bytes, now);
         if ahead >= AHEAD_MAX {
             self.rests = Some(now + (ahead - AHEAD_AGAIN));
             self.has_rested = true;
@@ -45,12 +43,9 @@ impl Pace {
 
     /// How many bytes may be read.
     pub fn appetite(&self, now: Moment) -> usize {
-        let left = AHEAD_MAX.saturating_sub(self.worth.since(now));
-        let bytes = left.as_secs_f64() * self.bytes_per_second as f64;
-        if self.rests.is_some() {
-            0
-        } else {
-            (bytes as usize).max(1)
+        match self.rests {
+            Some(_) => 0,
+            None => self.allowance.left(now).max(1),
         }
     }
 
@@ -59,9 +54,11 @@ impl Pace {
         self.rests
     }
 
-    /// It may be read on.
-    pub fn goes_on(&mut self) {
+    /// It may be read on. The first time says how fast it may be, in bits a second.
+    pub fn goes_on(&mut self) -> Option<u64> {
         self.rests = None;
+        let is_told = std::mem::replace(&mut self.is_told, true);
+        (!is_told).then(|| self.allowance.bits_per_second())
     }
 
     /// Whether it has been slowed since this was asked last.

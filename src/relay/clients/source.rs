@@ -49,6 +49,7 @@ pub(super) enum Lapse {
 }
 
 impl Lapse {
+    /// As the log and who is refused are told of it.
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Rested => "it may send again",
@@ -59,8 +60,13 @@ impl Lapse {
 }
 
 impl Source {
-    /// Nothing has come yet.
-    pub fn new(live: LiveId, framing: Framing, reply: Option<Reply>, now: Moment) -> Source {
+    /// Nothing has come yet. It may be so fast, in bits a second.
+    pub fn new(
+        live: LiveId,
+        (framing, reply): (Framing, Option<Reply>),
+        most: Option<u64>,
+        now: Moment,
+    ) -> Source {
         Source {
             live,
             body: Body::new(framing),
@@ -68,7 +74,7 @@ impl Source {
             reply,
             window_bytes: 0,
             window_began: now,
-            pace: None,
+            pace: most.map(|most| Pace::new(most, now)),
         }
     }
 
@@ -147,11 +153,9 @@ impl Source {
         pace.map_or(usize::MAX, |pace| pace.appetite(now))
     }
 
-    /// It has been as fast as it may be, and rested for that.
-    fn go_on(&mut self) {
-        if let Some(pace) = &mut self.pace {
-            pace.goes_on();
-        }
+    /// It has been as fast as it may be, and rested for that. The first time says how fast.
+    fn go_on(&mut self) -> Option<u64> {
+        self.pace.as_mut().and_then(Pace::goes_on)
     }
 
     /// Whether it is not its own fault how slow it was.
@@ -188,11 +192,8 @@ impl Clients {
         };
         let connection = self.connections.get(id);
         let pass = connection.and_then(|connection| connection.pass.as_ref());
-        let pace = pass.and_then(Pass::bits_per_second_max);
-        let source = Source {
-            pace: pace.map(|bits| Pace::new(bits, desk.now())),
-            ..Source::new(live, framing, Some(reply), desk.now())
-        };
+        let most = pass.and_then(Pass::bits_per_second_max);
+        let source = Source::new(live, (framing, Some(reply)), most, desk.now());
         self.begin(id, Phase::Source(source), first);
     }
 
@@ -295,9 +296,10 @@ impl Clients {
             return None;
         };
         if lapse == Lapse::Rested {
-            source.go_on();
+            let live = source.live;
             desk.act(Action::ReadOn(id));
-            return None;
+            let most = source.go_on()?;
+            return Some(Event::Slowed { live, most });
         }
         let is_too_slow = source.begin_window(desk);
         let is_paused = is_paused(source.live) || source.is_slowed();

@@ -125,12 +125,6 @@ impl WaitingRoom {
         table + tree_map_bytes(&self.all) + sessions.sum::<usize>()
     }
 
-    /// How many wait for this session.
-    pub fn waiters(&self, session: &SessionId) -> usize {
-        let waiters = self.sessions.get(session);
-        waiters.map_or(0, |waiters| waiters.ids.len())
-    }
-
     /// How many wait.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -138,11 +132,6 @@ impl WaitingRoom {
 }
 
 impl Clients {
-    /// How many wait to watch a session, in whichever room.
-    pub fn waiters(&self, session: &SessionId) -> usize {
-        self.waiting.waiters(session) + self.blocked.waiters(session)
-    }
-
     /// Who waits in this room, and for which session, in the order in which their connections came:
     /// from that on whose id has this number.
     pub fn those_in(

@@ -80,6 +80,11 @@ impl Fetch {
         self.origins.held_bytes() + self.pulls.held_bytes() + said
     }
 
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// What has been said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()

@@ -29,6 +29,7 @@ use crate::gate::{
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::stamp::Stamp;
 use ledger::Ledger;
+use over::tell;
 
 /// A host's clock that was set back by more than this is worth a word.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
@@ -152,6 +153,11 @@ impl Grants {
         let barred = self.barred.held_bytes(|(name, _)| name.held_bytes());
         let blocks = self.blocks.held_bytes(SessionId::held_bytes) + barred;
         tokens + blocks + ledger + said
+    }
+
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
     }
 
     /// What has been said and nobody has heard.
@@ -386,8 +392,7 @@ impl Grants {
             Decided::Addition(addition) => {
                 let new = tokens.carry_out(addition, desk.date().0);
                 for (name, of) in tokens.take_forgotten() {
-                    let what = Happening::TokenForgotten {};
-                    desk.tell_about((Some(&name), Some(&of)), &what);
+                    tell(desk, (&name, &of), &Happening::TokenForgotten {});
                 }
                 let body = Added {
                     sessionid: session,
@@ -403,8 +408,7 @@ impl Grants {
                         tuples: tokens.of(session).count(),
                         new,
                     };
-                    let of = tokens.opened_by(session);
-                    desk.tell_about((Some(session), Some(of)), &what);
+                    tell(desk, (session, tokens.opened_by(session)), &what);
                 }
                 self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Ends(session.clone(), ends));
@@ -418,7 +422,7 @@ impl Grants {
                 let what = Happening::TokenRevoked {
                     revoked: removed.len(),
                 };
-                desk.tell_about((Some(session), Some(&of)), &what);
+                tell(desk, (session, &of), &what);
                 let body = json(&Revoked {
                     sessionid: session,
                     revoked: removed.len(),

@@ -5,6 +5,7 @@
 //! written whenever a token is over.
 
 use super::{Fault, Grants};
+use crate::gate::SessionId;
 use crate::relay::Level;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
@@ -13,6 +14,24 @@ use crate::stamp::Stamp;
 
 /// As many as are over at once have a line of the log of their own.
 const LINES_MAX: usize = 16;
+
+/// What has happened to a sessionid's tokens, in the log and to whoever follows the events.
+pub(super) fn tell(desk: &mut Desk, (name, of): (&SessionId, &SessionId), what: &Happening<'_>) {
+    let (event, digest) = (what.name(), name.digest());
+    match (name == of, what.tuples()) {
+        (true, None) => desk.log_change(format_args!("event={event} session={digest}")),
+        (true, Some(tuples)) => {
+            desk.log_change(format_args!(
+                "event={event} session={digest} tuples={tuples}"
+            ));
+        }
+        (false, _) => {
+            let opened = of.digest();
+            desk.log_change(format_args!("event={event} session={digest} for={opened}"));
+        }
+    }
+    desk.tell_about((Some(name), Some(of)), what);
+}
 
 impl Grants {
     /// Wakes the table when the next token will be over.
@@ -47,11 +66,8 @@ impl Grants {
             for session in tokens.shut_since(self.told, now) {
                 count += 1;
                 if count <= LINES_MAX {
-                    let digest = session.digest();
-                    let event = format_args!("event=token-over session={digest}");
-                    desk.log(Level::Info, event);
                     let of = tokens.opened_by(session);
-                    desk.tell_about((Some(session), Some(of)), &Happening::TokenOver {});
+                    tell(desk, (session, of), &Happening::TokenOver {});
                 }
             }
             tokens.tell_time(now);

@@ -94,6 +94,11 @@ impl Lists {
         hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings() + said
     }
 
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// What has been said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()

@@ -48,8 +48,12 @@ impl Streams {
 
     /// A datagram of a stream's source: the packets in it that are whole.
     pub fn take_bare(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) -> Option<Vec<u8>> {
-        let input = self.lives.get_mut(id)?.bare.as_mut()?;
-        input.heard = desk.now();
+        let live = self.lives.get_mut(id)?;
+        live.bare.as_mut()?.heard = desk.now();
+        if !live.admits(bytes.len(), desk) {
+            return None;
+        }
+        let input = live.bare.as_mut()?;
         let mut packets = Vec::with_capacity(bytes.len());
         input.bare.feed(bytes, &mut packets);
         desk.count(Count::Datagrams, 1);

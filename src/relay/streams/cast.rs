@@ -16,6 +16,8 @@ pub(super) struct Shadow {
     remuxer: Option<Box<Remuxer>>,
     /// So many bytes may come out beside what goes in.
     allowance: usize,
+    /// The offset in its original of what it has yet to read; `None`: it is given what comes.
+    behind: Option<u64>,
 }
 
 /// What an original knows of its shadow in one container.
@@ -28,11 +30,21 @@ pub(super) struct Cast {
     pub fault: Option<Box<str>>,
 }
 
+/// Fed at once: so much may come out of little.
+pub(super) const PIECE_BYTES: usize = 16 * 1024;
+/// Read at one go of what a shadow has yet to read: a block at least, or what comes next might be
+/// overwritten; and so much that few goes are needed for a `--buffer`.
+pub(super) const GO_BYTES: usize = 64 * 1024;
+/// Beside each byte that comes so many of those are read. One at least, or what has yet to be read
+/// would be overwritten.
+pub(super) const READ_PER_BYTE: usize = 2;
 /// A part of `--buffer` that a unit may have.
 const UNIT_PART: usize = 4;
 /// What comes out for a byte that goes in, at the most and for long: frames of a few bytes become
 /// packets of 188. A source that makes more of it is there to make work.
 const OUT_PER_BYTE: usize = 32;
+/// What mostly comes out for a byte at the most.
+const LARGER: usize = 4;
 /// Tracks that are named to who cannot have them.
 const LINES_MAX: usize = 4;
 
@@ -72,7 +84,47 @@ impl Shadow {
             remuxer: Some(Box::new(remuxer)),
             // All that it holds may come at once.
             allowance: Shadow::allowance_max(unit_bytes_max),
+            behind: None,
         }
+    }
+
+    /// It has yet to read what its original keeps from this offset on.
+    pub fn is_behind_from(&mut self, offset: u64) {
+        self.behind = Some(offset);
+    }
+
+    /// The offset of what it has yet to read; `None`: it has caught up, or needs nothing more.
+    pub fn behind(&self) -> Option<u64> {
+        self.behind.filter(|_| self.remuxer.is_some())
+    }
+
+    /// It has read all that there was: from now on it is given what comes.
+    pub fn keep_up(&mut self) {
+        self.behind = None;
+    }
+
+    /// By so much less of its original's source is read at once than it could keep: small units are
+    /// larger in some containers, and beside what comes it reads what it has yet to.
+    pub fn part_wanted(&self) -> usize {
+        match self.behind() {
+            Some(_) => LARGER * (1 + READ_PER_BYTE),
+            None => LARGER,
+        }
+    }
+
+    /// Takes what its original keeps of what it has yet to read.
+    pub fn read_on(
+        &mut self,
+        kept: &[u8],
+        unit_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if kept.is_empty() {
+            self.remuxer = None;
+            return Err(Fault("what it has yet to read is kept no more"));
+        }
+        self.behind = self.behind.map(|offset| offset + kept.len() as u64);
+        self.feed(kept, unit_max, out)
     }
 
     fn allowance_max(unit_bytes_max: usize) -> usize {

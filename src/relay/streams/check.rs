@@ -1,5 +1,6 @@
 //! What must hold of the streams, whatever happened to them.
 
+use super::cast::Shadow;
 use super::rtp::RtpInput;
 use super::{Feed, Live, Streams};
 use crate::relay::LiveId;
@@ -67,6 +68,23 @@ impl Streams {
                 live.source == Feed::Gone || live.is_wanted(),
                 "a shadow is made for nobody"
             );
+            let original = self.lives.get(self.original_of(id));
+            let original = original.expect("a shadow's stream");
+            let shadow = live.shadow.as_ref();
+            if let Some(cursor) = shadow.and_then(Shadow::behind) {
+                let kept = original.stream.filled_bytes() as u64;
+                let newest = original.stream.newest();
+                assert!(
+                    cursor <= newest && cursor + kept >= newest,
+                    "what a shadow has yet to read is overwritten"
+                );
+                assert!(self.behind.contains(&id), "a shadow will never catch up");
+            } else {
+                assert!(
+                    original.stream.end().is_none() || live.stream.end().is_some(),
+                    "a shadow goes on when its stream has ended"
+                );
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::desk::Desk;
 use crate::relay::{ConnectionId, Level, LiveId};
+use crate::stream::End;
 
 /// Streams that drain, by the serials that they have as streams.
 #[derive(Default)]
@@ -125,6 +126,10 @@ impl Streams {
     }
 
     fn cut_off_one(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
+        if self.is_behind(id) {
+            // It has not ended yet.
+            self.end_shadow(id, End::Lost, desk);
+        }
         let Some(live) = self.lives.get_mut(id) else {
             return 0;
         };

@@ -11,7 +11,7 @@ mod tests;
 use super::viewer::{STREAM_POLICY, Viewing, Watched};
 use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Content, Found, Object, Wanted};
+use crate::hls::{Content, Found, LIST_TYPE, Object, Wanted};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
 use crate::moment::Moment;
 use crate::relay::counts::Count;
@@ -56,7 +56,8 @@ impl Streams {
         let newest = *lives.first()?;
         lives = match wanted.is_list() {
             true => match self.playable(newest, reply.head_only, desk) {
-                Ok(newest) => vec![newest],
+                Ok(Some(newest)) => vec![newest],
+                Ok(None) => return Some(self.list_head(newest, reply)),
                 Err(refusal) => return Some(Watched::Refused(refusal)),
             },
             false => {
@@ -115,6 +116,15 @@ impl Streams {
         self.tend(id, desk);
     }
 
+    /// The head alone of a playlist that would have to be made first, for who wants nothing of it.
+    fn list_head(&self, id: LiveId, reply: Reply) -> Watched {
+        let via = self.lives.get(id).and_then(|live| live.via.as_deref());
+        let head = ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", LIST_TYPE)
+            .field("Cache-Control", "no-store");
+        Watched::Whole(guarded(head, via), reply)
+    }
+
     /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
     fn give_out(
         &mut self,
@@ -150,7 +160,13 @@ fn head(object: &Object, via: Option<&str>, reply: &Reply) -> Vec<u8> {
     let head = ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", object.media_type)
         .field("Content-Length", &object.content.bytes().to_string())
-        .field("Cache-Control", &caching)
+        .field("Cache-Control", &caching);
+    guarded(head, via)
+}
+
+/// With what stands in the head of whatever is a stream's.
+fn guarded(head: ResponseHead, via: Option<&str>) -> Vec<u8> {
+    let head = head
         .field("X-Content-Type-Options", "nosniff")
         .field("Content-Security-Policy", STREAM_POLICY);
     match via {

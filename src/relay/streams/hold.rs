@@ -112,6 +112,7 @@ impl Streams {
         live.is_paused = false;
         live.stream.begin_seam();
         (live.input, live.bare, live.via) = (None, None, None);
+        live.quota = None;
         let digest = live.session.digest();
         desk.log(
             Level::Info,
@@ -133,13 +134,14 @@ impl Streams {
         let source = std::mem::replace(&mut live.source, Feed::Held { until: now });
         let (pull, via) = (live.pull.take(), live.via.take());
         let (input, bare) = (live.input.take(), live.bare.take());
+        let quota = live.quota.take();
         let (session, address) = (live.session.clone(), live.source_address);
         let content_type = live.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", desk);
         let id = self.begin_live(session, content_type, source, address, desk);
         let live = self.lives.get_mut(id)?;
         (live.pull, live.via) = (pull, via);
-        (live.input, live.bare) = (input, bare);
+        (live.input, live.bare, live.quota) = (input, bare, quota);
         Some(id)
     }
 

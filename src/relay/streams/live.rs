@@ -20,6 +20,7 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
+use crate::relay::allowance::Allowance;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
@@ -51,6 +52,8 @@ pub struct Live {
     pub(super) input: Option<Box<RtpInput>>,
     /// The same, if that is datagrams without RTP.
     pub(super) bare: Option<Box<BareInput>>,
+    /// What its source may send, if that is datagrams and a token says how fast.
+    pub(super) quota: Option<Allowance>,
     /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
     pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
@@ -66,6 +69,8 @@ pub struct Live {
     pub(super) armed: Armed,
     /// It in other containers.
     pub(super) casts: Vec<Cast>,
+    /// There was no room for the one that its UDP clients want: it is tried again then.
+    pub(super) cast_again_at: Option<Moment>,
     /// What makes it, if it is another stream in another container.
     pub(super) shadow: Option<Shadow>,
 }
@@ -90,6 +95,7 @@ impl Live {
             source_type: None,
             input: None,
             bare: None,
+            quota: None,
             rtp_out: RtpOut::default(),
             attended_until: None,
             cuts: Cuts::default(),
@@ -98,6 +104,7 @@ impl Live {
             is_paused: false,
             armed: Armed::default(),
             casts: Vec::new(),
+            cast_again_at: None,
             shadow: None,
         }
     }
@@ -156,11 +163,26 @@ impl Live {
             _ if self.input.is_some() => None,
             Told::Undecided | Told::Known(Format::MpegTs) => None,
             Told::Known(format) if desk.settings().remuxes && Remuxer::reads(format) => {
+                if self.cast_again_at.is_some() {
+                    return Some("to make it MPEG-TS takes one more --buffer than is left");
+                }
                 let target = |cast: &&Cast| cast.target.format() == Format::MpegTs;
                 self.casts.iter().find(target)?.fault.as_deref()
             }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
+    }
+
+    /// Whether it has UDP clients that get nothing yet, and may be MPEG-TS from a body.
+    pub(super) fn needs_transport(&self) -> bool {
+        let may_be_transport = matches!(
+            self.stream.told(),
+            Told::Undecided | Told::Known(Format::MpegTs)
+        );
+        let is_datagrams = matches!(self.source, Feed::Rtp(_)) || self.input.is_some();
+        let is_wanted = self.rtp_out.post.client_count() > 0 && self.rtp_out.transport.is_none();
+        let has_ended = self.stream.end().is_some();
+        is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
     }
 
     /// When the newest datagram of its source came, if it has such a source.
@@ -289,6 +311,7 @@ impl Streams {
 
     /// What has become of it goes on to all who want it, in whichever container.
     fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+        self.make_way(id, bytes.len(), desk);
         self.give(id, bytes, desk);
         self.feed_shadows(id, bytes, desk);
     }
@@ -302,7 +325,9 @@ impl Streams {
         let was_undecided = live.stream.told() == Told::Undecided;
         live.stream.append(bytes, &mut self.pool, now);
         let has_grown = live.stream.segments().is_some_and(Cutter::take_grown);
+        // A shadow is what it was made to be.
         let is_told = was_undecided && live.stream.told() != Told::Undecided;
+        let is_told = is_told && live.shadow.is_none();
         let notice = live.stream.take_notice();
         let digest = live.session.digest();
         match notice {

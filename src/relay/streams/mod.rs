@@ -2,9 +2,11 @@
 //! go out, and the bound on all buffers.
 
 mod bare;
+mod behind;
 mod cast;
 mod check;
 mod draining;
+mod excess;
 mod frame;
 mod hls;
 mod hold;
@@ -61,6 +63,10 @@ pub(super) struct Streams {
     spliced: Vec<u8>,
     /// What comes of them in another container.
     remuxed: Vec<u8>,
+    /// Shadows that have yet to catch up with their originals.
+    behind: VecDeque<LiveId>,
+    /// What was done for shadows, and nobody has asked for.
+    work: usize,
     /// Streams with datagrams for their UDP clients.
     posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
@@ -98,6 +104,9 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// Each of them.
+    pub const ALL: [Cut; 4] = [Cut::Stalled, Cut::LostUnit, Cut::Token, Cut::Kicked];
+
     /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,6 +160,10 @@ pub(super) enum Said {
     Grown(LiveId),
     /// This stream has shown what it is.
     Shown(LiveId),
+    /// There may be room now for what its UDP clients are to get of this stream.
+    MayCast(LiveId),
+    /// What is made of another stream has read all that there was when it began.
+    CaughtUp(LiveId),
     /// What is made of another stream cannot go on, for this reason.
     RemuxFails { id: LiveId, why: &'static str },
     /// Nobody has asked for a playlist of this session for long.
@@ -179,6 +192,8 @@ impl Streams {
             frame: Frame::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
+            behind: VecDeque::new(),
+            work: 0,
             posting: VecDeque::new(),
             posted: None,
             said: VecDeque::new(),
@@ -194,7 +209,7 @@ impl Streams {
             + self.draining.held_bytes()
             + tree_map_bytes(&self.order)
             + self.turns.held_bytes()
-            + self.posting.capacity() * size_of::<LiveId>()
+            + (self.posting.capacity() + self.behind.capacity()) * size_of::<LiveId>()
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
@@ -276,6 +291,11 @@ impl Streams {
         clients
     }
 
+    /// Whether anything has been said that nobody has heard.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// What they have said and nobody has heard.
     pub fn said(&mut self) -> Option<Said> {
         self.said.pop_front()
@@ -342,7 +362,8 @@ impl Streams {
         };
         let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
-        let all = [paced, reordered, gone, rest, attended];
+        let cast = live.cast_again_at;
+        let all = [paced, reordered, gone, rest, attended, cast];
         all.into_iter().flatten().min()
     }
 
@@ -382,6 +403,11 @@ impl Streams {
             self.unattended(id, desk);
             return false;
         }
+        if live.cast_again_at.is_some_and(|at| at <= desk.now()) {
+            live.cast_again_at = None;
+            self.say(Said::MayCast(id));
+            return false;
+        }
         let rest_until = live.rtp_out.rest_until;
         if rest_until.is_some_and(|until| until <= desk.now()) {
             self.rest_timed_out(id, desk);
@@ -419,15 +445,6 @@ impl Streams {
         let live = self.lives.get(id);
         let is_its = live.is_some_and(|live| live.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
-    }
-
-    /// How many watch the session's streams, those that drain among them.
-    pub fn viewers(&self, session: &SessionId) -> usize {
-        let running = self.running.get(session).copied();
-        let lives = running.into_iter().chain(self.draining.of(session));
-        let lives = lives.flat_map(|id| self.with_shadows(id));
-        let lives = lives.filter_map(|id| self.lives.get(id));
-        lives.map(|live| live.stream.viewer_count()).sum()
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.

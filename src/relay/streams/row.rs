@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::{Cuts, Feed, Live};
 use crate::gate::{Digest, SessionId};
 use crate::post::ClientFigures;
+use crate::relay::allowance::Allowance;
 use crate::relay::desk::Desk;
+use crate::relay::metrics::OfStream;
 use crate::relay::viewer_id::StreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
@@ -59,12 +61,34 @@ struct RowSource {
     /// Of RTP that is put in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<Disorder>,
+    /// Datagrams that were too much for its token's rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    too_fast: Option<u64>,
 }
 
 impl Row<'_> {
     /// Whether it is this session's.
     pub fn is_of(&self, session: &SessionId) -> bool {
         self.sessionid == session
+    }
+}
+
+impl<'a> Row<'a> {
+    /// Whose it is, and what the figures say of it while it has a source or waits for one.
+    pub fn figures(&self) -> Option<(&'a SessionId, OfStream)> {
+        self.source.as_ref()?;
+        let figures = Figures {
+            bytes_received: self.bytes_received,
+            bytes_sent: self.bytes_sent,
+            skips: self.skips,
+        };
+        let of_stream = OfStream {
+            viewers: self.viewers as u64,
+            udp_clients: self.udp_clients as u64,
+            bitrate: self.bitrate,
+            figures,
+        };
+        Some((self.sessionid, of_stream))
     }
 }
 
@@ -95,6 +119,7 @@ impl Live {
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
+            too_fast: self.quota.as_ref().map(Allowance::refused),
         }
     }
 

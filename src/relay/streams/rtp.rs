@@ -126,6 +126,10 @@ impl Streams {
             return None;
         };
         input.heard = desk.now();
+        if !live.admits(bytes.len(), desk) {
+            return None;
+        }
+        let input = live.input.as_mut()?;
         desk.count(Count::Datagrams, 1);
         let transport = input.is_transport().then_some(packet.payload);
         let fits = live.rtp_out.post.forward(bytes, transport);
@@ -188,6 +192,10 @@ impl Streams {
         if !live.input.as_deref().is_some_and(is_its) {
             desk.count(Count::SecondSource, 1);
             return false;
+        }
+        // What it says counts here all the same.
+        if !live.admits(bytes.len(), desk) {
+            return true;
         }
         let fits = live.rtp_out.post.forward(bytes, None);
         desk.count(Count::Unsent, u64::from(!fits));

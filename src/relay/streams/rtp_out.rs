@@ -239,11 +239,6 @@ impl Streams {
             Feed::Http(_) | Feed::Rtp(_) | Feed::Shadow => address,
         };
         live.rtp_out.post.set_clients(clients, not_for, random);
-        let may_be_transport = matches!(
-            live.stream.told(),
-            Told::Undecided | Told::Known(Format::MpegTs)
-        );
-        let is_body = live.bare.is_some() || (live.input.is_none() && address.is_none());
         let has_ended = live.stream.end().is_some();
         let is_over =
             live.rtp_out.post.client_count() == 0 || live.rtp_out.is_over(live.stream.newest());
@@ -252,7 +247,19 @@ impl Streams {
         } else if live.rtp_out.post.client_count() == 0 {
             live.rtp_out.transport = None;
             self.resume(id, desk);
-        } else if live.rtp_out.transport.is_none() && is_body && may_be_transport && !has_ended {
+        } else {
+            self.begin_transport(id, desk);
+        }
+    }
+
+    /// What comes of a body from now on goes out to its UDP clients, if it has any and may be
+    /// MPEG-TS; of a shadow when it has caught up: they are to see what is live.
+    pub(super) fn begin_transport(&mut self, id: LiveId, desk: &mut Desk) {
+        let is_behind = self.is_behind(id);
+        if let Some(live) = self.lives.get_mut(id)
+            && !is_behind
+            && live.needs_transport()
+        {
             live.rtp_out.transport = Some(Transport::new(live.stream.newest(), desk.draw()));
             self.rearm(id, desk);
         }
@@ -368,14 +375,12 @@ impl Streams {
         let Some(live) = self.lives.get(id) else {
             return;
         };
-        let is_known = !matches!(live.stream.told(), Told::Known(Format::MpegTs));
-        if live.rtp_out.post.client_count() > 0 && live.input.is_none() && is_known {
+        let fault = live.rtp_fault(desk);
+        if let Some(fault) = fault.filter(|_| live.rtp_out.post.client_count() > 0) {
             let digest = live.session.digest();
             desk.log(
                 Level::Warn,
-                format_args!(
-                    "event=no-rtp session={digest} detail=\"only MPEG-TS goes out to UDP clients\""
-                ),
+                format_args!("event=no-rtp session={digest} detail=\"{fault}\""),
             );
         }
     }

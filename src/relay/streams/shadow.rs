@@ -13,9 +13,13 @@
 //!
 //! Its original stays until it is gone, and never knows it otherwise: a fault ends the shadow
 //! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
-//! that, and one begins only while one is left.
+//! that, and each has one kept for it from its beginning on. What is made of a client's bytes, or
+//! at its wish, counts as its work ([`Streams::take_work`]); of what there is when a shadow begins,
+//! which may be much, the most is read later ([`super::behind`]).
 
-use super::cast::{Cast, Shadow};
+use std::time::Duration;
+
+use super::cast::{Cast, GO_BYTES, PIECE_BYTES, Shadow};
 use super::live::plan;
 use super::viewer::Watched;
 use super::{Live, Said, Streams};
@@ -28,10 +32,13 @@ use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, Stream, Told};
 
-/// Fed at once: so much may come out of little.
-const PIECE_BYTES: usize = 16 * 1024;
+/// What it costs to make a byte into another container, in bytes that are only passed on.
+const REMUX_COST: usize = 2;
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
+
+/// After so long there may be room for another.
+const CAST_AGAIN_TIME: Duration = Duration::from_secs(RETRY_AFTER_SECONDS as u64);
 
 /// Why there is no shadow.
 pub(super) enum NotCast {
@@ -120,34 +127,34 @@ impl Streams {
     }
 
     /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head
-    /// alone is no reason to make one.
+    /// alone is no reason to make one: `None`, if one could be made.
     pub(super) fn playable(
         &mut self,
         id: LiveId,
         head_only: bool,
         desk: &mut Desk,
-    ) -> Result<LiveId, Refusal> {
+    ) -> Result<Option<LiveId>, Refusal> {
         let told = self.lives.get(id).map(|live| live.stream.told());
         let of_format = match told {
             Some(Told::Known(format)) => segmented_as(format),
             Some(Told::Undecided | Told::Unknown) | None => None,
         };
         let Some(target) = of_format.filter(|_| desk.settings().remuxes) else {
-            return Ok(id);
+            return Ok(Some(id));
         };
-        let cast = match head_only {
+        let live = match head_only {
             true => self.shadow_of(id, target, desk),
             false => self.cast(id, target, desk).map(Some),
         };
-        let live = cast.and_then(|live| live.ok_or(NotCast::NotYet));
         live.map_err(|why| why.refusal(target))
     }
 
     /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
     pub(super) fn sendable(&mut self, id: LiveId, is_wanted: bool, desk: &mut Desk) -> LiveId {
-        let Some(live) = self.lives.get(id) else {
+        let Some(live) = self.lives.get_mut(id) else {
             return id;
         };
+        live.cast_again_at = None;
         let has_ended = live.stream.end().is_some();
         let target = match live.stream.told() {
             Told::Known(format) if format != Format::MpegTs => transport_of(format),
@@ -159,9 +166,23 @@ impl Streams {
         let mut casts = live.casts.iter().filter(|cast| cast.target == target);
         match casts.find_map(|cast| cast.live) {
             Some(shadow) => shadow,
-            None if is_wanted && !has_ended => self.cast(id, target, desk).unwrap_or(id),
+            None if is_wanted && !has_ended => match self.cast(id, target, desk) {
+                Ok(shadow) => shadow,
+                Err(NotCast::NoRoom) => self.cast_later(id, desk),
+                Err(NotCast::NotYet | NotCast::Unfit(_)) => id,
+            },
             None => id,
         }
+    }
+
+    /// There is no room for what a stream's UDP clients want: it goes out as it is, which is to
+    /// say not at all, until there is.
+    fn cast_later(&mut self, id: LiveId, desk: &mut Desk) -> LiveId {
+        if let Some(live) = self.lives.get_mut(id) {
+            live.cast_again_at = Some(desk.now() + CAST_AGAIN_TIME);
+        }
+        self.rearm(id, desk);
+        id
     }
 
     /// What a stream is in this container: itself, or its shadow. `None`: one could be made.
@@ -209,13 +230,13 @@ impl Streams {
         if let Some(live) = self.shadow_of(original, target, desk)? {
             return Ok(live);
         }
-        let begun = self.begin_shadow(original, target, desk);
+        let (id, fault) = match self.begin_shadow(original, target, desk) {
+            Ok(id) => (Some(id), None),
+            Err(NotCast::Unfit(why)) => (None, Some(why.into_boxed_str())),
+            Err(why @ (NotCast::NotYet | NotCast::NoRoom)) => return Err(why),
+        };
         let live = self.lives.get_mut(original).ok_or(NotCast::NotYet)?;
         live.casts.retain(|cast| cast.target != target);
-        let (id, fault) = match begun {
-            Ok(id) => (Some(id), None),
-            Err(why) => (None, Some(why.into_boxed_str())),
-        };
         let why = fault.as_ref().map(|why| why.to_string());
         live.casts.push(Cast {
             target,
@@ -245,8 +266,8 @@ impl Streams {
         original: LiveId,
         target: Target,
         desk: &mut Desk,
-    ) -> Result<LiveId, String> {
-        let not_read = || "its container cannot be read".to_owned();
+    ) -> Result<LiveId, NotCast> {
+        let not_read = || NotCast::Unfit("its container cannot be read".to_owned());
         let plan = plan(desk);
         let (now, limits) = (desk.now(), &desk.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
@@ -255,67 +276,87 @@ impl Streams {
             return Err(not_read());
         };
         let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
-        let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
-        let mut stream = Stream::new(
-            limits.stream,
-            Some(target.format().media_type().into()),
-            now,
-        );
+        let media_type = Some(target.format().media_type().into());
+        let mut stream = Stream::new(limits.stream, media_type, now);
+        if !stream.reserve(&mut self.pool) {
+            return Err(NotCast::NoRoom);
+        }
         if let Some(plan) = plan {
             stream.cut_into_segments(plan);
         }
         let (lead, mut at) = live.stream.opening(now);
+        let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
-        let mut fed = Ok(());
+        let (mut fed, mut bytes_left) = (Ok(()), GO_BYTES);
+        self.work += REMUX_COST * lead.len();
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
                 fed = fed.and_then(|()| shadow.feed(piece, unit_max, &mut out));
                 stream.append(&out, &mut self.pool, now);
                 out.clear();
             }
-            piece = live.stream.slice(at, usize::MAX);
+            piece = live.stream.slice(at, bytes_left);
             at += piece.len() as u64;
+            bytes_left -= piece.len();
+            self.work += REMUX_COST * piece.len();
             if piece.is_empty() || fed.is_err() {
                 break;
             }
         }
+        shadow.is_behind_from(at);
         self.remuxed = out;
-        if let Some(why) =
-            fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness())
-        {
+        let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness());
+        if let Some(why) = fault {
             stream.release(&mut self.pool);
-            return Err(why);
+            return Err(NotCast::Unfit(why));
         }
         let new = live.shadow(self.live_serial_next, stream, shadow);
         let id = self.lives.insert(new);
         self.order.insert(self.live_serial_next, id);
         self.live_serial_next += 1;
+        self.behind.push_back(id);
         Ok(id)
     }
 
-    /// Media of a stream has come: its shadows get it, too.
+    /// Media of a stream has come: those of its shadows that keep up get it, too.
     pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
         let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
-        let pieces = bytes.chunks(PIECE_BYTES);
-        for (id, piece) in self
-            .shadows_of(id)
-            .into_iter()
-            .flatten()
-            .flat_map(|id| pieces.clone().map(move |piece| (id, piece)))
-        {
-            let mut out = std::mem::take(&mut self.remuxed);
-            let live = self.lives.get_mut(id);
-            let shadow = live.and_then(|live| live.shadow.as_mut());
-            let fed = shadow.map_or(Ok(()), |shadow| shadow.feed(piece, unit_max, &mut out));
-            self.give(id, &out, desk);
-            out.clear();
-            out.shrink_to(ROOM_BYTES);
-            self.remuxed = out;
-            if let Err(Fault(why)) = fed {
-                self.say(Said::RemuxFails { id, why });
+        for id in self.shadows_of(id).into_iter().flatten() {
+            if self.is_behind(id) {
+                continue;
+            }
+            for piece in bytes.chunks(PIECE_BYTES) {
+                let mut out = std::mem::take(&mut self.remuxed);
+                let live = self.lives.get_mut(id);
+                let shadow = live.and_then(|live| live.shadow.as_mut());
+                let fed = shadow.map_or(Ok(()), |shadow| shadow.feed(piece, unit_max, &mut out));
+                self.comes_of_shadow(id, (piece.len(), fed), out, desk);
             }
         }
+    }
+
+    /// This comes of so many bytes in a shadow.
+    pub(super) fn comes_of_shadow(
+        &mut self,
+        id: LiveId,
+        (bytes, fed): (usize, Result<(), Fault>),
+        mut out: Vec<u8>,
+        desk: &mut Desk,
+    ) {
+        self.work += REMUX_COST * bytes;
+        self.give(id, &out, desk);
+        out.clear();
+        out.shrink_to(ROOM_BYTES);
+        self.remuxed = out;
+        if let Err(Fault(why)) = fed {
+            self.say(Said::RemuxFails { id, why });
+        }
+    }
+
+    /// What was done for shadows since this was last asked, in bytes that are only passed on.
+    pub fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
     }
 
     /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
@@ -339,14 +380,16 @@ impl Streams {
         self.end_shadow(id, End::Lost, desk);
     }
 
-    /// A stream ends, and so do its shadows.
+    /// A stream ends, and so do its shadows; those that are behind, when they have caught up.
     pub(super) fn end_shadows(&mut self, id: LiveId, end: End, desk: &mut Desk) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
-            self.end_shadow(shadow, end, desk);
+            if !self.is_behind(shadow) {
+                self.end_shadow(shadow, end, desk);
+            }
         }
     }
 
-    fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+    pub(super) fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
         let live = self.lives.get_mut(id);
         if let Some(live) = live.filter(|live| live.stream.end().is_none()) {
             let mut rest = Vec::new();
@@ -426,8 +469,11 @@ impl Streams {
 
     /// How much of a stream's source is to be read at once, for all who watch it.
     pub(super) fn wanted_bytes(&self, id: LiveId) -> usize {
-        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
-        let wanted = lives.map(|live| live.stream.wanted_bytes(&self.pool));
+        let wanted = self.with_shadows(id).filter_map(|id| {
+            let wanted = self.lives.get(id)?.stream.wanted_bytes(&self.pool);
+            let shadow = self.lives.get(id)?.shadow.as_ref();
+            Some(wanted / shadow.map_or(1, Shadow::part_wanted))
+        });
         wanted.min().unwrap_or(0)
     }
 
@@ -437,3 +483,6 @@ impl Streams {
         lives.filter(|(_, live)| live.shadow.is_some())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Those who watch: whether one more may, and who of them counts.
+
+use super::refusals::busy;
+use super::{Claim, Gate, Standing};
+use crate::gate::SessionId;
+use crate::http::Refusal;
+
+impl Gate<'_> {
+    /// Whether the session that a sessionid opens may be watched by one more who has that, told
+    /// before anything about whether it runs.
+    pub fn watch(
+        &self,
+        claim: &Claim<'_>,
+        name: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        let session = self.come_to_watch(claim, name, standing)?;
+        self.check_viewers(name, session, standing)
+    }
+
+    /// Whether one more may watch.
+    fn check_viewers(
+        &self,
+        name: &SessionId,
+        session: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        let is_full =
+            |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
+        // By a session's own sessionid all count who watch it.
+        if is_full(session, standing.viewers) {
+            return Err(busy("this session has as many viewers as its token allows"));
+        }
+        if name != session && is_full(name, standing.viewers_by_name) {
+            return Err(busy("as many watch by this sessionid as its token allows"));
+        }
+        Ok(())
+    }
+
+    /// What is asked of whoever comes to watch, in whichever way: the session that the sessionid
+    /// opens.
+    fn come_to_watch<'a>(
+        &'a self,
+        claim: &Claim<'_>,
+        name: &'a SessionId,
+        standing: &Standing,
+    ) -> Result<&'a SessionId, Refusal> {
+        let session = self.opened_by(name);
+        self.may_go_on(name, session, standing)?;
+        self.check_barred(claim, name)?;
+        Ok(session)
+    }
+
+    /// How many may watch, as this sessionid's token says.
+    fn viewers_max(&self, name: &SessionId) -> Option<usize> {
+        let grant = self.tokens?.grant(name)?;
+        grant.terms.viewers_max.map(|most| most as usize)
+    }
+
+    /// Whether anybody counts who watches by this sessionid.
+    pub(super) fn counts_viewers(&self, name: &SessionId, session: &SessionId) -> bool {
+        [name, session]
+            .into_iter()
+            .any(|token| self.viewers_max(token).is_some())
+    }
+
+    /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
+    /// watches so holds no connection that could be counted: where viewers are, its address is, for
+    /// a while.
+    pub fn watch_in_segments(
+        &self,
+        claim: &Claim<'_>,
+        name: &SessionId,
+        standing: &Standing,
+    ) -> Result<(), Refusal> {
+        let session = self.come_to_watch(claim, name, standing)?;
+        match standing.seat {
+            _ if !self.counts_viewers(name, session) => Ok(()),
+            Some(true) => Ok(()),
+            Some(false) => self.check_viewers(name, session, standing),
+            None => Err(busy(
+                "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \
+                 the stream is at /stream/SESSIONID",
+            )),
+        }
+    }
+}

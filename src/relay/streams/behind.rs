@@ -1,0 +1,113 @@
+//! Shadows that are behind their originals: one begins where a viewer would, which may lie a whole
+//! `--buffer` back, and what lies between is read piece by piece, in turn, so that whoever asks for
+//! a shadow holds up nobody.
+//!
+//! ```text
+//!            original:  oldest … cursor ─────── newest
+//!   begins with a piece ───────────▶ one a turn, and twice as much as comes
+//! ```
+//!
+//! What it has yet to read is never overwritten: of what comes of the source twice as much is read
+//! before that is kept, and it has begun with a block more. When it has caught up it is given what
+//! comes, as it comes. Nobody loses a byte for that haste: while those who watch have yet to be
+//! written what there is, it waits for them, and its original's source with it.
+
+use super::Said;
+use super::Streams;
+use super::cast::{GO_BYTES, PIECE_BYTES, READ_PER_BYTE};
+use crate::relay::LiveId;
+use crate::relay::desk::Desk;
+
+impl Streams {
+    /// Whether there is [`Streams::read_behind`].
+    pub fn has_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
+    /// The first of the shadows that are behind, and whose viewers have got nearly all that there
+    /// is for them, reads on, a go's share. Says whether there was one.
+    pub fn read_behind(&mut self, desk: &mut Desk) -> bool {
+        for _ in 0..self.behind.len() {
+            let Some(id) = self.behind.pop_front() else {
+                break;
+            };
+            let live = self.lives.get(id).filter(|_| self.is_behind(id));
+            let Some(wanted) = live.map(|live| live.stream.wanted_bytes(&self.pool)) else {
+                continue;
+            };
+            self.catch_up(id, GO_BYTES.min(wanted), desk);
+            if self.is_behind(id) {
+                self.behind.push_back(id);
+            }
+            if wanted > 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// So much is about to come of a stream: its shadows that are behind read on before.
+    pub(super) fn make_way(&mut self, id: LiveId, bytes: usize, desk: &mut Desk) {
+        for shadow in self.shadows_of(id).into_iter().flatten() {
+            self.catch_up(shadow, READ_PER_BYTE.saturating_mul(bytes), desk);
+        }
+    }
+
+    /// A shadow that is behind reads on, so many bytes at the most.
+    pub(super) fn catch_up(&mut self, id: LiveId, bytes_max: usize, desk: &mut Desk) {
+        let mut bytes_left = bytes_max;
+        while bytes_left > 0
+            && let Some(bytes) = self.read_kept(id, bytes_left, desk)
+        {
+            bytes_left -= bytes;
+        }
+    }
+
+    /// A shadow that is behind reads what its original keeps, in one piece. Says how much that was;
+    /// `None`: it is not behind any more.
+    fn read_kept(&mut self, id: LiveId, bytes_max: usize, desk: &mut Desk) -> Option<usize> {
+        let shadow = self.lives.get(id)?.shadow.as_ref()?;
+        let (original, cursor) = (shadow.original, shadow.behind()?);
+        let of = &self.lives.get(original)?.stream;
+        let is_all = cursor == of.newest();
+        let mut shadow = self.lives.get_mut(id)?.shadow.take()?;
+        if is_all {
+            shadow.keep_up();
+            self.lives.get_mut(id)?.shadow = Some(shadow);
+            self.say(Said::CaughtUp(id));
+            return None;
+        }
+        let of = self.lives.get(original);
+        let piece = of.map_or(&[][..], |of| {
+            of.stream.slice(cursor, bytes_max.min(PIECE_BYTES))
+        });
+        let bytes = piece.len();
+        let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
+        let mut out = std::mem::take(&mut self.remuxed);
+        let fed = shadow.read_on(piece, unit_max, &mut out);
+        self.lives.get_mut(id)?.shadow = Some(shadow);
+        self.comes_of_shadow(id, (bytes, fed), out, desk);
+        Some(bytes)
+    }
+
+    /// A shadow has read all that there was.
+    pub fn has_caught_up(&mut self, id: LiveId, desk: &mut Desk) {
+        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+        let is_empty = shadow.is_some_and(|shadow| shadow.emptiness().is_some());
+        let original = self.lives.get(self.original_of(id));
+        let end = original.and_then(|original| original.stream.end());
+        if let Some(end) = end {
+            self.end_shadow(id, end, desk);
+        } else if is_empty {
+            self.let_shadow_go(id, "none of its tracks can be carried", desk);
+        } else {
+            self.begin_transport(id, desk);
+        }
+    }
+
+    /// Whether a stream is a shadow that has yet to catch up.
+    pub(super) fn is_behind(&self, id: LiveId) -> bool {
+        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+        shadow.is_some_and(|shadow| shadow.behind().is_some())
+    }
+}

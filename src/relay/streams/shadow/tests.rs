@@ -1,0 +1,321 @@
+//! Shadows on the stage: what beginning one costs, that it loses nothing of what it begins behind,
+//! that each has its buffer, and that who could have none is thought of again.
+#![cfg(feature = "remux")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::REMUX_COST;
+use crate::format::Format;
+use crate::relay::stage::Stage;
+use crate::relay::streams::cast::GO_BYTES;
+use crate::relay::{AHEAD_COST_MAX, ConnectionId};
+use crate::remux::{Heard, Reader};
+
+const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+const CLIENT: &str = "10.0.0.9:6000";
+const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
+
+/// FLV: its head with what decoders need, a key frame's tag, and one of another frame.
+fn tags() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let (mut head, mut key, mut other) = (FILE[..13].to_vec(), Vec::new(), Vec::new());
+    let mut rest = &FILE[13..];
+    while rest.len() > 15 && other.is_empty() {
+        let length = u32::from_be_bytes([0, rest[1], rest[2], rest[3]]) as usize + 15;
+        let (tag, behind) = rest.split_at(length);
+        match (tag[0], tag[11], tag[12]) {
+            (18, ..) | (9, _, 0) | (8, _, 0) => head.extend_from_slice(tag),
+            (9, 0x17, 1) => key = tag.to_vec(),
+            (9, 0x27, 1) => other = tag.to_vec(),
+            _ => {}
+        }
+        rest = behind;
+    }
+    (head, key, other)
+}
+
+/// A tag at this time, made longer by a unit that players leave out.
+fn longer(tag: &[u8], milliseconds: u32, more: usize) -> Vec<u8> {
+    let mut tag = tag[..tag.len() - 4].to_vec();
+    tag.extend_from_slice(&(more as u32 + 1).to_be_bytes());
+    tag.push(0x0c);
+    tag.resize(tag.len() + more, 0xff);
+    let length = (tag.len() as u32 - 11).to_be_bytes();
+    tag[1..4].copy_from_slice(&length[1..]);
+    tag[4..7].copy_from_slice(&milliseconds.to_be_bytes()[1..]);
+    let whole = (tag.len() as u32).to_be_bytes();
+    [tag, whole.to_vec()].concat()
+}
+
+/// A key frame and what hangs on it, from a time on, of so many bytes at least; and how many
+/// pictures that are.
+fn group(from: u32, bytes: usize) -> (Vec<u8>, usize) {
+    let (_, key, other) = tags();
+    let (mut group, mut pictures) = (longer(&key, from, 9), 1);
+    while group.len() < bytes {
+        group.extend(longer(&other, from + 40 * pictures, 3_000));
+        pictures += 1;
+    }
+    (group, pictures as usize)
+}
+
+fn pictures(format: Format, media: &[u8]) -> usize {
+    let mut reader = Reader::new(format, 1 << 20).expect("a reader");
+    let mut count = 0;
+    let mut hear = |heard: Heard<'_>| count += usize::from(matches!(heard, Heard::Unit(_)));
+    reader.feed(media, &mut hear).expect("no fault");
+    reader.finish(&mut hear);
+    count
+}
+
+/// A source has sent this.
+fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
+    let source = stage.client(PUT);
+    send(stage, source, media);
+    source
+}
+
+fn send(stage: &mut Stage, source: ConnectionId, media: &[u8]) {
+    for piece in media.chunks(40_000) {
+        stage.relay.received(source, piece, stage.now);
+    }
+    stage.settle();
+}
+
+/// Somebody asks, and nothing else is done for now. Says what that cost.
+fn ask(stage: &mut Stage, port: u16, path: &str) -> (ConnectionId, usize) {
+    let peer = SocketAddr::from(([10, 0, 0, 3], port));
+    let id = stage.relay.accepted(peer, stage.now).expect("room");
+    let request = format!("GET /stream/s/{path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let cost = stage.relay.received(id, request.as_bytes(), stage.now);
+    stage.relay.check();
+    (id, cost)
+}
+
+/// Whatever lies in the buffer, who asks costs no more than a turn's share, nor does any go after
+/// it; and all of it comes.
+#[test]
+fn what_there_is_is_read_a_share_at_a_time() {
+    let (head, ..) = tags();
+    let (media, count) = group(0, 1_500_000);
+    for (path, format) in [("live.ts", Format::MpegTs), ("live.mp4", Format::Mp4)] {
+        let mut stage = Stage::new(&["--buffer=2M"]);
+        let source = source(&mut stage, &[&head[..], &media].concat());
+        let (viewer, cost) = ask(&mut stage, 1, path);
+        assert!(
+            (REMUX_COST * GO_BYTES..AHEAD_COST_MAX).contains(&cost),
+            "{cost} for the first"
+        );
+        let (mut goes, mut all) = (0, cost);
+        while stage.relay.has_ahead() {
+            // Nobody is given more than can be kept for who is being written to.
+            while let Some(cost) = stage.relay.read_ahead(stage.now) {
+                assert!(cost < AHEAD_COST_MAX, "{cost} for a go");
+                stage.relay.check();
+                (goes, all) = (goes + 1, all + cost);
+            }
+            while stage.write_next() {}
+        }
+        assert!(goes >= media.len() / GO_BYTES && all >= REMUX_COST * media.len());
+        stage.settle();
+        stage.lose(source);
+        let (got, _) = stage.media(viewer);
+        assert_eq!(pictures(format, &got), count, "{path}");
+        stage.assert_nothing_left();
+    }
+}
+
+/// Each byte of a source costs it what is done with it for shadows, too.
+#[test]
+fn what_is_made_of_it_is_a_sources_work() {
+    let (head, ..) = tags();
+    let mut stage = Stage::new(&[]);
+    let source = source(&mut stage, &[&head[..], &group(0, 9_000).0].concat());
+    let media = group(9_000, 90_000).0;
+    let cost = |stage: &mut Stage| {
+        let cost = stage.relay.received(source, &media, stage.now);
+        stage.settle();
+        cost
+    };
+    let alone = cost(&mut stage);
+    for (port, path) in [(1, "live.ts"), (2, "live.mp4")] {
+        ask(&mut stage, port, path);
+        stage.settle();
+    }
+    assert_eq!(cost(&mut stage), alone + 2 * REMUX_COST * media.len());
+}
+
+/// It begins at the oldest byte that is kept, the next ones overwrite that, and nobody reads on
+/// between: nothing is lost all the same.
+#[test]
+fn what_is_yet_to_be_read_is_not_overwritten() {
+    let (head, ..) = tags();
+    for pieces in [1_400, 30_000, 100_000] {
+        let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
+        let first = [&head[..], &group(0, 64 * 1024 - head.len()).0].concat();
+        let (second, mut count) = group(60_000, 15 * 64 * 1024 - 9_000);
+        let source = source(&mut stage, &[first, second].concat());
+        let (viewer, _) = ask(&mut stage, 1, "live.ts");
+        let (third, more) = group(120_000, 700_000);
+        for piece in third.chunks(pieces) {
+            stage.relay.received(source, piece, stage.now);
+            stage.relay.check();
+            while stage.write_next() {}
+        }
+        stage.settle();
+        stage.lose(source);
+        count += more;
+        let (got, _) = stage.media(viewer);
+        assert_eq!(pictures(Format::MpegTs, &got), count, "by {pieces}");
+        stage.assert_nothing_left();
+    }
+}
+
+/// Its original ends, or is cut off, while it has yet to catch up.
+#[test]
+fn a_stream_may_end_before_its_shadow_has_caught_up() {
+    let (head, ..) = tags();
+    let (media, count) = group(0, 900_000);
+    let media = [&head[..], &media].concat();
+    for is_aborted in [false, true] {
+        let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
+        stage.client(
+            "POST /api/add-token?type=http&sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        );
+        let put = format!(
+            "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+            media.len()
+        );
+        let source = stage.client(&put);
+        send(&mut stage, source, &media[..media.len() - 1]);
+        let (viewer, _) = ask(&mut stage, 1, "live.ts");
+        let (list, _) = ask(&mut stage, 2, "index.m3u8");
+        if is_aborted {
+            let abort = "DELETE /api/abort-stream?sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            stage.client(abort);
+        } else {
+            stage
+                .relay
+                .received(source, &media[media.len() - 1..], stage.now);
+            stage.relay.check();
+        }
+        stage.settle();
+        let (got, is_whole) = stage.media(viewer);
+        assert_eq!(is_whole, !is_aborted);
+        assert!(is_aborted || pictures(Format::MpegTs, &got) == count);
+        stage.lose(list);
+        stage.wait_seconds(60);
+        stage.assert_nothing_left();
+    }
+}
+
+/// Bytes of all blocks, and what is kept for more.
+fn pool_bytes(stage: &Stage) -> usize {
+    let lives = stage.relay.streams.lives.iter();
+    lives.map(|(_, live)| live.stream.pool_bytes()).sum()
+}
+
+/// Two that begin at once are two.
+#[test]
+fn each_shadow_has_its_buffer_from_its_beginning_on() {
+    let media = [&tags().0[..], &group(0, 9_000).0].concat();
+    let mut stage = Stage::new(&["--buffer=1M", "--buffers=2500K"]);
+    source(&mut stage, &media);
+    let before = pool_bytes(&stage);
+    assert!(before < 450_000);
+    for (port, path, status) in [(1, "live.ts", 200), (2, "live.mp4", 200)] {
+        let (id, _) = ask(&mut stage, port, path);
+        stage.settle();
+        stage.assert_status(id, status);
+    }
+    assert_eq!(pool_bytes(&stage), before + (2 << 20));
+    let mut other = stage.client(&PUT.replace("/s ", "/t "));
+    send(&mut stage, other, &media);
+    let refused = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+    stage.assert_status(refused, 503);
+    // Streams have what is left, and no more.
+    send(&mut stage, other, &group(9_000, 3_000_000).0);
+    assert!(pool_bytes(&stage) <= 2_500 * 1024);
+    stage.lose(other);
+    other = stage.client(&PUT.replace("/s ", "/t "));
+    send(&mut stage, other, &media);
+    assert!(pool_bytes(&stage) <= 2_500 * 1024);
+}
+
+/// UDP clients of a stream that came when there was no room get it when there is.
+#[test]
+fn udp_clients_are_thought_of_again() {
+    let media = [&tags().0[..], &group(0, 9_000).0].concat();
+    let options = ["--token-server=10.0.0.1", "--buffer=1M", "--buffers=2M"];
+    let mut stage = Stage::new(&options);
+    stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+    let calls = [
+        "http&sessionid=s".to_owned(),
+        format!("http,rtp-udp&sessionid=t&udp-clients={CLIENT}"),
+    ];
+    for query in calls {
+        stage.client(&format!(
+            "POST /api/add-token?type={query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+    }
+    let faults = |stage: &Stage| -> Vec<String> {
+        let lives = stage.relay.streams.lives.iter();
+        let faults = lives.filter_map(|(_, live)| live.rtp_fault(&stage.relay.desk));
+        faults.map(str::to_owned).collect()
+    };
+    source(&mut stage, &media);
+    let (first, _) = ask(&mut stage, 1, "live.ts");
+    stage.settle();
+    let other = stage.client(&PUT.replace("/s ", "/t "));
+    send(&mut stage, other, &media);
+    stage.wait_seconds(6);
+    assert_eq!(faults(&stage).len(), 1);
+    assert!(faults(&stage)[0].contains("takes one more --buffer"));
+    stage.lose(first);
+    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    send(&mut stage, other, &group(9_000, 9_000).0);
+    stage.wait_seconds(6);
+    assert_eq!(faults(&stage), [""; 0]);
+    assert_eq!(stage.relay.streams.shadows().count(), 1);
+    send(&mut stage, other, &group(18_000, 90_000).0);
+    stage.wait(Duration::from_secs(1));
+    let to: SocketAddr = CLIENT.parse().expect("an address");
+    let datagrams = stage.relay.next_datagrams(stage.now, &[]);
+    assert!(datagrams.is_some_and(|datagrams| datagrams.to == [to]));
+}
+
+/// Their shadow is one of the stream, and no shadow has another.
+#[test]
+fn a_shadow_has_no_shadow() {
+    let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
+    stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+    stage.client(&format!(
+        "POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients={CLIENT} HTTP/1.1\r\n\
+         Host: localhost\r\n\r\n"
+    ));
+    let (head, ..) = tags();
+    let source = source(&mut stage, &head);
+    ask(&mut stage, 1, "live.mp4");
+    stage.settle();
+    send(&mut stage, source, &group(0, 90_000).0);
+    assert_eq!(stage.relay.streams.shadows().count(), 2);
+    stage.lose(source);
+}
+
+/// Who asks for a head alone is told what a playlist is; nothing is made for it.
+#[cfg(feature = "hls")]
+#[test]
+fn the_head_of_a_playlist_makes_nothing() {
+    let mut stage = Stage::new(&[]);
+    let source = source(&mut stage, &[&tags().0[..], &group(0, 9_000).0].concat());
+    let head = stage.client("HEAD /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+    stage.assert_status(head, 200);
+    let text = stage.text(head);
+    assert!(text.contains("Content-Type: application/vnd.apple.mpegurl\r\n"));
+    assert!(text.contains("Cache-Control: no-store\r\n") && !text.contains("Content-Length"));
+    assert!(text.ends_with("\r\n\r\n"));
+    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    stage.lose(source);
+    stage.wait_seconds(60);
+    stage.assert_nothing_left();
+}

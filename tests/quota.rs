@@ -1,0 +1,147 @@
+//! Sources that are faster than their tokens allow: over HTTP they wait, and of datagrams what is
+//! too much is dropped; either is said once.
+
+#[path = "support/events.rs"]
+mod events;
+#[path = "support/picture.rs"]
+#[allow(dead_code, reason = "only its units are read here")]
+mod picture;
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+
+use events::Follower;
+use support::client::Client;
+use support::datagrams::{admit_as, client, datagram, start, transport};
+
+use support::server::Server;
+use support::until;
+
+/// So many datagrams at once of these bytes each: those that go out to the other client.
+fn flood(
+    server: &Server,
+    rtp: SocketAddr,
+    (camera, player): (&UdpSocket, &UdpSocket),
+    datagrams: impl Iterator<Item = Vec<u8>>,
+) -> usize {
+    let mut sent = 0;
+    for bytes in datagrams {
+        camera.send_to(&bytes, rtp).expect("sent");
+        sent += 1;
+    }
+    until("all have come", || {
+        let stream = server.stream("cam")?;
+        let dropped = stream["source"]["too_fast"].as_u64()?;
+        let got = stream["udp"][0]["sent"].as_u64()?;
+        (dropped + got >= sent).then_some(())
+    });
+    player.set_nonblocking(true).expect("an option");
+    let mut bytes = [0; 2048];
+    std::iter::from_fn(|| player.recv_from(&mut bytes).ok()).count()
+}
+
+fn figure(server: &Server, name: &str) -> u64 {
+    let text = server.request("GET", "/metrics").text();
+    let row = text.lines().find_map(|line| line.strip_prefix(name));
+    let row = row.unwrap_or_else(|| panic!("{name} is not there"));
+    row.trim().parse().expect("a number")
+}
+
+/// A second's worth goes out, and what is beyond it is dropped whole, counted, and said once.
+#[test]
+fn datagrams_that_are_too_much_are_dropped_and_counted() {
+    type Made = fn(u8) -> Vec<u8>;
+    let kinds: [(&str, Made); 2] = [
+        ("rtp-udp", |number| {
+            datagram(33, number.into(), 7, &transport(number, None))
+        }),
+        ("udp", |number| transport(number, None)),
+    ];
+    for (kind, made) in kinds {
+        let (server, rtp) = start();
+        let (camera, player) = (client(), client());
+        // 20,000 bytes a second, of which each datagram takes more than 1,300.
+        let types = format!("http,{kind}&max-bitrate=160000");
+        admit_as(&server, "cam", &types, &[&camera, &player]);
+        let mut follower = Follower::ask(server.address(), "?sessionid=cam", "");
+        follower.until("snapshot-end");
+        let out = flood(&server, rtp, (&camera, &player), (0..100).map(made));
+        assert!((15..40).contains(&out), "{kind}: {out} have gone out");
+        let stream = server.stream("cam").expect("it runs");
+        let dropped = stream["source"]["too_fast"].as_u64().expect("a number");
+        assert!((60..=85).contains(&dropped), "{kind}: {dropped}");
+        let name = "tollgate_datagrams_dropped_total{reason=\"too_fast\"}";
+        assert_eq!(figure(&server, name), dropped);
+        let told = follower.until("source-too-fast").pop().expect("a unit");
+        assert_eq!(told.data["what"], "dropped");
+        assert_eq!(told.data["max_bitrate"], 160_000);
+        let words = [
+            "event=source-too-fast",
+            "what=dropped",
+            "max_bitrate=160000",
+        ];
+        server.await_line(&words);
+        let lines = server.stderr();
+        let said = lines.iter().filter(|line| line.contains("source-too-fast"));
+        assert_eq!(said.count(), 1, "{kind}");
+    }
+}
+
+/// What a source says beside its media counts, too, or it would be a way around.
+#[test]
+fn control_packets_count() {
+    let (server, rtp) = start();
+    let (camera, player) = (client(), client());
+    admit_as(
+        &server,
+        "cam",
+        "http,rtp-udp&max-bitrate=160000",
+        &[&camera, &player],
+    );
+    for number in 0..2 {
+        let media = datagram(33, number, 7, &transport(number as u8, None));
+        camera.send_to(&media, rtp).expect("sent");
+    }
+    // A sender report, and an APP packet that fills the rest.
+    let mut report = vec![0x80, 200, 0, 6, 0, 0, 0, 7];
+    report.resize(28, 0);
+    let mut more = vec![0x80, 204, 0x01, 0x40, 0, 0, 0, 7];
+    more.resize(4 * 0x141, b'x');
+    let control = [report, more].concat();
+    let out = flood(
+        &server,
+        rtp,
+        (&camera, &player),
+        (0..100).map(|_| control.clone()),
+    );
+    assert!(out < 40, "{out} have gone out");
+}
+
+/// A session's own rate is for whoever comes by a key, too; and it is said once.
+#[test]
+fn a_source_that_waits_is_told_of_once() {
+    let server = Server::gated(&[]);
+    for query in [
+        "sessionid=show&max-bitrate=800000",
+        "sessionid=send&for=show&direction=in&max-bitrate=8M",
+    ] {
+        let added = server.request("POST", &format!("/api/add-token?type=http&{query}"));
+        assert_eq!(added.status(), 201);
+    }
+    let mut follower = Follower::ask(server.address(), "", "");
+    follower.until("snapshot-end");
+    let mut client = Client::connect(server.address());
+    client.send_head("PUT", "/stream/send", &["Content-Length: 200000"]);
+    client.send(vec![b'x'; 200_000]);
+    assert_eq!(client.response("PUT").json()["bytes_received"], 200_000);
+    let told = follower.until("stream-ends");
+    let told: Vec<_> = told
+        .iter()
+        .filter(|unit| unit.event == "source-too-fast")
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].data["what"], "waits");
+    assert_eq!(told[0].data["max_bitrate"], 800_000);
+    assert_eq!(told[0].data["sessionid"], "show");
+    server.await_line(&["event=source-too-fast", "what=waits"]);
+}

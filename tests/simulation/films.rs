@@ -1,0 +1,244 @@
+//! Films: sources that can be had in other containers, and what who has them so must be given: unit
+//! by unit what comes of the source's bytes alone, without a gap for whoever takes all of it.
+
+use tollgate::format::Format;
+use tollgate::remux::{Remuxer, Target};
+
+use super::chance::Chance;
+use super::knowledge::{Knowledge, State, StreamNumber};
+use super::media::Kind;
+use crate::response::End;
+use door::Said;
+
+#[path = "../doors/remux.rs"]
+#[allow(dead_code, reason = "the doors themselves are for fuzzing")]
+mod door;
+
+const FLV: &[u8] = include_bytes!("../media/h264.flv");
+/// Films as they were made, too.
+const FILES: [&[u8]; 4] = [
+    include_bytes!("../media/h264.mkv"),
+    include_bytes!("../media/h264.mp4"),
+    include_bytes!("../media/h264.ts"),
+    include_bytes!("../media/vp9.webm"),
+];
+/// Units are no longer in any film.
+const UNIT_BYTES_MAX: usize = 1 << 20;
+/// A frame of sound of 48 kHz.
+const SOUND_TIME: f64 = 1024.0 / 48.0;
+
+/// A film of some bytes: FLV, or what becomes of that in MPEG-TS or MP4; or one of the files.
+pub fn content(bytes: usize, chance: &mut Chance) -> Vec<u8> {
+    let kind = chance.within(0..=7);
+    if let Some(file) = FILES.get(kind) {
+        return file.to_vec();
+    }
+    let flv = flv(bytes, chance);
+    match kind {
+        4 => remuxed(Format::Flv, Target::MpegTs, &flv),
+        5 => remuxed(Format::Flv, Target::Mp4, &flv),
+        _ => flv,
+    }
+}
+
+/// Pictures and sound that nobody could see or hear, in FLV.
+fn flv(bytes: usize, chance: &mut Chance) -> Vec<u8> {
+    let (mut film, mut key, mut other) = (FLV[..13].to_vec(), Vec::new(), Vec::new());
+    let mut rest = &FLV[13..];
+    while rest.len() > 15 && other.is_empty() {
+        let length = u32::from_be_bytes([0, rest[1], rest[2], rest[3]]) as usize;
+        let (tag, behind) = rest.split_at(length + 15);
+        let body = &tag[11..11 + length];
+        match (tag[0], body[0], body[1]) {
+            (18, ..) | (8 | 9, _, 0) => film.extend_from_slice(tag),
+            (9, 0x17, 1) => key = body.to_vec(),
+            (9, 0x27, 1) => other = body.to_vec(),
+            _ => {}
+        }
+        rest = behind;
+    }
+    let group = chance.magnitude(2..=100);
+    let longest = chance.magnitude(1..=4_000);
+    let (mut picture, mut sound_at) = (0, 0.0);
+    while film.len() < bytes {
+        let at = 40 * picture as u32;
+        let body = if picture % group == 0 { &key } else { &other };
+        let noise = noise(chance.magnitude(1..=longest), chance);
+        let length = (noise.len() as u32 + 1).to_be_bytes();
+        film.extend(tag(9, at, &[body, &length[..], &[0x0c], &noise].concat()));
+        while sound_at < f64::from(at) {
+            let frame = [
+                &[0xaf, 1],
+                &self::noise(chance.magnitude(8..=300), chance)[..],
+            ]
+            .concat();
+            film.extend(tag(8, sound_at as u32, &frame));
+            sound_at += SOUND_TIME;
+        }
+        picture += 1;
+    }
+    film
+}
+
+/// Bytes without a zero: no start code is among them.
+fn noise(bytes: usize, chance: &mut Chance) -> Vec<u8> {
+    let mut noise = Vec::with_capacity(bytes + 8);
+    while noise.len() < bytes {
+        noise.extend(chance.draw().to_le_bytes().map(|byte| byte.max(1)));
+    }
+    noise.truncate(bytes);
+    noise
+}
+
+fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
+    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+    let [high, time @ ..] = milliseconds.to_be_bytes();
+    let whole = (body.len() as u32 + 11).to_be_bytes();
+    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
+}
+
+fn remuxed(format: Format, to: Target, bytes: &[u8]) -> Vec<u8> {
+    if format == to.format() {
+        return bytes.to_vec();
+    }
+    let mut out = Vec::new();
+    if let Some(mut remuxer) = Remuxer::new(format, to, UNIT_BYTES_MAX) {
+        // What comes before a fault is whole.
+        let _ = remuxer.feed(bytes, &mut out);
+        let _ = remuxer.finish(&mut out);
+    }
+    out
+}
+
+fn format_of(bytes: &[u8]) -> Format {
+    match bytes.get(..4) {
+        Some(b"FLV\x01") => Format::Flv,
+        Some([0x1a, 0x45, ..]) => Format::Matroska,
+        Some([0x47, ..]) => Format::MpegTs,
+        _ => Format::Mp4,
+    }
+}
+
+/// The units of each track. Their times ascend, which is looked at.
+fn units(format: Format, bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let pieces = std::iter::once(usize::MAX);
+    let (said, fault) = door::read(format, UNIT_BYTES_MAX, bytes, pieces);
+    assert!(fault.is_none() || bytes.is_empty(), "{fault:?}");
+    door::check(&said, bytes.len(), UNIT_BYTES_MAX);
+    let mut units: Vec<Vec<Vec<u8>>> = Vec::new();
+    for said in said {
+        if let Said::Unit { track, bytes, .. } = said {
+            units.resize(units.len().max(track + 1), Vec::new());
+            units[track].push(bytes);
+        }
+    }
+    units
+}
+
+/// What somebody was given who asked for a session's film in this container, or for a segment of
+/// it.
+pub struct Given<'a> {
+    pub session: usize,
+    pub to: Target,
+    pub content: &'a [u8],
+    pub end: End,
+    /// It took all that there was, at once.
+    pub is_prompt: bool,
+    pub is_segment: bool,
+}
+
+impl Given<'_> {
+    /// It is what comes of one of the session's streams.
+    pub fn check(&self, knowledge: &mut Knowledge) {
+        let mut given = units(self.to.format(), self.content);
+        if self.end != End::Complete || self.is_segment {
+            // The last may not be whole.
+            given.iter_mut().for_each(|of_track| drop(of_track.pop()));
+        }
+        let count: usize = given.iter().map(Vec::len).sum();
+        let way = match self.is_segment {
+            true => "segment",
+            false => "live",
+        };
+        knowledge.count(format!("films: {way} {:?} {:?}", self.to, self.end));
+        *knowledge.tally.entry("films: units".into()).or_default() += count as u64;
+        let films: Vec<StreamNumber> = knowledge
+            .streams_of(self.session)
+            .filter(|stream| knowledge.kind(*stream) == Kind::Film)
+            .collect();
+        let is_of = |stream: &StreamNumber| self.is_of(&given, *stream, knowledge);
+        assert!(
+            count == 0 || films.iter().any(is_of),
+            "{:?} {:?}: {count} units of no film: {}",
+            self.to,
+            self.end,
+            self.whereabouts(&given, &films, knowledge)
+        );
+    }
+
+    /// For who looks into a failure: of each film where the first of each track is, and how many
+    /// there are.
+    fn whereabouts(
+        &self,
+        given: &[Vec<Vec<u8>>],
+        films: &[StreamNumber],
+        knowledge: &Knowledge,
+    ) -> String {
+        let of = |stream: &StreamNumber| {
+            let source = knowledge.arrived(*stream);
+            let format = format_of(source);
+            let whole = units(self.to.format(), &remuxed(format, self.to, source));
+            let places = given.iter().zip(&whole).map(|(given, whole)| {
+                let first = |unit: &Vec<u8>| whole.iter().position(|other| other == unit);
+                let mut same = given
+                    .iter()
+                    .zip(&whole[given.first().and_then(first).unwrap_or(0)..]);
+                let same = same.position(|(one, other)| one != other);
+                (
+                    given.first().and_then(first),
+                    same,
+                    given.len(),
+                    whole.len(),
+                )
+            });
+            let places: Vec<_> = places.collect();
+            format!("{format:?} {:?} {places:?}", knowledge.state(*stream))
+        };
+        films.iter().map(of).collect::<Vec<_>>().join("; ")
+    }
+
+    fn is_of(&self, given: &[Vec<Vec<u8>>], stream: StreamNumber, knowledge: &Knowledge) -> bool {
+        let source = knowledge.arrived(stream);
+        let whole = units(
+            self.to.format(),
+            &remuxed(format_of(source), self.to, source),
+        );
+        let is_clean = match knowledge.state(stream) {
+            State::Ended(ended) => ended.is_clean && !ended.is_cut_off,
+            State::Announced | State::Refused | State::Running => false,
+        };
+        let must_end = self.end == End::Complete && !self.is_segment && is_clean;
+        given.iter().enumerate().all(|(track, given)| {
+            let Some(whole) = whole.get(track) else {
+                return given.is_empty();
+            };
+            let Some(first) = given.first() else {
+                return true;
+            };
+            let Some(from) = whole.iter().position(|unit| unit == first) else {
+                return false;
+            };
+            match self.is_prompt || self.is_segment {
+                true => {
+                    whole[from..].starts_with(given)
+                        && (!must_end || whole.len() == from + given.len())
+                }
+                // Gaps only.
+                false => {
+                    let mut whole = whole[from..].iter();
+                    given.iter().all(|unit| whole.any(|other| other == unit))
+                }
+            }
+        })
+    }
+}
