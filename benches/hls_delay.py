@@ -56,7 +56,10 @@ def play(segment, session, way, delays, faults):
         connection = http.client.HTTPConnection("127.0.0.1", PORTS[segment], timeout=30)
         base, in_parts, until = f"/stream/{session}/", way == "parts", time.time() + SECONDS
         asked = time.time()
-        have = List(get(connection, base + "index.m3u8").decode(), in_parts)
+        text = get(connection, base + "index.m3u8").decode()
+        if in_parts and "PART-HOLD-BACK" not in text:
+            return
+        have = List(text, in_parts)
         due = have.end - have.hold_back
         pieces = [piece for piece in have.pieces if piece[3] + piece[4] > due]
         behind, last = 0, pieces[0][:2]

@@ -10,11 +10,15 @@
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
 mod held;
+mod plan;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+
+use plan::NUMBERS_AHEAD_MAX;
+pub use plan::Plan;
 
 use super::parts::{Part, Parts};
 use super::point::Point;
@@ -22,58 +26,6 @@ use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
 use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
-
-/// How a stream is cut.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// A segment lasts at least so long.
-    pub segment: Duration,
-    /// So many of the stream's newest bytes are kept.
-    pub buffer_bytes: u64,
-    /// Stands in the name of each segment.
-    pub tag: u32,
-    /// Since 1970, at [`Moment::START`].
-    pub started: Duration,
-    /// When the stream begins.
-    pub began: Moment,
-    /// Its segments have no lower number: others, that are still known, have those.
-    pub number_min: u64,
-}
-
-/// What numbers count from: the year 2025, in Unix seconds.
-const NUMBERS_FROM: u64 = 1_735_689_600;
-/// The first segment has the number that is so many times as large as the seconds since then: 32
-/// bits last until 2042.
-const NUMBERS_PER_SECOND: u64 = 4;
-/// What comes faster than that, and by more than this, has no segments: so no stream that begins
-/// some seconds later, here or in another server, has lower numbers; and none that begins here while
-/// this one is known still ([`Plan::number_min`]).
-const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
-
-/// Discontinuities count from another number after so many numbers,
-const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
-/// and again from zero after so many of those.
-const DISCONTINUITIES: u64 = 16_384;
-
-impl Plan {
-    fn first_number(&self) -> u64 {
-        self.number_at(self.began).max(self.number_min)
-    }
-
-    /// The number of a stream that begins then.
-    fn number_at(&self, moment: Moment) -> u64 {
-        let date = self.started + moment.since_start();
-        let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
-        since.as_secs() * NUMBERS_PER_SECOND
-    }
-
-    /// Another one than that of a stream some seconds before: players keep the time by it. And a
-    /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
-    /// watches the one stream and then the other.)
-    fn first_discontinuity(&self) -> u64 {
-        self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
-    }
-}
 
 /// What has left the list is still asked for as long as that was: so many are kept.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
@@ -363,7 +315,12 @@ impl Cutter {
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
         self.is_untimed = false;
-        if self.number > NUMBERS_AHEAD_MAX + self.plan.number_at(now) {
+        let of_now = Plan {
+            began: now,
+            number_min: 0,
+            ..self.plan
+        };
+        if self.number > NUMBERS_AHEAD_MAX + of_now.first_number() {
             self.is_broken = true;
             return;
         }

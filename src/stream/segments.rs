@@ -22,12 +22,6 @@ impl<C: Copy> Stream<C> {
         self.cutter.as_deref_mut()
     }
 
-    /// Higher than the numbers of its segments; 0 if it is not cut.
-    pub fn next_number(&self) -> u64 {
-        let cutter = self.cutter.as_deref();
-        cutter.map_or(0, Cutter::next_number)
-    }
-
     /// Another source goes on with it from here.
     pub fn begin_seam(&mut self) {
         if let Some(cutter) = &mut self.cutter {

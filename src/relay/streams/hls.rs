@@ -32,15 +32,6 @@ impl Streams {
         running.into_iter().chain(draining.into_iter().rev())
     }
 
-    /// Higher than the numbers of all segments that are given out still of a session's streams: who
-    /// has watched one goes on with the next.
-    pub(super) fn next_number(&self, session: &SessionId) -> u64 {
-        let draining = self.draining.of(session);
-        let lives = draining.flat_map(|id| self.with_shadows(id));
-        let numbers = lives.filter_map(|id| Some(self.lives.get(id)?.stream.next_number()));
-        numbers.max().unwrap_or(0)
-    }
-
     /// Answers a client that wants a session's playlist, a segment, or a map; `None`: the session
     /// does not run.
     pub fn play(

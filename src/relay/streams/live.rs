@@ -233,7 +233,11 @@ impl Streams {
             self.go_on(id, content_type, source, source_address, desk);
             return id;
         }
-        let number_min = self.next_number(&session);
+        // Who has watched by a playlist what is given out still goes on with this.
+        let draining = self.draining.of(&session);
+        let before: Vec<LiveId> = draining.flat_map(|id| self.with_shadows(id)).collect();
+        let number = |id| Some(self.lives.get_mut(id)?.stream.segments()?.next_number());
+        let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
         desk.count(Count::Streams, 1);
