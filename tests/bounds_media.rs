@@ -332,6 +332,7 @@ fn a_header_that_segments_cannot_have_is_looked_at_once() {
         buffer_bytes: 8 << 20,
         tag: 0,
         began: Moment::START,
+        number_min: 0,
         started: Duration::ZERO,
     })
     .expect("it is cut");

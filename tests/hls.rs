@@ -35,6 +35,7 @@ fn plan(buffer_bytes: u64) -> Plan {
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
         began: Moment::START,
+        number_min: 0,
     }
 }
 
@@ -319,6 +320,28 @@ fn parts_of_fragments_of_different_lengths_are_long_enough() {
     }
 }
 
+/// Segments of a second have parts, too.
+#[test]
+fn short_segments_have_short_parts() {
+    for (fragments, target) in [
+        (&[0.28, 0.28, 0.28, 0.16][..], 0.2828),
+        (&[0.2], 0.404),
+        (&[0.04], 0.2828),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        rig.cutter = Cutter::of(Plan {
+            segment: Duration::from_secs(1),
+            ..plan(BUFFER_BYTES)
+        })
+        .expect("it is cut");
+        let mut encoder = Encoder::new(Kind::Mp4);
+        (encoder.group, encoder.fragments) = (1.0, fragments);
+        rig.watch(&mut encoder, 30.0, &mut checker);
+        assert_eq!(rig.playlist().part_target, Some(target), "{fragments:?}");
+        assert!(checker.parts > 50);
+    }
+}
+
 /// What comes after the length of parts is settled may be cut otherwise: a fragment that is longer
 /// than the one before it is in the next part.
 #[test]
@@ -493,6 +516,23 @@ fn another_source_makes_a_seam_but_for_mp4_which_is_moved_on() {
         rig.watch(&mut encoder, 30.0, &mut checker);
         let seams = usize::from(kind != Kind::Mp4);
         assert_eq!(checker.discontinuities, seams, "{kind:?}");
+    }
+}
+
+/// What has left the list does not come back: not with the stream's end, for which there would be
+/// room, nor when what was long has gone.
+#[test]
+fn a_list_begins_with_no_lower_number_again() {
+    for is_complete in [true, false] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        encoder.unit_bytes = 1_000;
+        rig.watch(&mut encoder, 60.0, &mut checker);
+        encoder.unit_bytes = 700;
+        rig.watch(&mut encoder, 30.0, &mut checker);
+        rig.cutter.finish(rig.source.len() as u64, is_complete);
+        let (list, now) = (rig.list().unwrap(), rig.seconds);
+        checker.look(&list, now, |name| rig.fetch(name));
     }
 }
 

@@ -350,6 +350,27 @@ fn a_stream_that_is_complete_is_there_to_its_end() {
     assert_eq!(fetch(&server, &old.name).status(), 404);
 }
 
+/// A file that came faster than it plays has numbers ahead of its time; who has watched it goes on
+/// with the stream that follows at once.
+#[test]
+fn numbers_do_not_fall_behind_those_of_a_file() {
+    let server = Server::gated(&[]);
+    let mut encoder = Encoder::new(Kind::Aac);
+    let (source, _) = source_of(&server, &mut encoder, 55.0);
+    let last = await_segments(&server, 20)
+        .segments
+        .pop()
+        .expect("a segment");
+    source.finish();
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&Encoder::new(Kind::Aac).run(9.0));
+    let list = until("another stream is listed", || {
+        let list = list(&server);
+        (list.segments[0].name[..8] != last.name[..8]).then_some(list)
+    });
+    assert!(list.segments[0].number > last.number, "{list:?} {last:?}");
+}
+
 #[test]
 fn a_list_wakes_an_origin_as_a_viewer_does_and_keeps_it_awake() {
     let origin = Server::gated(&[]);

@@ -17,6 +17,7 @@ pub struct Plan {
     pub tag: u32,
     pub started: Duration,
     pub began: Moment,
+    pub number_min: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +105,10 @@ impl Cutter {
     }
 
     pub fn find(&mut self, _: &Wanted, _: bool) -> Option<Found> {
+        match *self {}
+    }
+
+    pub fn next_number(&self) -> u64 {
         match *self {}
     }
 

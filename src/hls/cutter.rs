@@ -10,11 +10,15 @@
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
 mod held;
+mod plan;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+
+use plan::NUMBERS_AHEAD_MAX;
+pub use plan::Plan;
 
 use super::parts::{Part, Parts};
 use super::plan::{NUMBERS_AHEAD_MAX, NUMBERS_PER_SECOND, Plan};
@@ -86,6 +90,8 @@ pub struct Cutter {
     /// As it was written last, and the number of the first segment in it.
     #[cfg_attr(feature = "handover", serde(skip))]
     list: Option<(u64, Rc<[u8]>)>,
+    /// The number with which it began: it begins with no lower one again.
+    listed_from: u64,
     /// The list has become longer.
     has_grown: bool,
     cuts_in_groups: u64,
@@ -151,6 +157,7 @@ impl Cutter {
             segments: VecDeque::new(),
             end: None,
             list: None,
+            listed_from: 0,
             has_grown: false,
             cuts_in_groups: 0,
         }
@@ -323,8 +330,12 @@ impl Cutter {
     /// A segment begins, if it can.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
         self.is_untimed = false;
-        let seconds = now.since(self.plan.began).as_secs();
-        if self.made() > NUMBERS_AHEAD_MAX + NUMBERS_PER_SECOND * seconds {
+        let of_now = Plan {
+            began: now,
+            number_min: 0,
+            ..self.plan
+        };
+        if self.number > NUMBERS_AHEAD_MAX + of_now.first_number() {
             self.is_broken = true;
             return;
         }
@@ -443,6 +454,7 @@ impl Cutter {
     pub fn list(&mut self) -> Result<Rc<[u8]>, Unlisted> {
         let first = self.first_listed()?;
         let number = self.segments.get(first).map(|segment| segment.number);
+        self.listed_from = number.unwrap_or(self.listed_from);
         // Of what it names nothing may have gone meanwhile.
         if let Some((of, list)) = &self.list
             && Some(*of) == number
@@ -520,8 +532,10 @@ impl Cutter {
             return Err(Unlisted::Unfit(reason));
         }
         let count = self.segments.len();
+        let oldest = self.segments.front().map_or(0, |segment| segment.number);
+        let listed = self.listed_from.saturating_sub(oldest) as usize;
         if self.end.is_some() && count > 0 {
-            return Ok(count.saturating_sub(LISTED_MAX));
+            return Ok(count.saturating_sub(LISTED_MAX).max(listed));
         }
         if self.made() < LISTED_MIN as u64 {
             return Err(Unlisted::TooFew);
@@ -540,7 +554,8 @@ impl Cutter {
         let window = self.plan.buffer_bytes.saturating_sub(3 * longest) / 2;
         let is_old = |segment: &Segment| segment.from < end.saturating_sub(window);
         let in_window = self.segments.partition_point(is_old);
-        let first = in_window.max(count.saturating_sub(LISTED_MAX)).min(third);
+        let newest = count.saturating_sub(LISTED_MAX).max(listed);
+        let first = in_window.max(newest).min(third);
         let needed = end - self.segments[first].from + longest;
         if first == third && needed > self.plan.buffer_bytes {
             return Err(Unlisted::TooLarge);
@@ -589,6 +604,11 @@ impl Cutter {
     /// Whether a segment has become whole, or the stream is over, since this was asked.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
+    }
+
+    /// Higher than those of its segments.
+    pub fn next_number(&self) -> u64 {
+        self.number
     }
 
     /// Whether nothing more comes.

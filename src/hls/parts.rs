@@ -30,7 +30,7 @@ pub(super) struct Part {
 /// A segment has so many at the most.
 pub(super) const PARTS_MAX: usize = 32;
 
-/// A part is half a second at least, if fragments are shorter,
+/// A part is half a second at least, or a quarter of a segment, if fragments are shorter,
 const TICKS_MIN: i64 = MediaTime::TICKS_PER_SECOND as i64 / 2;
 /// and so many go into a segment at the most, if it is as long as was asked for;
 const IN_SEGMENT_MAX: i64 = 8;
@@ -247,7 +247,7 @@ fn least(ticks_max: i64) -> i64 {
 /// How long parts are at the most, in ticks, if a group of pictures has fragments of these, and
 /// segments are to last so long. `None` if there can be none.
 fn length(group: &[u32], segment: i64) -> Option<i64> {
-    let shortest = TICKS_MIN.max(segment / IN_SEGMENT_MAX);
+    let shortest = TICKS_MIN.clamp(segment / IN_SEGMENT_MAX, (segment / 4).max(1));
     let longest = (segment + segment / 100) / IN_SEGMENT_MIN;
     let fragment = i64::from(*group.iter().max()?);
     let usual = (shortest + fragment - 1) / fragment * fragment;

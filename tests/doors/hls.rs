@@ -35,6 +35,7 @@ fn lists(
         tag: 7,
         started: Duration::ZERO,
         began: Moment::START,
+        number_min: 0,
     })
     .expect("it is cut");
     let (before, behind) = bytes.split_at(seam);

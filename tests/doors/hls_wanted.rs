@@ -103,6 +103,7 @@ fn stream(kind: Kind) -> (Box<Cutter>, u64) {
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
         began: Moment::START,
+        number_min: 0,
     })
     .expect("it is cut");
     Scanner::new().feed(&bytes, &mut |finding, header| {

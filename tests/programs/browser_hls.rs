@@ -34,9 +34,13 @@ fn scripted(name: &str, url: &str) -> Browser {
 
 /// It plays so many seconds from where it is.
 fn plays_on(browser: &mut Browser, seconds: u32) {
-    browser.await_true(&format!(
-        "{VIDEO}.currentTime > 0 && {VIDEO}.videoWidth == 160"
-    ));
+    browser.await_true(&format!("{VIDEO}.videoWidth == 160"));
+    is_heard(browser, seconds);
+}
+
+/// The same, without pictures.
+fn is_heard(browser: &mut Browser, seconds: u32) {
+    browser.await_true(&format!("{VIDEO}.currentTime > 0"));
     browser.evaluate(&format!("window.begun = {VIDEO}.currentTime; true"));
     browser.await_true(&format!("{VIDEO}.currentTime >= begun + {seconds}"));
     let is_well = format!("{VIDEO}.error === null && (window.faults ?? []).length == 0");
@@ -68,6 +72,32 @@ fn chromiums_own_player_joins_late_and_plays_on() {
 #[ignore = "needs Chromium, npm and ffmpeg"]
 fn hls_js_joins_late_and_plays_on() {
     joins_late(scripted, "scripted");
+}
+
+/// Sound alone joins late and plays on, and every second of it is there.
+fn joins_sound(index: usize) {
+    let server = Server::start(&["--hls-segment=1", "--cors=*"]);
+    let (session, codecs, output) = STREAMS[index];
+    let _encoder = publish_for(&server, session, "120", codecs, output);
+    await_segments(&server, session, 8);
+    let mut browser = scripted(&format!("sound-{session}"), &list_url(&server, session));
+    is_heard(&mut browser, 8);
+    let buffered = format!("{VIDEO}.buffered.length");
+    assert_eq!(browser.evaluate(&buffered), 1, "there is no gap in it");
+    let decoded = format!("{VIDEO}.webkitAudioDecodedByteCount > 1000");
+    assert_eq!(browser.evaluate(&decoded), true);
+}
+
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_plays_mp3() {
+    joins_sound(2);
+}
+
+#[test]
+#[ignore = "needs Chromium, npm and ffmpeg"]
+fn hls_js_plays_aac() {
+    joins_sound(3);
 }
 
 /// What the source's end makes of its stream: held, it goes on behind a seam; else another begins,

@@ -216,6 +216,7 @@ pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
         tag: desk.draw() as u32,
         started: Duration::from_secs(desk.settings().started_unix_seconds),
         began: desk.now(),
+        number_min: 0,
     })
 }
 
@@ -236,6 +237,11 @@ impl Streams {
             self.go_on(id, content_type, source, source_address, desk);
             return id;
         }
+        // Who has watched by a playlist what is given out still goes on with this.
+        let draining = self.draining.of(&session);
+        let before: Vec<LiveId> = draining.flat_map(|id| self.with_shadows(id)).collect();
+        let number = |id| Some(self.lives.get_mut(id)?.stream.segments()?.next_number());
+        let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
         self.end_rest_of(&session, desk);
         self.make_room_for_stream(&session, desk);
         desk.count(Count::Streams, 1);
@@ -250,7 +256,7 @@ impl Streams {
         );
         let mut stream = Stream::new(desk.settings().limits.stream, content_type, now);
         if let Some(plan) = plan(desk) {
-            stream.cut_into_segments(plan);
+            stream.cut_into_segments(Plan { number_min, ..plan });
         }
         let from = (source, source_address);
         let live = self.lives.insert(Live {
