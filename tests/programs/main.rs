@@ -28,6 +28,7 @@ mod gstreamer;
 mod hls;
 mod icecast;
 mod joining;
+mod operator;
 mod prometheus;
 mod remux;
 mod remuxing;
