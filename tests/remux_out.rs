@@ -15,7 +15,7 @@ mod transport;
 use analyser::analyse;
 use spliced::spliced;
 use tollgate::format::Format;
-use tollgate::remux::{Remuxer, Target};
+use tollgate::remux::{Heard, Reader, Remuxer, Target};
 
 const UNIT_BYTES_MAX: usize = 1 << 20;
 
@@ -114,6 +114,86 @@ fn however_it_is_cut_the_same_comes_out() {
                 let cut = remuxed((format, &file), to, 2, pieces.iter().copied().cycle());
                 assert!(whole == cut, "{name} to {to:?} in pieces of {pieces:?}");
             }
+        }
+    }
+}
+
+/// How many pictures of a stream have been said.
+struct Pictures {
+    reader: Reader,
+    count: usize,
+    /// Of each, when it is decoded.
+    decode: Vec<i64>,
+}
+
+impl Pictures {
+    fn new(format: Format) -> Pictures {
+        Pictures {
+            reader: Reader::new(format, UNIT_BYTES_MAX).expect("it can be read"),
+            count: 0,
+            decode: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        let (count, decode) = (&mut self.count, &mut self.decode);
+        let fed = self.reader.feed(bytes, &mut |heard| {
+            if let Heard::Unit(unit) = heard
+                && unit.track == 0
+            {
+                *count += 1;
+                decode.push(unit.decode.nanoseconds());
+            }
+        });
+        fed.expect("it is understood");
+    }
+}
+
+/// Of what has come whole of a source, how much has not gone out: pictures, and of their time. They
+/// wait for sound of their time, of Matroska for what tells when they are decoded, and in MP4 for
+/// their fragment.
+#[test]
+fn little_waits() {
+    for (name, format, file) in files() {
+        for to in Target::ALL.into_iter().filter(|to| to.format() != format) {
+            let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
+            let (mut source, mut written) = (Pictures::new(format), Pictures::new(to.format()));
+            let (mut out, mut had, mut begun) = (Vec::new(), 0, 0);
+            let (mut most, mut longest, mut all, mut looks) = (0, 0, 0, 0);
+            for piece in file.chunks(64) {
+                source.feed(piece);
+                remuxer.feed(piece, &mut out).expect("it is understood");
+                if to == Target::MpegTs {
+                    // Each picture is written whole, and its end shows with the next one only.
+                    let packets = out[had..].chunks(188);
+                    let begins = |packet: &&[u8]| packet[1] & 0x5f == 0x41 && packet[2] == 0;
+                    begun += packets.filter(begins).count();
+                } else {
+                    written.feed(&out[had..]);
+                    begun = written.count;
+                }
+                had = out.len();
+                let waiting = &source.decode[begun.min(source.count)..];
+                let time = waiting.last().map_or(0, |last| last - waiting[0]);
+                most = most.max(waiting.len());
+                longest = longest.max(time);
+                (all, looks) = (all + waiting.len(), looks + 1);
+            }
+            println!(
+                "{name} to {to:?}: {most} pictures at the most wait, {:.1} on the average, of {} ms",
+                all as f64 / looks as f64,
+                longest / 1_000_000
+            );
+            assert!(begun > 40, "{name} to {to:?}: {begun}");
+            let most_time = match (format, to) {
+                // A picture, and one whose sound has yet to come.
+                (Format::Flv | Format::Matroska, Target::MpegTs) => 40,
+                // A fragment of half a second.
+                (Format::Flv | Format::Matroska, Target::Mp4) => 520,
+                // And one of the source's, or a PES packet of much sound, which come beside.
+                (_, Target::MpegTs | Target::Mp4) => 960,
+            };
+            assert!(longest <= most_time * 1_000_000, "{name} to {to:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 
 /// All of it is counted, and not much more: tables may be counted as twice as large as they are.
 #[track_caller]
-fn assert_counted(hall: &Hall, before: usize, what: &str) {
+pub fn assert_counted(hall: &Hall, before: usize, what: &str) {
     let held = meter::held() - before;
     let rows = hall.relay.held_bytes();
     let counted: usize = rows.iter().map(|(_, bytes)| bytes).sum();

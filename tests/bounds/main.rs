@@ -16,5 +16,6 @@ mod media;
 mod meter;
 mod origins;
 mod requests;
+mod shadows;
 mod sources;
 mod streams;

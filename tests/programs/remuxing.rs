@@ -7,7 +7,7 @@ use super::spliced::spliced;
 use super::support::corpus;
 use super::tools::*;
 use tollgate::format::Format;
-use tollgate::remux::{Remuxer, Target};
+use tollgate::remux::{Codec, Heard, Reader, Remuxer, Target, Time, Track};
 
 /// Each file and its container.
 const FILES: &[(&str, Format)] = &[
@@ -169,4 +169,75 @@ fn chromium_plays_fragments_without_a_gap() {
         );
         assert_eq!(dropped, true, "{name}");
     }
+}
+
+/// A second reader of fragmented MP4, by others than ffmpeg's.
+const MP4BOX: &str = "mp4box@2.4.1";
+
+#[test]
+#[ignore = "needs npm and node"]
+fn mp4box_js_reads_the_same_samples() {
+    let folder = folder("mp4box.js");
+    let library = folder.join("package/dist/mp4box.all.mjs");
+    if !library.exists() {
+        let place = folder.display();
+        let fetch =
+            format!("cd '{place}' && npm pack --silent {MP4BOX} && tar xzf mp4box-*.tgz package");
+        assert!(run("sh", &["-c", &fetch]).status.success());
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mp4box.mjs");
+    let names = [&script, &library].map(|path| path.to_str().expect("a path in UTF-8"));
+    for (name, format) in FILES {
+        let path = recorded(name, *format, Target::Mp4, 1);
+        let read = run(
+            "node",
+            &[names[0], names[1], path.to_str().expect("a path in UTF-8")],
+        );
+        assert!(read.status.success(), "{name}: {read:?}");
+        let text = String::from_utf8(read.stdout).expect("text");
+        let mut samples: Vec<Vec<String>> = vec![Vec::new(); 2];
+        for line in text.lines() {
+            let (track, sample) = line.split_once(' ').expect("a sample");
+            let track: usize = track.parse().expect("a number");
+            samples[track - 1].push(sample.to_owned());
+        }
+        assert_eq!(samples, own_samples(&path), "{name}");
+    }
+}
+
+/// The same as it is read here.
+fn own_samples(path: &Path) -> Vec<Vec<String>> {
+    let (mut samples, mut tracks) = (vec![Vec::new(); 2], Vec::<Track>::new());
+    let mut reader = Reader::new(Format::Mp4, 1 << 20).expect("a reader");
+    let fed = reader.feed(
+        &std::fs::read(path).expect("a file"),
+        &mut |heard| match heard {
+            Heard::Tracks(told) => tracks = told.to_vec(),
+            Heard::Unit(unit) => {
+                let track = &tracks[unit.track];
+                let setup = track.setup.as_deref().unwrap_or_default();
+                let codec = match track.codec {
+                    Codec::H264 => {
+                        format!("avc1.{:02x}{:02x}{:02x}", setup[1], setup[2], setup[3])
+                    }
+                    _ => format!("mp4a.40.{}", setup[0] >> 3),
+                };
+                let clock = track.clock;
+                let ticks = |time: Time| {
+                    let doubled = 2 * i128::from(time.nanoseconds()) * i128::from(clock);
+                    (doubled + 1_000_000_000).div_euclid(2_000_000_000)
+                };
+                samples[unit.track].push(format!(
+                    "{codec} {clock} {} {} {} {}",
+                    ticks(unit.decode),
+                    ticks(unit.present),
+                    u8::from(unit.is_join),
+                    unit.bytes.len()
+                ));
+            }
+            Heard::LeftOut { .. } => {}
+        },
+    );
+    fed.expect("it is understood");
+    samples
 }

@@ -24,15 +24,19 @@ impl Streams {
         !self.behind.is_empty()
     }
 
-    /// The first of the shadows that are behind, and whose viewers have got nearly all that there
-    /// is for them, reads on, a go's share. Says whether there was one.
+    /// The first of the shadows that are behind, and whose viewers have got all that there is for
+    /// them but who cannot take it, reads on, a go's share. Says whether there was one.
     pub fn read_behind(&mut self, desk: &mut Desk) -> bool {
         for _ in 0..self.behind.len() {
             let Some(id) = self.behind.pop_front() else {
                 break;
             };
             let live = self.lives.get(id).filter(|_| self.is_behind(id));
-            let Some(wanted) = live.map(|live| live.stream.wanted_bytes(&self.pool)) else {
+            let wanted = live.map(|live| match live.stream.has_ready() {
+                true => 0,
+                false => live.stream.wanted_bytes(&self.pool),
+            });
+            let Some(wanted) = wanted else {
                 continue;
             };
             self.catch_up(id, GO_BYTES.min(wanted / LARGER), desk);

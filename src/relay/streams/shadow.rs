@@ -37,6 +37,8 @@ const REMUX_COST: usize = 2;
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
 
+/// A part of `--buffer` that is read of what there is at once: more than a block of it.
+const BEGIN_PART: usize = 8;
 /// After so long there may be room for another.
 const CAST_AGAIN_TIME: Duration = Duration::from_secs(RETRY_AFTER_SECONDS as u64);
 
@@ -288,7 +290,9 @@ impl Streams {
         let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
-        let (mut fed, mut bytes_left) = (Ok(()), GO_BYTES);
+        // A part of what it can keep, or nobody would have its beginning.
+        let mut bytes_left = GO_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
+        let mut fed = Ok(());
         self.work += REMUX_COST * lead.len();
         loop {
             for piece in piece.chunks(PIECE_BYTES) {

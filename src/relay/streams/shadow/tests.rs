@@ -319,3 +319,63 @@ fn the_head_of_a_playlist_makes_nothing() {
     stage.wait_seconds(60);
     stage.assert_nothing_left();
 }
+
+/// Whoever may not watch any more loses it in whichever container.
+#[test]
+fn no_rule_is_skipped_by_who_is_inside() {
+    let (head, ..) = tags();
+    let media = [&head[..], &group(0, 9_000).0].concat();
+    for ends in ["abort", "time", "kick", "max-viewers"] {
+        let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
+        let terms = match ends {
+            "time" => "&ends=5",
+            "max-viewers" => "&max-viewers=1",
+            _ => "",
+        };
+        let call = |stage: &mut Stage, line: &str| {
+            let id = stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            stage.settle();
+            stage.text(id)
+        };
+        let added = call(
+            &mut stage,
+            &format!("POST /api/add-token?type=http&sessionid=s{terms}"),
+        );
+        assert!(added.starts_with("HTTP/1.1 201"), "{added}");
+        source(&mut stage, &media);
+        let (viewer, _) = ask(&mut stage, 1, "live.ts");
+        stage.settle();
+        stage.assert_status(viewer, 200);
+        match ends {
+            "abort" => {
+                call(
+                    &mut stage,
+                    "DELETE /api/revoke-token?sessionid=s&abort=true",
+                );
+            }
+            "time" => stage.wait_seconds(6),
+            "kick" => {
+                let list = call(&mut stage, "GET /api/list-viewers");
+                let id = list
+                    .split("\"id\":\"")
+                    .nth(1)
+                    .and_then(|rest| rest.split('"').next());
+                let id = id.unwrap_or_else(|| panic!("{list}"));
+                call(&mut stage, &format!("DELETE /api/kick-viewer?id={id}"));
+            }
+            _ => {
+                let (other, _) = ask(&mut stage, 2, "live.mp4");
+                stage.settle();
+                assert!(!stage.text(other).starts_with("HTTP/1.1 200"));
+                continue;
+            }
+        }
+        stage.settle();
+        assert!(
+            stage.closed.contains(&viewer),
+            "{ends}: {}",
+            stage.relay.streams.len()
+        );
+        assert_eq!(stage.relay.streams.shadows().count(), 0, "{ends}");
+    }
+}
