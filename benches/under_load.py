@@ -232,12 +232,13 @@ def readers(tool):
 
                 def happens(until):
                     nonlocal read
-                    connection, number = server.connect(), 0
+                    connection, number, begun = server.connect(), 0, time.monotonic()
                     while time.monotonic() < until:
                         number += 1
                         server.ask(f"/api/add-token?type=http&sessionid=other{number}", "POST", connection)
-                        for ready, _ in poll.poll(0.05):
-                            read += len(by_number[ready].recv(1 << 16))
+                        while (left := begun + number / 20 - time.monotonic()) > 0:
+                            for ready, _ in poll.poll(left):
+                                read += len(by_number[ready].recv(1 << 16))
                 fan, _ = loaded(tool, server, happens, "--viewers", "300")
                 own.append(fan["cpu_s_per_gb"])
                 assert not count or read > 100 * 1000, "nothing has come"
