@@ -10,18 +10,14 @@
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
 mod held;
-mod plan;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use plan::NUMBERS_AHEAD_MAX;
-pub use plan::Plan;
-
 use super::parts::{Part, Parts};
-use super::plan::{NUMBERS_AHEAD_MAX, NUMBERS_PER_SECOND, Plan};
+use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};

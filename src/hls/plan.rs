@@ -1,4 +1,4 @@
-//! How a stream is cut into segments, and from which numbers they count.
+//! How a stream is cut, and from which numbers on its segments are counted.
 
 use std::time::Duration;
 
@@ -19,15 +19,19 @@ pub struct Plan {
     pub started: Duration,
     /// When the stream begins.
     pub began: Moment,
+    /// Its segments have no lower number: others, that are still known, have those.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub number_min: u64,
 }
 
 /// What numbers count from: the year 2025, in Unix seconds.
 const NUMBERS_FROM: u64 = 1_735_689_600;
 /// The first segment has the number that is so many times as large as the seconds since then: 32
 /// bits last until 2042.
-pub(super) const NUMBERS_PER_SECOND: u64 = 4;
+const NUMBERS_PER_SECOND: u64 = 4;
 /// What comes faster than that, and by more than this, has no segments: so no stream that begins
-/// later, here or in another server, has lower numbers.
+/// some seconds later, here or in another server, has lower numbers; and none that begins here
+/// while this one is known still ([`Plan::number_min`]).
 pub(super) const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
 
 /// Discontinuities count from another number after so many numbers,
@@ -36,15 +40,14 @@ const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
 const DISCONTINUITIES: u64 = 16_384;
 
 impl Plan {
-    /// The number of a stream's first segment.
+    /// The number of its first segment.
     pub(super) fn first_number(&self) -> u64 {
         let date = self.started + self.began.since_start();
         let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
-        since.as_secs() * NUMBERS_PER_SECOND
+        self.number_min.max(since.as_secs() * NUMBERS_PER_SECOND)
     }
 
-    /// Of discontinuities: another one than that of a stream some seconds before, for players keep
-    /// the time by it. And a
+    /// Another one than that of a stream some seconds before: players keep the time by it. And a
     /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
     /// watches the one stream and then the other.)
     pub(super) fn first_discontinuity(&self) -> u64 {
