@@ -38,7 +38,7 @@ class Server:
         """The bytes of a whole answer, and the milliseconds to its first and to its last."""
         own = connection or self.connect()
         begun = time.perf_counter()
-        own.sendall(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        own.sendall(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         answer = bytearray(own.recv(1 << 16))
         first = time.perf_counter() - begun
         while not is_whole(answer):
@@ -126,7 +126,7 @@ def many_tokens(tool):
     with gated("--tokens=200000") as server:
         connection = server.connect()
         for number in range(100_000):
-            connection.sendall(f"POST /api/add-token?type=http&sessionid=token{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(f"POST /api/add-token?type=http&sessionid=token{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             if number % 50 == 49:
                 answers = b""
                 while answers.count(b"HTTP/1.1 201") < 50 or not answers.endswith(b"]}"):
@@ -152,7 +152,7 @@ def at_once(tool):
             while clients and time.perf_counter() - begun < 30:
                 for number, event in poll.poll(1):
                     if event & select.EPOLLOUT:
-                        clients[number].send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                        clients[number].send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                         poll.modify(number, select.EPOLLIN)
                     elif clients[number].recv(4096).startswith(b"HTTP/1.1 200"):
                         times.append((time.perf_counter() - begun) * 1e3)
@@ -167,11 +167,11 @@ def small_beside_large(tool):
     """Ten viewers of a small stream beside a thousand of a large one."""
     with Server() as server:
         source = server.connect()
-        source.sendall(b"PUT /stream/small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        source.sendall(b"PUT /stream/small HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         viewers = []
         for _ in range(10):
             viewer = server.connect()
-            viewer.sendall(b"GET /stream/small HTTP/1.0\r\nHost: x\r\n\r\n")
+            viewer.sendall(b"GET /stream/small HTTP/1.0\r\nHost: localhost\r\n\r\n")
             viewers.append(viewer)
         poll = select.epoll()
         for viewer in viewers:
@@ -199,7 +199,7 @@ def flood(tool):
     with gated() as server:
         add_token(server, "flood")
         source = server.connect()
-        source.sendall(b"PUT /stream/flood HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000000\r\n\r\n")
+        source.sendall(b"PUT /stream/flood HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000000000\r\n\r\n")
         is_over = threading.Event()
 
         def pour():
@@ -215,17 +215,47 @@ def flood(tool):
         row("a source that floods; 200 viewers of another, and `list-streams`", f"p50, p99, p99.9: {percentiles(times)} ms; {latency(fan)}")
 
 
+def readers(tool):
+    """A hundred who follow the events, while some happen: pairs of runs, one with them and one without."""
+    costs = {0: [], 100: []}
+    for _ in range(4):
+        for count, own in costs.items():
+            with gated() as server:
+                poll, followers = select.epoll(), []
+                for _ in range(count):
+                    follower = server.connect()
+                    follower.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    poll.register(follower.fileno(), select.EPOLLIN)
+                    followers.append(follower)
+                by_number = {follower.fileno(): follower for follower in followers}
+                read = 0
+
+                def happens(until):
+                    nonlocal read
+                    connection, number = server.connect(), 0
+                    while time.monotonic() < until:
+                        number += 1
+                        server.ask(f"/api/add-token?type=http&sessionid=other{number}", "POST", connection)
+                        for ready, _ in poll.poll(0.05):
+                            read += len(by_number[ready].recv(1 << 16))
+                fan, _ = loaded(tool, server, happens, "--viewers", "300")
+                own.append(fan["cpu_s_per_gb"])
+                assert not count or read > 100 * 1000, "nothing has come"
+    pairs = [with_them / without for without, with_them in zip(*costs.values())]
+    row("100 readers of events, of which 20 a second happen", f"{statistics.median(costs[100]):.3f} CPU-s/GB ({statistics.median(costs[0]):.3f} without them): in pairs {', '.join(f'{pair:.2f}' for pair in pairs)}")
+
+
 def idle(tool):
     """Ten thousand connections that watch a silent stream, beside none: what a small stream costs then."""
     costs = []
     for connections in (0, 10_000):
         with Server("--source-idle-time=600", "--body-rate=0") as server:
             silent = server.connect()
-            silent.sendall(b"PUT /stream/silent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            silent.sendall(b"PUT /stream/silent HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             crowd = []
             for _ in range(connections):
                 viewer = server.connect()
-                viewer.sendall(b"GET /stream/silent HTTP/1.1\r\nHost: x\r\n\r\n")
+                viewer.sendall(b"GET /stream/silent HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 crowd.append(viewer)
             time.sleep(1)
             begun, at_rest = server.cpu(), time.monotonic()
@@ -243,7 +273,7 @@ def main():
         tool = os.path.join(folder, "fanload")
         subprocess.run(["gcc", "-O2", "-o", tool, os.path.join(HERE, "fanload.c"), "-lpthread"], check=True)
         print("| beside it | figure |\n|---|---|")
-        for part in (quick, many_tokens, at_once, small_beside_large, flood, idle):
+        for part in (quick, many_tokens, at_once, small_beside_large, flood, readers, idle):
             if not sys.argv[2:] or part.__name__ in sys.argv[2:]:
                 part(tool)
 

@@ -7,12 +7,12 @@
     DELETE /viewers?id=ID            204: that viewer is gone, and for a minute stays out
 
 It runs on a host of the relay's --token-server, and is for your own programs, on this host: it
-listens on loopback, one call at a time, and callers name its secret (Authorization: Bearer …).
+listens on loopback, takes 32 calls at a time, and callers name its secret (Authorization: Bearer …).
 For callers elsewhere put a proxy in front that speaks TLS. It keeps nothing: the relay knows
 the keys, and with --token-file they outlast a restart of either.
 """
-import hmac, http.client, json, os, secrets, sys, threading, time, urllib.error
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import hmac, http.client, json, os, secrets, socket, sys, threading, time, urllib.error
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -82,7 +82,17 @@ def problem(status, detail):
 
 class Control(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 5  # A caller who says nothing holds up the next one no longer than that.
+    timeout = 5  # A caller who says nothing is let go,
+
+    def handle(self):  # and so is one who says it a byte at a time.
+        end = threading.Timer(20, self.connection.shutdown, [socket.SHUT_RD])
+        end.start()
+        try:
+            super().handle()
+        except OSError:
+            pass  # The caller has gone.
+        finally:
+            end.cancel()
 
     def outcome(self):
         try:
@@ -109,7 +119,7 @@ class Control(BaseHTTPRequestHandler):
     def answer(self, status, body):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Connection", "close")  # The next caller waits for this one.
+        self.send_header("Connection", "close")
         self.send_header("Cache-Control", "no-store")
         if status != 204:
             kind = "problem+json" if status >= 400 else "json"
@@ -122,8 +132,23 @@ class Control(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    places = threading.BoundedSemaphore(32)
+
+    def process_request(self, *caller):
+        self.places.acquire()  # Who comes when all are taken waits for one.
+        super().process_request(*caller)
+
+    def process_request_thread(self, *caller):
+        try:
+            super().process_request_thread(*caller)
+        finally:
+            self.places.release()
+
+
 if __name__ == "__main__":
-    server = HTTPServer(("127.0.0.1", int((sys.argv[2:] or ["8080"])[0])), Control)
+    server = Server(("127.0.0.1", int((sys.argv[2:] or ["8080"])[0])), Control)
     print(f"listening control http://127.0.0.1:{server.server_port}", file=sys.stderr, flush=True)
     if not os.environ.get("CONTROL_SECRET"):
         print("CONTROL_SECRET is", SECRET, file=sys.stderr, flush=True)

@@ -1,8 +1,14 @@
 //! `--icecast`: sources as Icecast's clients send them.
 #![cfg(feature = "icecast")]
 
+#[path = "support/events.rs"]
+mod events;
+#[allow(dead_code, reason = "only its units are read here")]
+#[path = "support/picture.rs"]
+mod picture;
 mod support;
 
+use events::Follower;
 use support::client::Client;
 use support::media::media;
 use support::server::Server;
@@ -28,6 +34,21 @@ fn stream_until_close(server: &Server, mut source: Client) {
     source.finish_sending();
     viewer.assert_rest(&media);
     server.await_end_of_stream("demo");
+}
+
+/// Who follows the events is told, as of other sources.
+#[test]
+fn a_source_that_is_refused_is_told_of() {
+    let server = demo();
+    let mut follower = Follower::ask(server.address(), "", "");
+    follower.until("snapshot-end");
+    let mut source = Client::connect(server.address());
+    source.send(format!("SOURCE /live.ogg HTTP/1.0\r\n{OTHER}\r\n\r\n"));
+    assert_eq!(source.head().status, 403);
+    let refused = follower.next().expect("it goes on");
+    assert_eq!(refused.event, "publisher-refused");
+    assert_eq!(refused.data["status"], 403);
+    assert!(refused.data["session"].is_string(), "{}", refused.data);
 }
 
 #[test]

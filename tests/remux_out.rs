@@ -6,11 +6,14 @@ mod analyser;
 #[path = "support/corpus.rs"]
 #[allow(dead_code)]
 mod corpus;
+#[path = "support/spliced.rs"]
+mod spliced;
 #[path = "support/transport.rs"]
 #[allow(dead_code)]
 mod transport;
 
 use analyser::analyse;
+use spliced::spliced;
 use tollgate::format::Format;
 use tollgate::remux::{Remuxer, Target};
 
@@ -40,18 +43,14 @@ fn remuxed(
 ) -> Vec<u8> {
     let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
     let mut out = Vec::new();
-    for time in 0..times {
-        if time > 0 {
-            assert!(remuxer.begin_anew(format, &mut out));
-        }
-        let mut rest = file;
-        while !rest.is_empty() {
-            let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
-            let (now, later) = rest.split_at(piece);
-            remuxer.feed(now, &mut out).expect("it is understood");
-            assert!(remuxer.held_bytes() <= Remuxer::held_bytes_max(UNIT_BYTES_MAX));
-            rest = later;
-        }
+    let stream = spliced((format, file), times);
+    let mut rest = &stream[..];
+    while !rest.is_empty() {
+        let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
+        let (now, later) = rest.split_at(piece);
+        remuxer.feed(now, &mut out).expect("it is understood");
+        assert!(remuxer.held_bytes() <= Remuxer::held_bytes_max(UNIT_BYTES_MAX));
+        rest = later;
     }
     remuxer.finish(&mut out).expect("it is understood");
     assert!(remuxer.left_out().is_empty(), "{:?}", remuxer.left_out());
@@ -83,10 +82,18 @@ fn an_hour_of_mpeg_ts_has_no_error() {
         );
         assert!(found.clock_gap <= 0.1 && found.tables_gap <= 0.1 && found.margin >= 0.0);
         for (pid, units) in &found.units {
-            assert_eq!(
-                units.len(),
-                once.units[pid].len() * times,
-                "{name}: {pid:#x}"
+            // Of MPEG-TS the end of a last PES packet, of a picture or of a few frames of sound,
+            // would show with the next one only.
+            let whole = once.units[pid].len() * times;
+            let lost = whole - units.len();
+            let may_lose = if format == Format::MpegTs {
+                6 * times
+            } else {
+                0
+            };
+            assert!(
+                lost <= may_lose,
+                "{name}: {pid:#x}: {lost} of {whole} are lost"
             );
             let seconds = (units[units.len() - 1].decode - units[0].decode) as f64 / 90e3;
             println!("  {pid:#x}: {} units in {seconds:.3} s", units.len());

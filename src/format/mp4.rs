@@ -308,6 +308,22 @@ pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }
 
+/// The content of the MPEG-4 descriptor that stands in front, if it is of this kind; as much of it
+/// as there is (ISO/IEC 14496-1 section 7.2.2).
+pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
+    let (first, mut rest) = bytes.split_first()?;
+    let mut length = 0;
+    for _ in 0..4 {
+        let (byte, behind) = rest.split_first()?;
+        rest = behind;
+        length = length << 7 | usize::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    (*first == tag).then(|| rest.get(..length).unwrap_or(rest))
+}
+
 /// Where the content of each of them stands.
 pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;

@@ -122,7 +122,7 @@ const FAMILIES: &[Family] = &[
     gauge("tollgate_streams_not_shown", "Streams that run and have no rows of their own, where 100 have.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
     gauge("tollgate_stream_viewers", "HTTP viewers of a stream; of the 100 that began first, as the others of streams.", |seen| seen.of_each(|one| one.viewers)),
     gauge("tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
-    gauge("tollgate_stream_bits_per_second", "Bit rate of a stream's source, over its last seconds.", |seen| seen.of_each(|one| one.bitrate)),
+    gauge("tollgate_stream_bytes_per_second", "What a stream's source sends, over its last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
     counter("tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
     counter("tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
     counter("tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),

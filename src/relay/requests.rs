@@ -111,7 +111,7 @@ impl Relay {
         };
         match asked.wish() {
             Err(refusal) => {
-                if let Some(about) = route::published(head) {
+                if let Some(about) = route::published(head, self.desk.settings()) {
                     let of = self.grants.gate(&self.desk).opened_by(&about).clone();
                     let whom = (Some(&about), Some(&of));
                     self.desk.tell_refused(whom, caller.peer, &refusal);

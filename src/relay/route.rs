@@ -316,8 +316,11 @@ fn joined<'a>(parameters: impl Iterator<Item = Parameter<'a>>) -> String {
     each.collect::<Vec<_>>().join("&")
 }
 
-/// Whose source somebody would be who asks so, if the path or the query says it.
-pub(super) fn published(head: &Head) -> Option<SessionId> {
+/// Whose source somebody would be who asks so, if the path or the query says it, or a password.
+pub(super) fn published(head: &Head, settings: &Settings) -> Option<SessionId> {
+    if settings.admits_icecast && icecast::is_source(head) {
+        return icecast::session(head).ok();
+    }
     if !matches!(head.method, Method::Put | Method::Post) {
         return None;
     }

@@ -127,7 +127,15 @@ impl Packets {
             bytes,
         } = packet;
         match self.codec {
-            Codec::H264 | Codec::H265 => return self.say_picture(roll, index, packet, room, sink),
+            Codec::H264 | Codec::H265 => {
+                if let Some(pictures) = &mut self.pictures {
+                    let unit = pictures.unit(bytes, room)?;
+                    if let Some(setup) = pictures.new_setup() {
+                        roll.set_up(index, &setup, pictures.shape())?;
+                    }
+                    roll.say(index, times, is_join, unit, sink);
+                }
+            }
             Codec::Vp9 => {
                 if !self.is_configured
                     && is_join
@@ -147,26 +155,6 @@ impl Packets {
                 return self.say_frames(roll, index, times.present, bytes, sink);
             }
         }
-        Ok(())
-    }
-
-    /// A picture of NAL units.
-    fn say_picture(
-        &mut self,
-        roll: &mut Roll,
-        index: usize,
-        packet: Packet<'_>,
-        room: &mut Vec<u8>,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), Fault> {
-        let Some(pictures) = &mut self.pictures else {
-            return Ok(());
-        };
-        let unit = pictures.unit(packet.bytes, room)?;
-        if let Some(setup) = pictures.new_setup() {
-            roll.set_up(index, &setup, pictures.shape())?;
-        }
-        roll.say(index, packet.times, packet.is_join, unit, sink);
         Ok(())
     }
 

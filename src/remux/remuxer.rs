@@ -18,7 +18,6 @@ use crate::format::Format;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Remuxer {
     reader: Reader,
-    unit_bytes_max: usize,
     making: Making,
 }
 
@@ -46,7 +45,6 @@ impl Remuxer {
     pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
-            unit_bytes_max,
             making: Making::new(to, unit_bytes_max),
         })
     }
@@ -79,19 +77,6 @@ impl Remuxer {
             self.making.finish(out);
         }
         self.making.fault.map_or(Ok(()), Err)
-    }
-
-    /// Another source goes on where this one has ended, from its header on: appends what has
-    /// waited; times and counters go on. Says whether its format can be read.
-    #[must_use]
-    pub fn begin_anew(&mut self, from: Format, out: &mut Vec<u8>) -> bool {
-        let Some(reader) = Reader::new(from, self.unit_bytes_max) else {
-            return false;
-        };
-        let _ = self.finish(out);
-        self.reader = reader;
-        self.making.seam();
-        true
     }
 
     /// Whether tracks are known, and none of them goes out.
@@ -194,11 +179,7 @@ impl Making {
     }
 
     fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let interleave = &self.interleave;
-        if !self
-            .timeline
-            .place(&mut unit, |track| interleave.head(track))
-        {
+        if !self.timeline.place(&mut unit) {
             return Ok(());
         }
         self.writer.write(unit, out)
@@ -206,13 +187,6 @@ impl Making {
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.fault = self.fault.or(self.writer.finish(out).err());
-    }
-
-    fn seam(&mut self) {
-        self.fault = None;
-        self.tracks.clear();
-        self.interleave.seam();
-        self.timeline.seam();
     }
 
     fn leave_out(&mut self, line: String) {

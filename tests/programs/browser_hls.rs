@@ -7,27 +7,10 @@ use super::support::server::Server;
 use super::support::until;
 use super::tools::*;
 
-const LIBRARY: &str = "hls.js@1.7.4";
 const VIDEO: &str = "document.querySelector('video')";
 const PLAYER: &str = "document.body.innerHTML = '<video autoplay muted></video>'";
 /// Those with pictures.
 const BOTH: [usize; 2] = [0, 1];
-
-/// The library's source.
-fn library() -> String {
-    let folder = folder("hls.js");
-    let file = folder.join("package/dist/hls.min.js");
-    if !file.exists() {
-        let folder = folder.to_str().expect("a path in UTF-8");
-        let fetch = format!(
-            "cd '{folder}' && npm pack --silent {LIBRARY} && tar xzf hls.js-*.tgz package/dist/hls.min.js"
-        );
-        let fetched = run("sh", &["-c", &fetch]);
-        let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
-        assert!(fetched.status.success(), "{said}");
-    }
-    std::fs::read_to_string(file).expect("the library")
-}
 
 /// A page on which the browser's own player plays this.
 fn native(name: &str, url: &str) -> Browser {
@@ -39,7 +22,8 @@ fn native(name: &str, url: &str) -> Browser {
 /// A page on which the library does. It writes down what goes wrong for good.
 fn scripted(name: &str, url: &str) -> Browser {
     let mut browser = Browser::open(name, "about:blank");
-    browser.evaluate(&format!("{}; true", library()));
+    let library = from_npm("hls.js", "1.7.4", "dist/hls.min.js");
+    browser.evaluate(&format!("{library}; true"));
     browser.evaluate(&format!(
         "{PLAYER}; window.faults = []; window.hls = new Hls();
          hls.on(Hls.Events.ERROR, (_, data) => {{ if (data.fatal) faults.push(data.details); }});

@@ -117,6 +117,35 @@ impl Browser {
         }
     }
 
+    /// The user presses a key, which has this code, and may write something.
+    pub fn press(&mut self, key: &str, code: u32, text: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text}),
+            );
+        }
+    }
+
+    /// The page is so wide, in pixels of CSS, and in light or in dark.
+    pub fn look_as(&mut self, width: u32, is_dark: bool) {
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}),
+        );
+        let scheme = if is_dark { "dark" } else { "light" };
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
+    /// All of the page as a PNG, in base64.
+    pub fn picture(&mut self) -> String {
+        let whole = json!({"format": "png", "captureBeyondViewport": true});
+        let shot = self.call("Page.captureScreenshot", whole);
+        shot["data"].as_str().expect("a picture").to_owned()
+    }
+
     /// What an expression gives in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         self.try_evaluate(expression).expect("a page is there")

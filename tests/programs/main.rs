@@ -8,6 +8,8 @@ mod encoder;
 #[allow(dead_code, reason = "players check what they play")]
 #[path = "../support/playlist.rs"]
 mod playlist;
+#[path = "../support/spliced.rs"]
+mod spliced;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/transport.rs"]
@@ -26,6 +28,7 @@ mod gstreamer;
 mod hls;
 mod icecast;
 mod joining;
+mod operator;
 mod prometheus;
 mod remux;
 mod remuxing;

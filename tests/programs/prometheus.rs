@@ -167,6 +167,23 @@ fn promtool_takes_the_rules_and_each_tells_of_the_relay_in_trouble() {
     }
 }
 
+/// Names, units, types and labels are as Prometheus has them.
+#[test]
+#[ignore = "needs promtool"]
+fn promtool_finds_nothing_wrong_with_the_figures() {
+    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
+    let noted = "/api/add-token?type=http&sessionid=demo&note=a%5C%22b%20c";
+    assert_eq!(server.request("POST", noted).status(), 201);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(b"media");
+    let place = folder_of(server.address()).join("metrics");
+    std::fs::write(&place, server.request("GET", "/metrics").text()).expect("a file");
+    let check = format!("promtool check metrics < '{}'", place.display());
+    let output = run("sh", &["-c", &check]);
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && told.is_empty(), "{told}");
+}
+
 #[test]
 #[ignore = "needs Prometheus"]
 fn what_alerts_and_panels_ask_for_is_there() {
@@ -202,6 +219,18 @@ fn what_alerts_and_panels_ask_for_is_there() {
     prometheus.await_rows("rate(tollgate_cuts_total[1m])");
     for query in panels() {
         assert!(prometheus.rows(&query) > 0, "no row for {query}");
+    }
+    for query in [
+        "tollgate_stream_viewers{session!=\"\"}",
+        "rate(tollgate_stream_sent_bytes_total[1m])",
+        "time() - process_start_time_seconds < 3600",
+        "rate(process_cpu_seconds_total[1m])",
+        "process_resident_memory_bytes > 1e6",
+        "process_open_fds / process_max_fds",
+        "tollgate_refusals_total{status=\"507\"} == 0",
+        "tollgate_cuts_total{reason=\"stalled\"} == 0",
+    ] {
+        prometheus.await_rows(query);
     }
     let rules = until("all rules have been evaluated", || {
         let mut data = prometheus.get("/api/v1/rules");

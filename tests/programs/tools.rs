@@ -14,6 +14,22 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// A file of a package, which is fetched from npm's registry if it is not there yet.
+pub fn from_npm(package: &str, version: &str, file: &str) -> String {
+    let folder = folder(package);
+    let path = folder.join("package").join(file);
+    if !path.exists() {
+        let folder = folder.to_str().expect("a path in UTF-8");
+        let fetch = format!(
+            "cd '{folder}' && npm pack --silent {package}@{version} && tar xzf {package}-*.tgz package/{file}"
+        );
+        let fetched = run("sh", &["-c", &fetch]);
+        let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
+        assert!(fetched.status.success(), "{said}");
+    }
+    std::fs::read_to_string(path).expect("the library")
+}
+
 pub fn run(program: &str, arguments: &[&str]) -> Output {
     let output = Command::new(program)
         .args(arguments)

@@ -121,6 +121,55 @@ fn a_kill_before_any_system_call_loses_nothing() {
     assert!(fs::metadata(&path).expect("the file").len() < 1000);
 }
 
+/// The same of a key that is for a second: of its addition, and of what is written when it is over.
+/// What was answered is there, and what was over stays so.
+#[test]
+#[ignore = "needs strace, and root to attach it"]
+fn a_kill_before_any_system_call_opens_no_key_that_is_over() {
+    let path = fresh("points-over");
+    let target = "/api/add-token?type=http&sessionid=key&for=show&direction=out&expires=1";
+    for (calls, when) in [
+        ("pwrite64", 1),
+        ("pwrite64", 2),
+        ("fdatasync", 1),
+        ("fdatasync", 2),
+    ] {
+        let _ = fs::remove_file(&path);
+        let server = start(&path);
+        let mut tracer = inject(&server, calls, "signal=KILL", when);
+        let given = try_call(server.address(), "POST", target);
+        assert_eq!(
+            given.as_deref(),
+            (when == 2).then_some("201"),
+            "{calls} {when}"
+        );
+        // It is killed then, or when the key is over.
+        server.forget();
+        tracer.wait().expect("a child");
+        let server = start(&path);
+        let found = sessions(&server);
+        if when == 2 {
+            assert_eq!(found, ["key"], "{calls}");
+            let refused = server.request("GET", "/stream/key");
+            refused.assert_problem(403, &["over"]);
+        } else if found == ["key"] {
+            until("it is over", || {
+                let refused = server.request("GET", "/stream/key");
+                (refused.status() == 403).then_some(())
+            });
+        }
+        server.signal("KILL");
+        server.forget();
+        let again = start(&path).request("GET", "/stream/key");
+        let words = if found.is_empty() {
+            "no http token"
+        } else {
+            "over"
+        };
+        again.assert_problem(403, &[words]);
+    }
+}
+
 /// A disk that fails once, at whatever: that change is refused and not made, or the journal stays
 /// long. What comes then works.
 #[test]

@@ -316,6 +316,34 @@ mod tests {
         );
     }
 
+    /// However much lies between that is for others: it is passed over a part at a time.
+    #[test]
+    fn who_follows_one_session_finds_it_among_thousands_of_events() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--viewer-stall-time=3600"]);
+        let reader = stage.client(&request("GET /api/events?sessionid=b"));
+        (0..8).for_each(|_| stage.settle());
+        let had = stage.text(reader).len();
+        stage.relay.served(reader, Outcome::Blocked, stage.now);
+        let caller = stage.client("");
+        for (name, times) in [("a", 2_500), ("b", 1), ("a", 2_500)] {
+            for _ in 0..times / 2 + 1 {
+                let add = format!("POST /api/add-token?type=http&sessionid={name}");
+                stage.send(caller, &request(&add));
+                let revoke = format!("DELETE /api/revoke-token?sessionid={name}");
+                stage.send(caller, &request(&revoke));
+                stage.written.remove(&caller);
+            }
+        }
+        stage.relay.unblocked(reader);
+        (0..8).for_each(|_| stage.settle());
+        let text = stage.text(reader)[had..].to_owned();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("event: "))
+            .collect();
+        assert_eq!(names, ["token-added", "token-revoked"]);
+    }
+
     #[test]
     fn while_nothing_happens_a_comment_goes_out_and_nothing_else() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);

@@ -14,7 +14,7 @@
 
 use super::Said;
 use super::Streams;
-use super::cast::{GO_BYTES, PIECE_BYTES, READ_PER_BYTE};
+use super::cast::{GO_BYTES, LARGER, PIECE_BYTES, READ_PER_BYTE};
 use crate::relay::LiveId;
 use crate::relay::desk::Desk;
 
@@ -35,7 +35,7 @@ impl Streams {
             let Some(wanted) = live.map(|live| live.stream.wanted_bytes(&self.pool)) else {
                 continue;
             };
-            self.catch_up(id, GO_BYTES.min(wanted), desk);
+            self.catch_up(id, GO_BYTES.min(wanted / LARGER), desk);
             if self.is_behind(id) {
                 self.behind.push_back(id);
             }

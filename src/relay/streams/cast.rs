@@ -47,7 +47,7 @@ const UNIT_PART: usize = 4;
 /// packets of 188. A source that makes more of it is there to make work.
 const OUT_PER_BYTE: usize = 32;
 /// What mostly comes out for a byte at the most.
-const LARGER: usize = 4;
+pub(super) const LARGER: usize = 4;
 /// Tracks that are named to who cannot have them.
 const LINES_MAX: usize = 4;
 

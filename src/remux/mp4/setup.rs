@@ -1,7 +1,7 @@
 //! What a `trak` says of its track.
 
 use super::super::medium::{Codec, Shape};
-use crate::format::mp4::{boxes, child, number, number_behind_times};
+use crate::format::mp4::{boxes, child, descriptor, number, number_behind_times};
 
 /// A track.
 pub(super) struct Setup<'a> {
@@ -123,21 +123,6 @@ impl<'a> Setup<'a> {
         }
         Some(())
     }
-}
-
-/// The content of the descriptor that stands in front, if it is of this kind.
-fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
-    let (first, mut rest) = bytes.split_first()?;
-    let mut length = 0;
-    for _ in 0..4 {
-        let (byte, behind) = rest.split_first()?;
-        rest = behind;
-        length = length << 7 | usize::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    (*first == tag).then(|| rest.get(..length).unwrap_or(rest))
 }
 
 /// By how many of its ticks an edit list moves a track: what is empty in front, and what is cut off

@@ -131,11 +131,6 @@ impl Interleave {
         self.first().and_then(|first| self.take(first))
     }
 
-    /// When the first unit of a track that waits is to be decoded.
-    pub fn head(&self, track: usize) -> Option<i64> {
-        Some(self.lanes.get(track)?.waiting.front()?.decode)
-    }
-
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let lanes = self.lanes.iter();

@@ -1,4 +1,4 @@
-//! One line of times out of those of sources that follow each other, and of clocks that jump.
+//! One line of times out of clocks that jump: a source's own, or where sources follow each other.
 //!
 //! All tracks are moved by the same, so that sound stays with its pictures. A time further than
 //! [`JUMP`] from where the line has come to is no time of this clock: from there on everything is
@@ -19,8 +19,8 @@ pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timeline {
-    /// `None`: the next unit's time decides.
-    shift: Option<i64>,
+    /// By so much everything is moved.
+    shift: i64,
     /// The latest decode time that went out.
     newest: Option<i64>,
     /// By the place of their tracks.
@@ -49,29 +49,15 @@ const STEP: i64 = 10 * MILLISECOND;
 /// How far one goes on behind another at the most.
 const GAP_MAX: i64 = 100 * MILLISECOND;
 
-/// At a seam a track may begin so long before or after another one.
-const SKEW_MAX: i64 = 1_000 * MILLISECOND;
-
 impl Timeline {
-    /// Another source begins: each of its tracks goes on where the same one has ended, or later,
-    /// but none earlier.
-    pub fn seam(&mut self) {
-        self.shift = None;
-    }
-
-    /// Moves a unit to its place; says whether it has one. `heads` says when the first unit that
-    /// waits of a track is to be decoded.
+    /// Moves a unit to its place; says whether it has one.
     #[must_use]
-    pub fn place(&mut self, unit: &mut Kept, heads: impl Fn(usize) -> Option<i64>) -> bool {
-        let near = |newest: i64, moved: i64| moved.abs_diff(newest) <= JUMP as u64;
-        let shift = match (self.shift, self.newest) {
-            (_, None) => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
-            (None, Some(_)) => {
-                let distance = self.distance(unit, heads);
-                self.begin(distance.div_euclid(STEP) + 1)
-            }
-            (Some(shift), Some(newest)) if near(newest, unit.decode.saturating_add(shift)) => shift,
-            (Some(_), Some(newest)) => {
+    pub fn place(&mut self, unit: &mut Kept) -> bool {
+        let moved = unit.decode.saturating_add(self.shift);
+        let shift = match self.newest {
+            None => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
+            Some(newest) if moved.abs_diff(newest) <= JUMP as u64 => self.shift,
+            Some(newest) => {
                 let distance = newest.saturating_sub(unit.decode);
                 self.begin(distance.div_euclid(STEP) + 1)
             }
@@ -90,30 +76,13 @@ impl Timeline {
         self.tracks.capacity() * size_of::<Track>()
     }
 
-    /// How far a source's times lie before where its tracks go on.
-    fn distance(&self, unit: &Kept, heads: impl Fn(usize) -> Option<i64>) -> i64 {
-        let ends = self.tracks.iter().enumerate();
-        let distances = ends.filter_map(|(index, track)| {
-            let head = if index == unit.track {
-                unit.decode
-            } else {
-                heads(index)?
-            };
-            let is_near = head.abs_diff(unit.decode) <= SKEW_MAX as u64;
-            is_near.then(|| track.end().saturating_sub(head))
-        });
-        let newest = self.newest.unwrap_or(BEGIN);
-        let distance = distances.max();
-        distance.unwrap_or_else(|| newest.saturating_sub(unit.decode))
-    }
-
     /// From here on everything is moved by so many steps.
     fn begin(&mut self, steps: i64) -> i64 {
         for track in &mut self.tracks {
             track.floor = track.end();
         }
         let shift = steps.saturating_mul(STEP);
-        self.shift = Some(shift);
+        self.shift = shift;
         shift
     }
 

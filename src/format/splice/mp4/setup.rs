@@ -1,6 +1,6 @@
 //! What a header of fragmented MP4 sets decoders up with: by that two are compared.
 
-use super::super::super::mp4::{boxes, child, number_behind_times};
+use super::super::super::mp4::{boxes, child, descriptor, number_behind_times};
 
 /// What a decoder is set up with.
 #[derive(PartialEq, Eq)]
@@ -115,21 +115,6 @@ fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
     // Behind the kind, the size of a buffer and two bit rates.
     let told = descriptor(config.get(13..)?, 5)?;
     Some((*config.first()?, told))
-}
-
-/// The content of the descriptor that stands in front, if it has this tag.
-fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
-    let (first, mut rest) = bytes.split_first()?;
-    let mut length = 0;
-    for _ in 0..4 {
-        let (byte, behind) = rest.split_first()?;
-        rest = behind;
-        length = length << 7 | usize::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    rest.get(..length).filter(|_| *first == tag)
 }
 
 /// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock

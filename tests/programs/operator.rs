@@ -1,0 +1,270 @@
+//! The operator's page in Chromium: it follows what happens, shows sixty streams on a phone, who
+//! watches and what tokens grant; it is used by keyboard, and axe-core, which is fetched from npm's
+//! registry when it is needed, finds nothing wrong with it.
+//!
+//! With `PICTURES=FOLDER` pictures of it are left there.
+
+use super::devtools::Browser;
+use super::support::server::Server;
+use super::support::streaming::{Source, Viewer};
+use super::support::until;
+use super::tools::*;
+
+const WIDTHS: [u32; 2] = [390, 1280];
+const ROWS: &str = "document.querySelectorAll('#stream-table .abort').length";
+/// What the page would put into the clipboard.
+const CLIPBOARD: &str = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }; true";
+
+fn open(server: &Server, name: &str) -> Browser {
+    let mut browser = Browser::open(name, &format!("http://{}/", server.address()));
+    browser.await_true("typeof isTold === 'function' && isTold()");
+    browser
+}
+
+fn click(browser: &mut Browser, selector: &str) {
+    browser.await_true(&format!("document.querySelector('{selector}') !== null"));
+    browser.evaluate(&format!(
+        "document.querySelector('{selector}').click(); true"
+    ));
+}
+
+fn await_text(browser: &mut Browser, selector: &str, text: &str) {
+    browser.await_true(&format!(
+        "[...document.querySelectorAll('{selector}')].some((node) => node.textContent.includes('{text}'))"
+    ));
+}
+
+fn add(server: &Server, query: &str) {
+    let response = server.request("POST", &format!("/api/add-token?type=http&{query}"));
+    assert!(
+        matches!(response.status(), 200 | 201),
+        "{}",
+        response.text()
+    );
+}
+
+/// Nothing is wrong with the page as it is, at each width, in light and in dark.
+fn assert_sound(browser: &mut Browser, state: &str) {
+    for width in WIDTHS {
+        for is_dark in [false, true] {
+            browser.look_as(width, is_dark);
+            let name = format!("{state}-{width}-{}", if is_dark { "dark" } else { "light" });
+            picture(browser, &name);
+            // Colours that fade would be found half-way.
+            browser.await_true("document.getAnimations().length == 0");
+            let found = browser.evaluate(
+                "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+                 .then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 200) + ' ' + node.failureSummary).slice(0, 3).join(' | ')}`))",
+            );
+            assert_eq!(found, serde_json::json!([]), "{name}");
+            let overflow =
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            assert_eq!(
+                browser.evaluate(overflow),
+                0,
+                "{name}: it is wider than the screen"
+            );
+        }
+    }
+}
+
+fn picture(browser: &mut Browser, name: &str) {
+    if let Ok(folder) = std::env::var("PICTURES") {
+        let text = format!("{folder}/{name}.base64");
+        std::fs::write(&text, browser.picture()).expect("a file");
+        let decode = format!("base64 -d '{text}' > '{folder}/{name}.png' && rm '{text}'");
+        assert!(run("sh", &["-c", &decode]).status.success());
+    }
+}
+
+#[test]
+#[ignore = "needs Chromium and npm"]
+fn axe_finds_nothing_wrong_with_no_three_and_sixty_streams() {
+    let server = Server::gated(&["--source-idle-time=3600", "--body-rate=0"]);
+    let mut browser = open(&server, "axe");
+    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    browser.evaluate(&format!("{axe}; true"));
+    assert_sound(&mut browser, "none");
+    for query in [
+        "sessionid=a-long-sessionid-of-a-desk&note=desk%203%2C%20the%20blue%20one&max-bitrate=8M",
+        "sessionid=keyed&direction=in&expires=3600",
+        "sessionid=a-key-to-watch-by&for=keyed&direction=out&ends=7200&max-viewers=5",
+        "sessionid=third",
+    ] {
+        add(&server, query);
+    }
+    let names = ["a-long-sessionid-of-a-desk", "keyed", "third"];
+    let mut sources: Vec<Source> = names.map(|name| source(&server, name)).into();
+    let mut viewer = Viewer::ask(server.address(), "/stream/a-key-to-watch-by");
+    viewer.head();
+    browser.await_true(&format!("{ROWS} == 3"));
+    await_text(&mut browser, "#token-list .chip", "key to");
+    await_text(&mut browser, "#token-list .note", "desk 3, the blue one");
+    click(&mut browser, "#add-terms summary");
+    browser.evaluate("[...document.querySelectorAll('button.viewers')].find((button) => button.textContent == '1').click(); true");
+    await_text(&mut browser, ".who li", "127.0.0.1:");
+    assert_sound(&mut browser, "three");
+    browser.evaluate("document.querySelector('.who button').click(); true");
+    assert_sound(&mut browser, "kick");
+    click(&mut browser, "#ask-no");
+    for number in 0..57 {
+        let name = format!("session-{number}-of-many");
+        add(&server, &format!("sessionid={name}"));
+        sources.push(source(&server, &name));
+    }
+    browser.await_true(&format!("{ROWS} == 60"));
+    browser.await_true("document.querySelector('#stream-compact').ariaPressed == 'true'");
+    assert_sound(&mut browser, "sixty");
+    browser.look_as(390, false);
+    let height = browser.evaluate("document.querySelector('#stream-table').clientHeight");
+    let height = height.as_u64().expect("a height");
+    assert!(height < 60 * 60, "{height} px of streams");
+}
+
+fn source(server: &Server, name: &str) -> Source {
+    let mut source = Source::open(server.address(), &format!("/stream/{name}"));
+    source.send(&[7; 4096]);
+    source
+}
+
+/// What has happened elsewhere is there without being asked for: the list of tokens is asked for
+/// once in ten minutes otherwise.
+#[test]
+#[ignore = "needs Chromium"]
+fn the_page_shows_what_happens_elsewhere() {
+    let server = Server::gated(&[]);
+    let mut browser = open(&server, "elsewhere");
+    browser.await_true("document.querySelector('#token-count').textContent == '0'");
+    add(&server, "sessionid=tv");
+    browser.await_true("document.querySelectorAll('#token-list li').length == 1");
+    let source = source(&server, "tv");
+    browser.await_true(&format!("{ROWS} == 1"));
+    await_text(&mut browser, "#token-list .live", "live");
+    drop(source);
+    browser.await_true(&format!("{ROWS} == 0"));
+    let revoked = server.request("DELETE", "/api/revoke-token?sessionid=tv");
+    assert_eq!(revoked.status(), 200);
+    browser.await_true("document.querySelectorAll('#token-list li').length == 0");
+}
+
+/// The link that is copied is one by which the session can be watched.
+#[test]
+#[ignore = "needs Chromium"]
+fn links_are_copied_with_the_key_that_is_for_watching() {
+    let server = Server::gated(&[]);
+    let mut browser = open(&server, "links");
+    browser.evaluate(CLIPBOARD);
+    add(&server, "sessionid=send&for=show&direction=in");
+    let _source = source(&server, "send");
+    browser.await_true(&format!("{ROWS} == 1"));
+    click(&mut browser, "button.watch");
+    await_text(&mut browser, ".player p", "No token lets anybody watch");
+    click(&mut browser, "button.watch");
+    add(&server, "sessionid=w4tch&for=show&direction=out");
+    await_text(&mut browser, "#token-list .chip", "watch only");
+    click(&mut browser, "button.watch");
+    await_text(&mut browser, ".player p", "does not play");
+    browser.evaluate("[...document.querySelectorAll('.player button')].find((button) => button.textContent == 'Copy watch link').click(); true");
+    let link = format!("http://{}/watch/w4tch", server.address());
+    browser.await_true(&format!("window.copied == '{link}'"));
+    browser.evaluate("window.copied = ''; [...document.querySelectorAll('#token-list .link')].find((button) => button.textContent == 'Copy link').click(); true");
+    browser.await_true(&format!("window.copied == '{link}'"));
+    browser.evaluate("[...document.querySelectorAll('#token-list .link')].find((button) => button.textContent == 'Copy address').click(); true");
+    let address = format!("http://{}/stream/send", server.address());
+    browser.await_true(&format!("window.copied == '{address}'"));
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn what_a_browser_does_not_play_is_played_as_mp4_and_an_end_is_no_fault() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, H264, &["-c:a", "aac", "-f", "mpegts"]);
+    await_media(&server, "tv", 60_000);
+    let mut browser = open(&server, "as-mp4");
+    click(&mut browser, "button.watch");
+    browser.await_true("(document.querySelector('video')?.currentTime ?? 0) > 1");
+    browser.await_true("document.querySelector('video').src.endsWith('/stream/tv/live.mp4')");
+    await_text(&mut browser, ".player p", "MPEG-TS, as MP4");
+    // It is aborted, and everybody kept out for a minute.
+    click(&mut browser, "button.abort");
+    browser.await_true("document.querySelector('#ask').open");
+    browser.evaluate("document.querySelector('#ask-block').value = '60'; document.querySelector('#ask-yes').click(); true");
+    await_text(&mut browser, ".player p", "The stream has ended");
+    browser.await_true("document.querySelector('.player .trouble') === null");
+    assert!(server.stream("tv").is_none());
+    let again = server.request("GET", "/stream/tv");
+    again.assert_problem(429, &["aborted"]);
+}
+
+#[test]
+#[ignore = "needs Chromium"]
+fn who_watches_is_listed_and_kicked() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let _source = source(&server, "tv");
+    let mut viewers = [(); 2].map(|()| Viewer::ask(server.address(), "/stream/tv"));
+    server.await_viewers("tv", 2);
+    let mut browser = open(&server, "kick");
+    await_text(&mut browser, "button.viewers", "2");
+    click(&mut browser, "button.viewers");
+    browser.await_true("document.querySelectorAll('.who li').length == 2");
+    click(&mut browser, ".who button");
+    browser.await_true("document.querySelector('#ask').open");
+    click(&mut browser, "#ask-yes");
+    browser.await_true("document.querySelectorAll('.who li').length == 1");
+    server.await_viewers("tv", 1);
+    viewers[0].head();
+    until("one is cut", || {
+        (server.stream("tv")?["cuts"]["kicked"] == 1).then_some(())
+    });
+}
+
+/// By Tab, Enter and Escape alone; and focus is never lost to the top of the page.
+#[test]
+#[ignore = "needs Chromium"]
+fn the_page_is_used_by_keyboard() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let _source = source(&server, "tv");
+    let mut browser = open(&server, "keyboard");
+    browser.await_true(&format!("{ROWS} == 1"));
+    let mut reached = Vec::new();
+    for _ in 0..40 {
+        browser.press("Tab", 9, "");
+        let focused = browser.evaluate("document.activeElement.className + ' ' + (document.activeElement.ariaLabel || document.activeElement.textContent).slice(0, 30)");
+        let ring = browser.evaluate("document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle != 'none'");
+        assert_eq!(ring, true, "{focused} shows no focus");
+        reached.push(focused.as_str().expect("words").to_owned());
+        if reached.iter().any(|name| name.starts_with("abort")) {
+            break;
+        }
+    }
+    assert!(
+        reached.iter().any(|name| name.starts_with("watch")),
+        "{reached:?}"
+    );
+    assert!(
+        reached.iter().any(|name| name.starts_with("viewers")),
+        "{reached:?}"
+    );
+    browser.press("Enter", 13, "\r");
+    browser.await_true("document.querySelector('#ask').open && document.querySelector('#ask').contains(document.activeElement)");
+    browser.press("Escape", 27, "");
+    browser.await_true(
+        "!document.querySelector('#ask').open && document.activeElement.className == 'abort'",
+    );
+    browser.press("Enter", 13, "\r");
+    browser.await_true("document.querySelector('#ask').open");
+    for _ in 0..6 {
+        if browser.evaluate("document.activeElement.id") == "ask-yes" {
+            break;
+        }
+        browser.press("Tab", 9, "");
+    }
+    browser.press("Enter", 13, "\r");
+    browser.await_true(&format!(
+        "{ROWS} == 0 && document.activeElement.id == 'streams-title'"
+    ));
+}
