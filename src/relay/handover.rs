@@ -39,7 +39,7 @@ use super::clients::{Clients, Concern, ToldClients};
 use super::desk::Desk;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
-use super::lists::{Lists, ToldErrand};
+use super::lists::{Lists, ToldErrand, errand};
 use super::rtp_in::RtpIn;
 use super::streams::{Cut, Feed, Streams, ToldStreams};
 use super::viewer_id::ListedId;
@@ -180,7 +180,7 @@ impl Told {
             "pull" => self.pulls.hear(line),
             "origins" => self.fetch.hear(line),
             "errand" => {
-                self.errands.push(ToldErrand::hear(line, &self.desk)?);
+                self.errands.push(errand(line, &self.desk)?);
                 Ok(())
             }
             "stream" => self.streams.hear(line),
@@ -207,12 +207,12 @@ impl Told {
             rtp_in: RtpIn::default(),
             desk: self.desk,
         };
-        for errand in self.errands {
-            let (id, desk) = (errand.connection, &mut relay.desk);
-            must(relay.clients.awaits(id, errand.ticket), || {
+        for (ticket, id, reply, add) in self.errands {
+            let desk = &mut relay.desk;
+            must(relay.clients.awaits(id, ticket), || {
                 format!("{id:?} waits for no names")
             })?;
-            let ticket = relay.lists.resolve(id, errand.reply, errand.add, desk);
+            let ticket = relay.lists.resolve(id, reply, add, desk);
             relay.clients.await_ticket(id, ticket, desk);
         }
         agree(&mut relay)?;

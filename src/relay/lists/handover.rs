@@ -30,29 +30,15 @@ impl Lists {
     }
 }
 
-/// A call that waits for names, as it was told.
-pub struct ToldErrand {
-    /// Under which ticket it has waited,
-    pub ticket: Ticket,
-    /// whose it is,
-    pub connection: ConnectionId,
-    /// how it is answered,
-    pub reply: Reply,
-    /// and what is to be added.
-    pub add: AddToken,
-}
+/// A call that waits for names, as it was told: under which ticket it has waited, whose it is, how
+/// it is answered, and what is to be added.
+pub type ToldErrand = (Ticket, ConnectionId, Reply, AddToken);
 
-impl ToldErrand {
-    /// One of them.
-    pub fn hear(line: Line<'_>, desk: &Desk) -> Result<ToldErrand, Unfit> {
-        type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
-        let (connection, fields, reply, add): Told = line.read()?;
-        let fields = desk.settings().fields_like(&fields);
-        Ok(ToldErrand {
-            ticket: Ticket(line.number),
-            connection,
-            reply: Reply { fields, ..reply },
-            add,
-        })
-    }
+/// One of them.
+pub fn errand(line: Line<'_>, desk: &Desk) -> Result<ToldErrand, Unfit> {
+    type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
+    let (connection, fields, reply, add): Told = line.read()?;
+    let fields = desk.settings().fields_like(&fields);
+    let reply = Reply { fields, ..reply };
+    Ok((Ticket(line.number), connection, reply, add))
 }

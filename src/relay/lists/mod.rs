@@ -17,7 +17,7 @@ use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
-pub(super) use handover::ToldErrand;
+pub(super) use handover::{ToldErrand, errand};
 use peers::Collecting;
 pub(super) use peers::{Place as Share, Telling, Told, is_of_peer};
 
