@@ -308,6 +308,7 @@ pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
 
 /// The content of the MPEG-4 descriptor that stands in front, if it is of this kind; as much of it
 /// as there is (ISO/IEC 14496-1 section 7.2.2).
+#[cfg_attr(not(any(feature = "hold", feature = "remux")), allow(dead_code))]
 pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     let (first, mut rest) = bytes.split_first()?;
     let mut length = 0;
