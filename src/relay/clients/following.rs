@@ -195,18 +195,20 @@ impl Clients {
         }
     }
 
-    /// Something has happened: all who follow are written to. Who stands in no line has had all
-    /// that was before: what it gets is short, and ends no turn of the loop, as a long answer's
-    /// pieces do.
+    /// Something has happened: all who follow are written to in their turn.
     pub fn wake_readers(&mut self) {
-        for id in &self.readers {
-            if let Some(connection) = self.connections.get_mut(*id)
-                && !connection.is_queued
-                && !connection.is_blocked
-            {
-                connection.is_queued = true;
-                self.queue.push_back(*id);
-            }
+        let idle = |id: &&ConnectionId| {
+            let connection = self.connections.get(**id);
+            connection.is_some_and(|connection| !connection.is_queued && !connection.is_blocked)
+        };
+        for id in self
+            .readers
+            .iter()
+            .filter(idle)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            self.queue(id);
         }
     }
 
