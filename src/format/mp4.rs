@@ -310,11 +310,7 @@ pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
 
 /// The content of the MPEG-4 descriptor that stands in front, if it is of this kind; as much of it
 /// as there is (ISO/IEC 14496-1 section 7.2.2).
-<<<<<<< HEAD
 #[cfg(any(feature = "hold", feature = "remux"))]
-=======
-#[cfg_attr(not(any(feature = "hold", feature = "remux")), allow(dead_code))]
->>>>>>> 16fdfa4
 pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     let (first, mut rest) = bytes.split_first()?;
     let mut length = 0;

@@ -14,7 +14,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lib", &[]),
     (
         "server",
-        &["config", "relay", "gate", "gather", "stamp", "moment"],
+        &[
+            "config", "relay", "gate", "gather", "handover", "stamp", "moment",
+        ],
     ),
     ("config", &["relay", "gate"]),
     (

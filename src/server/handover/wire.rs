@@ -84,8 +84,11 @@ fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
 
 /// A frame that has come.
 pub struct Frame {
+    /// What it is about,
     pub kind: Kind,
+    /// what it says, at most [`FRAME_BYTES_MAX`],
     pub bytes: Vec<u8>,
+    /// and what it brings.
     pub descriptors: Vec<OwnedFd>,
 }
 
