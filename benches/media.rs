@@ -79,7 +79,7 @@ fn send(criterion: &mut Criterion) {
             .collect();
         for segmentation in ["with", "without"] {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-            let mut udp = Udp::new(socket).expect("its options");
+            let mut udp = Udp::new(socket, None).expect("its options");
             if segmentation == "without" {
                 udp.give_up_segmentation();
             }

@@ -10,17 +10,17 @@
 //! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
 
 mod held;
+mod listed;
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::parts::{Part, Parts};
+use super::parts::Parts;
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::{LISTED_MAX, LISTED_MIN, Unlisted, lead, list};
+use super::{LISTED_MAX, lead};
 use crate::format::{Finding, Header, MediaTime};
 use crate::moment::Moment;
 
@@ -445,119 +445,6 @@ impl Cutter {
     }
 
     // ---- What is asked for ----------------------------------------------------------------------
-
-    /// The playlist: the same for everybody until the next segment is whole.
-    pub fn list(&mut self) -> Result<Rc<[u8]>, Unlisted> {
-        let first = self.first_listed()?;
-        let number = self.segments.get(first).map(|segment| segment.number);
-        self.listed_from = number.unwrap_or(self.listed_from);
-        // Of what it names nothing may have gone meanwhile.
-        if let Some((of, list)) = &self.list
-            && Some(*of) == number
-        {
-            return Ok(list.clone());
-        }
-        let written = list::write(&list::Content {
-            segments: self.segments.range(first..),
-            tag: self.plan.tag,
-            extension: self.kind().map_or("", Kind::extension),
-            target: self.target.unwrap_or(1),
-            parts: self.parts.ticks_max().filter(|_| !self.is_over()),
-            filling: self.filling_segment(),
-            is_over: self.end == Some(true),
-        });
-        let list: Rc<[u8]> = written.into_bytes().into();
-        self.list = number.map(|number| (number, list.clone()));
-        Ok(list)
-    }
-
-    /// What is whole of the one that fills.
-    fn filling_segment(&self) -> Segment {
-        let filling = self.filling.as_ref();
-        let is_discontinuous = filling.is_some_and(|filling| filling.is_discontinuous);
-        let start = filling.map_or(0, |filling| filling.start.offset);
-        Segment {
-            number: self.number,
-            from: start,
-            to: start,
-            lead: Rc::default(),
-            map: self.map.clone(),
-            ticks: 0,
-            began: filling.map_or(Duration::ZERO, |filling| filling.began),
-            is_discontinuous,
-            discontinuities: self.discontinuities + u64::from(is_discontinuous),
-            is_independent: true,
-            parts: filling.map_or(Rc::default(), |_| self.parts.whole().into()),
-        }
-    }
-
-    /// A part of this number in its segment. Of the next that will be there nobody knows the end
-    /// yet.
-    pub(super) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
-        let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
-        let range = |part: &Part| (part.from, part.to);
-        if number == self.number && self.filling.is_some() && self.parts.ticks_max().is_some() {
-            let whole = self.parts.whole();
-            return match index.cmp(&whole.len()) {
-                Ordering::Less => Some(whole.get(index).map(range)),
-                Ordering::Equal => Some(None),
-                Ordering::Greater => None,
-            };
-        }
-        let first = self.segments.front()?.number;
-        let segment = usize::try_from(number.checked_sub(first)?).ok()?;
-        let part = self.segments.get(segment)?.parts.get(index)?;
-        Some(Some(range(part)))
-    }
-
-    /// How many parts the segment has that fills, if it has any.
-    pub(super) fn parts_whole(&self) -> Option<usize> {
-        self.parts.ticks_max()?;
-        Some(self.parts.whole().len())
-    }
-
-    /// The number of the newest segment, if there is a list in which it stands.
-    pub fn newest_listed(&self) -> Result<u64, Unlisted> {
-        self.first_listed().map(|_| self.number - 1)
-    }
-
-    /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
-    /// fetched for as long again.
-    fn first_listed(&self) -> Result<usize, Unlisted> {
-        if let Some(reason) = self.fault() {
-            return Err(Unlisted::Unfit(reason));
-        }
-        let count = self.segments.len();
-        let oldest = self.segments.front().map_or(0, |segment| segment.number);
-        let listed = self.listed_from.saturating_sub(oldest) as usize;
-        if self.end.is_some() && count > 0 {
-            return Ok(count.saturating_sub(LISTED_MAX).max(listed));
-        }
-        if self.made() < LISTED_MIN as u64 {
-            return Err(Unlisted::TooFew);
-        }
-        let Some(third) = count.checked_sub(LISTED_MIN) else {
-            return Err(Unlisted::TooLarge);
-        };
-        let end = self.segments.back().map_or(0, |newest| newest.to);
-        let lengths = self
-            .segments
-            .iter()
-            .map(|segment| segment.to - segment.from);
-        let longest = lengths.max().unwrap_or(0);
-        // Beside the list there is the segment that fills. What leaves the list is there for as
-        // long as the list is, and as itself (section 6.2.2); and some have the list from a cache.
-        let window = self.plan.buffer_bytes.saturating_sub(3 * longest) / 2;
-        let is_old = |segment: &Segment| segment.from < end.saturating_sub(window);
-        let in_window = self.segments.partition_point(is_old);
-        let newest = count.saturating_sub(LISTED_MAX).max(listed);
-        let first = in_window.max(newest).min(third);
-        let needed = end - self.segments[first].from + longest;
-        if first == third && needed > self.plan.buffer_bytes {
-            return Err(Unlisted::TooLarge);
-        }
-        Ok(first)
-    }
 
     /// How many segments there have been.
     fn made(&self) -> u64 {

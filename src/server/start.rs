@@ -320,7 +320,7 @@ impl Server {
             (Some(socket), _) => (socket, None),
             (None, None) => (bind_udp(bind)?, None),
         };
-        let mut udp = Udp::of(socket, rtcp).map_err(failed)?;
+        let mut udp = Udp::new(socket, rtcp).map_err(failed)?;
         udp.set_outgoing(&config.outgoing).map_err(|error| {
             let interface = &config.outgoing.interface;
             let interface = interface.as_ref().map_or("any", InterfaceName::as_str);

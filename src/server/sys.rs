@@ -554,7 +554,12 @@ pub mod descriptors {
         while let Some(each) = unsafe { header.as_ref() } {
             if each.cmsg_level == libc::SOL_SOCKET && each.cmsg_type == libc::SCM_RIGHTS {
                 // SAFETY: it computes with numbers only.
-                let bytes = each.cmsg_len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
+                let header_bytes = unsafe { libc::CMSG_LEN(0) } as usize;
+                #[allow(
+                    clippy::unnecessary_cast,
+                    reason = "of another C library it is another type"
+                )]
+                let bytes = each.cmsg_len as usize - header_bytes;
                 for index in 0..bytes / size_of::<c_int>() {
                     // SAFETY: the data behind the header are so many descriptors, not aligned for
                     // sure; the kernel opened each for this process, and nobody else has taken it.

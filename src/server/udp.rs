@@ -68,13 +68,9 @@ pub fn is_own_address(mut address: SocketAddr) -> bool {
 }
 
 impl Udp {
-    /// Over a socket that is bound; the RTCP socket is bound beside it if it can be had.
-    pub fn new(socket: net::UdpSocket) -> io::Result<Udp> {
-        Udp::of(socket, None)
-    }
-
-    /// The same; another process has bound the RTCP socket, too.
-    pub fn of(socket: net::UdpSocket, rtcp: Option<net::UdpSocket>) -> io::Result<Udp> {
+    /// Over a socket that is bound, and that for RTCP, if another process has bound that, too; else
+    /// it is bound beside it if it can be had.
+    pub fn new(socket: net::UdpSocket, rtcp: Option<net::UdpSocket>) -> io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let rtp = UdpSocket::from_std(socket);
         // The kernel grants what it may; less is no error.
@@ -348,7 +344,7 @@ mod tests {
     fn datagrams_arrive_whole_with_and_without_segmentation() {
         for has_segmentation in [true, false] {
             let socket = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
-            let mut udp = Udp::new(socket).expect("its options");
+            let mut udp = Udp::new(socket, None).expect("its options");
             if !has_segmentation {
                 udp.give_up_segmentation();
             }
@@ -385,7 +381,7 @@ mod tests {
     fn what_is_for_many_goes_to_each_and_is_told_of_each() {
         for has_segmentation in [true, false] {
             let socket = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
-            let mut udp = Udp::new(socket).expect("its options");
+            let mut udp = Udp::new(socket, None).expect("its options");
             if !has_segmentation {
                 udp.give_up_segmentation();
             }
@@ -427,7 +423,7 @@ mod tests {
     #[test]
     fn groups_that_another_program_has_joined_are_not_heard() {
         let socket = net::UdpSocket::bind("0.0.0.0:0").expect("a free port");
-        let mut udp = Udp::new(socket).expect("its options");
+        let mut udp = Udp::new(socket, None).expect("its options");
         let ports: Vec<u16> = udp
             .sockets()
             .filter_map(|socket| Some(socket.local_addr().ok()?.port()))

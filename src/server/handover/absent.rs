@@ -19,14 +19,14 @@ use crate::relay::{ConnectionId, Relay, Settings};
 
 /// What there is none of.
 #[derive(Default)]
-pub struct Handover;
+pub struct Handover {}
 
 /// Nor of this.
 pub enum Legacy {}
 
 impl Handover {
     pub fn start(_: &Config, _: Option<&mut Legacy>, _: &Registry) -> io::Result<Handover> {
-        Ok(Handover)
+        Ok(Handover {})
     }
 
     pub fn has_more(&self) -> bool {
