@@ -148,9 +148,10 @@ const ROWS: &[Row] = &[
         }),
         group: Group::Main,
         fallback: Fallback::Shown("off"),
-        help: "take over from the server that waits here, if one does, and wait for the next",
-        more: "Nobody is cut: sockets, streams, tokens and all that is under way go over, and the \
-               other one leaves. Both are of the same user, and have the same options. See \
+        help: "succeed the server here; wait for the next",
+        more: "Whoever finds a server at this path takes over from it, and waits there for the \
+               next. Nobody is cut: sockets, streams, tokens and all that is under way go over, and \
+               the other one leaves. Both are of the same user, and have the same options. See \
                `docs/handover.md`.",
     },
     Row {

@@ -72,6 +72,8 @@ pub struct Client {
     /// The id under which the server knew it.
     pub id: Option<ConnectionId>,
     pub has_come: bool,
+    /// When another core took over, it stayed with the old one, which is gone here.
+    pub has_stayed: bool,
     pub is_over: bool,
     habit: Habit,
     finale: Finale,
@@ -136,6 +138,7 @@ impl Client {
             id: None,
             has_come: false,
             is_over: false,
+            has_stayed: false,
             habit: manner.habit,
             finale: manner.finale,
             pace: manner.pace,
@@ -242,7 +245,8 @@ impl Client {
 
     /// It reads and sends as it should, so the server owes it whole answers.
     fn is_exemplary(&self) -> bool {
-        self.habit == Habit::Prompt && !self.wire.is_reset() && self.finale == Finale::Stay
+        let is_prompt = self.habit == Habit::Prompt && self.finale == Finale::Stay;
+        is_prompt && !self.wire.is_reset() && !self.has_stayed
     }
 
     /// From now on it only does what ends its part: no stalls, no breaks.

@@ -462,7 +462,7 @@ impl World {
             self.knowledge.count("stays");
             self.calls.retain(|(_, call, _)| *call != id);
             let client = self.client(id).expect("stays is who is known");
-            client.socket = None;
+            (client.socket, client.has_stayed) = (None, true);
             client.wire.close_by_server(&mut Chance::new(id.to_u64()));
         }
         for client in &mut self.clients {
