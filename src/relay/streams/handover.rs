@@ -156,6 +156,9 @@ impl Streams {
         if has_ready {
             self.flow(id);
         }
+        if self.is_behind(id) {
+            self.behind.push_back(id);
+        }
         self.post(id);
         self.rearm(id, desk);
         Ok(())
@@ -177,6 +180,19 @@ impl Streams {
         });
         must(casts_fit && is_cast, || {
             format!("stream {id:?} is made of another")
+        })?;
+        let is_kept = live.shadow.as_ref().is_none_or(|shadow| {
+            let original = known(shadow.original).map(|original| &original.stream);
+            let lies_in = |cursor: u64| {
+                original.is_some_and(|original| {
+                    let (kept, newest) = (original.filled_bytes() as u64, original.newest());
+                    cursor <= newest && cursor + kept >= newest
+                })
+            };
+            shadow.behind().is_none_or(lies_in)
+        });
+        must(is_kept, || {
+            format!("what stream {id:?} has yet to read is not there")
         })
     }
 
