@@ -69,13 +69,6 @@ impl Content {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Cutter {}
 
-#[cfg(feature = "handover")]
-impl Cutter {
-    pub fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::Unfit> {
-        match *self {}
-    }
-}
-
 impl Cutter {
     pub const HELD_BYTES_MAX: usize = 0;
 
