@@ -13,16 +13,6 @@ use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
 
-#[track_caller]
-fn add(server: &Server, query: &str) {
-    let response = server.request("POST", &format!("/api/add-token?type=http&{query}"));
-    assert!(
-        matches!(response.status(), 200 | 201),
-        "{}",
-        response.text()
-    );
-}
-
 fn revoke(server: &Server, name: &str) {
     let target = format!("/api/revoke-token?sessionid={name}&abort=true");
     assert_eq!(server.request("DELETE", &target).status(), 200);
@@ -48,8 +38,8 @@ fn names(units: &[Unit]) -> Vec<&str> {
 #[test]
 fn what_there_is_comes_first_and_then_what_happens() {
     let server = Server::gated(&[]);
-    add(&server, "sessionid=show");
-    add(&server, "sessionid=one&for=show&direction=out&note=desk");
+    server.add_token("sessionid=show");
+    server.add_token("sessionid=one&for=show&direction=out&note=desk");
     let mut source = Source::open(server.address(), "/stream/show");
     let mut viewer = watch(&server, "one");
     server.await_viewers("show", 1);
@@ -112,7 +102,7 @@ fn what_there_is_comes_first_and_then_what_happens() {
     let units = follower.until("stream-over");
     assert_eq!(names(&units), ["stream-ends", "viewer-goes", "stream-over"]);
     assert_eq!(units[0].data["bytes_received"], 5);
-    add(&server, "sessionid=short&expires=1");
+    server.add_token("sessionid=short&expires=1");
     let units = follower.until("token-over");
     assert_eq!(names(&units), ["token-added", "token-over"]);
     assert_eq!(units[0].data["new"], 1);
@@ -151,11 +141,11 @@ fn who_comes_back_goes_on_where_it_was() {
     let mut first = follow(&server, "");
     let end = first.until("snapshot-end").pop().expect("a unit");
     for number in 0..5 {
-        add(&server, &format!("sessionid=s{number}"));
+        server.add_token(&format!("sessionid=s{number}"));
     }
     let units: Vec<Unit> = (0..5).map(|_| first.next().expect("it goes on")).collect();
     drop(first);
-    add(&server, "sessionid=s5");
+    server.add_token("sessionid=s5");
     let from = |id: &str| Follower::ask(server.address(), "", &format!("Last-Event-ID: {id}\r\n"));
     let mut again = from(units[2].id.as_deref().expect("an id"));
     for number in 3..6 {
@@ -185,9 +175,9 @@ fn who_comes_back_goes_on_where_it_was() {
 #[test]
 fn events_of_one_session_are_its_own_and_its_keys() {
     let server = Server::gated(&[]);
-    add(&server, "sessionid=a");
-    add(&server, "sessionid=b");
-    add(&server, "sessionid=key&for=a&direction=out");
+    server.add_token("sessionid=a");
+    server.add_token("sessionid=b");
+    server.add_token("sessionid=key&for=a&direction=out");
     let mut follower = follow(&server, "?sessionid=a");
     let snapshot = follower.until("snapshot-end");
     assert_eq!(
@@ -284,12 +274,12 @@ fn refusals_do_not_drive_out_what_happens() {
 fn a_thousand_keys_are_revoked_while_events_are_followed() {
     const KEYS: usize = 1_000;
     let server = Server::gated(&["--log-lines=10000", "--connections-per-host=2000"]);
-    add(&server, "sessionid=send&for=show&direction=in");
+    server.add_token("sessionid=send&for=show&direction=in");
     let mut source = Source::open(server.address(), "/stream/send");
     let mut viewers: Vec<(String, Viewer)> = (0..KEYS)
         .map(|number| {
             let name = format!("key{number}");
-            add(&server, &format!("sessionid={name}&for=show&direction=out"));
+            server.add_token(&format!("sessionid={name}&for=show&direction=out"));
             let viewer = watch(&server, &name);
             (name, viewer)
         })

@@ -12,16 +12,6 @@ use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
 
-#[track_caller]
-fn add(server: &Server, query: &str) {
-    let response = server.request("POST", &format!("/api/add-token?type=http&{query}"));
-    assert!(
-        matches!(response.status(), 200 | 201),
-        "{}",
-        response.text()
-    );
-}
-
 fn revoke(server: &Server, name: &str) -> Response {
     let target = format!("/api/revoke-token?sessionid={name}&abort=true");
     server.request("DELETE", &target)
@@ -45,9 +35,9 @@ fn watch(server: &Server, name: &str) -> Viewer {
 /// A session `show` with a key to publish and two to watch.
 fn show(options: &[&str]) -> Server {
     let server = Server::gated(options);
-    add(&server, "sessionid=send&for=show&direction=in");
-    add(&server, "sessionid=one&for=show&direction=out");
-    add(&server, "sessionid=two&for=show&direction=out");
+    server.add_token("sessionid=send&for=show&direction=in");
+    server.add_token("sessionid=one&for=show&direction=out");
+    server.add_token("sessionid=two&for=show&direction=out");
     server
 }
 
@@ -123,7 +113,7 @@ fn a_revoked_key_ends_whoever_came_by_it_and_nobody_else() {
 #[test]
 fn a_sessions_own_token_is_what_it_was() {
     let server = show(&[]);
-    add(&server, "sessionid=show");
+    server.add_token("sessionid=show");
     let mut source = Source::open(server.address(), "/stream/show");
     let mut one = watch(&server, "one");
     server.await_viewers("show", 1);
@@ -139,7 +129,7 @@ fn a_sessions_own_token_is_what_it_was() {
 #[test]
 fn what_is_expired_lets_nobody_in_and_nobody_out() {
     let server = show(&[]);
-    add(&server, "sessionid=short&for=show&direction=out&expires=1");
+    server.add_token("sessionid=short&for=show&direction=out&expires=1");
     let mut source = Source::open(server.address(), "/stream/send");
     let mut inside = watch(&server, "short");
     server.await_viewers("show", 1);
@@ -153,10 +143,7 @@ fn what_is_expired_lets_nobody_in_and_nobody_out() {
     server.await_line(&["event=token-over", "session="]);
     source.send(b"still");
     assert_eq!(inside.read(5), b"still");
-    add(
-        &server,
-        "sessionid=short&for=show&direction=out&expires=3600",
-    );
+    server.add_token("sessionid=short&for=show&direction=out&expires=3600");
     let mut again = watch(&server, "short");
     source.send(b"more");
     assert_eq!(inside.read(4), b"more");
@@ -171,7 +158,7 @@ fn what_is_expired_lets_nobody_in_and_nobody_out() {
 fn what_ends_ends_who_is_inside() {
     let server = show(&["--wait=60"]);
     let mut source = Source::open(server.address(), "/stream/send");
-    add(&server, "sessionid=ends&for=show&direction=out&ends=1");
+    server.add_token("sessionid=ends&for=show&direction=out&ends=1");
     let mut viewer = watch(&server, "ends");
     let mut other = watch(&server, "two");
     server.await_viewers("show", 2);
@@ -181,11 +168,11 @@ fn what_ends_ends_who_is_inside() {
     source.send(b"second");
     assert_eq!(other.read(11), b"firstsecond");
     // A source, and one who waits.
-    add(&server, "sessionid=late&for=later&direction=both&ends=1");
+    server.add_token("sessionid=late&for=later&direction=both&ends=1");
     let waiting = watch(&server, "late");
     let refused = waiting.into_client().response("GET");
     refused.assert_problem(403, &["over"]);
-    add(&server, "sessionid=sends&for=later&direction=in&ends=1");
+    server.add_token("sessionid=sends&for=later&direction=in&ends=1");
     let source = Source::open(server.address(), "/stream/sends");
     let refused = source.into_client().response("PUT");
     refused.assert_problem(403, &["its token is over"]);
@@ -197,15 +184,15 @@ fn what_ends_ends_who_is_inside() {
 fn an_end_that_is_put_off_or_brought_forward_counts_for_who_is_inside() {
     let server = show(&[]);
     let mut source = Source::open(server.address(), "/stream/send");
-    add(&server, "sessionid=off&for=show&direction=out&ends=1");
+    server.add_token("sessionid=off&for=show&direction=out&ends=1");
     let mut off = watch(&server, "off");
     server.await_viewers("show", 1);
-    add(&server, "sessionid=off&for=show&direction=out&ends=3600");
+    server.add_token("sessionid=off&for=show&direction=out&ends=3600");
     let began = Instant::now();
     let mut forward = watch(&server, "one");
     server.await_viewers("show", 2);
     source.send(b"first");
-    add(&server, "sessionid=one&for=show&direction=out&ends=1");
+    server.add_token("sessionid=one&for=show&direction=out&ends=1");
     forward.assert_lost(b"first");
     // By then the other's first end has come, too.
     assert!(began.elapsed() >= Duration::from_secs(1));
@@ -216,10 +203,7 @@ fn an_end_that_is_put_off_or_brought_forward_counts_for_who_is_inside() {
 #[test]
 fn so_many_watch_by_a_key_and_so_many_a_session() {
     let server = show(&[]);
-    add(
-        &server,
-        "sessionid=one&for=show&direction=out&max-viewers=2",
-    );
+    server.add_token("sessionid=one&for=show&direction=out&max-viewers=2");
     let mut source = Source::open(server.address(), "/stream/send");
     source.send(b"x");
     let first = watch(&server, "one");
@@ -235,7 +219,7 @@ fn so_many_watch_by_a_key_and_so_many_a_session() {
     let _third = watch(&server, "one");
     server.await_viewers("show", 3);
     // For the session as a whole, where the token is its own.
-    add(&server, "sessionid=show&direction=in&max-viewers=3");
+    server.add_token("sessionid=show&direction=in&max-viewers=3");
     server
         .request("GET", "/stream/two")
         .assert_problem(503, &["this session"]);
@@ -264,7 +248,7 @@ fn who_waits_is_asked_again_by_its_own_key() {
 fn a_source_is_slowed_to_its_rate_and_not_cut() {
     let server = Server::gated(&["--source-idle-time=1"]);
     // 100,000 bytes a second, and as many at once to begin with.
-    add(&server, "sessionid=slow&max-bitrate=800000");
+    server.add_token("sessionid=slow&max-bitrate=800000");
     let media = vec![b'x'; 300_000];
     let began = Instant::now();
     let mut client = Client::connect(server.address());
@@ -313,7 +297,7 @@ fn bad_terms_are_refused_by_name_and_add_nothing() {
         .request("POST", only_rtp)
         .assert_problem(400, &["expires", "http"]);
     assert_eq!(server.tokens(), [Value::Null; 0]);
-    add(&server, "sessionid=k&for=show&direction=out");
+    server.add_token("sessionid=k&for=show&direction=out");
     server.admit("own");
     for (query, words) in [
         (
@@ -343,9 +327,7 @@ fn bad_terms_are_refused_by_name_and_add_nothing() {
 #[test]
 fn details_are_listed_for_who_asks_and_the_plain_list_has_three_keys() {
     let server = Server::gated(&["--rtp=127.0.0.1:0"]);
-    add(
-        &server,
-        "sessionid=k&for=show&direction=out&expires=2100-01-01T00:00:00%2B01:00&max-viewers=5&max-bitrate=8M&note=desk%203",
+    server.add_token("sessionid=k&for=show&direction=out&expires=2100-01-01T00:00:00%2B01:00&max-viewers=5&max-bitrate=8M&note=desk%203",
     );
     server.request(
         "POST",
@@ -378,12 +360,12 @@ fn details_are_listed_for_who_asks_and_the_plain_list_has_three_keys() {
 fn a_thousand_keys_are_revoked_one_by_one() {
     const KEYS: usize = 1_000;
     let server = Server::gated(&["--log-lines=10000"]);
-    add(&server, "sessionid=send&for=show&direction=in");
+    server.add_token("sessionid=send&for=show&direction=in");
     let mut source = Source::open(server.address(), "/stream/send");
     let mut viewers: Vec<(String, Viewer)> = (0..KEYS)
         .map(|number| {
             let name = format!("key{number}");
-            add(&server, &format!("sessionid={name}&for=show&direction=out"));
+            server.add_token(&format!("sessionid={name}&for=show&direction=out"));
             let viewer = watch(&server, &name);
             (name, viewer)
         })
@@ -422,10 +404,10 @@ fn a_thousand_keys_are_revoked_one_by_one() {
 #[test]
 fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
     let server = Server::gated(&["--tokens=4"]);
-    add(&server, "sessionid=show&expires=1&max-viewers=2");
-    add(&server, "sessionid=send&for=show&direction=in");
-    add(&server, "sessionid=one&for=show&direction=out&expires=1");
-    add(&server, "sessionid=two&for=show&direction=out");
+    server.add_token("sessionid=show&expires=1&max-viewers=2");
+    server.add_token("sessionid=send&for=show&direction=in");
+    server.add_token("sessionid=one&for=show&direction=out&expires=1");
+    server.add_token("sessionid=two&for=show&direction=out");
     let mut source = Source::open(server.address(), "/stream/send");
     let mut one = watch(&server, "one");
     server.await_viewers("show", 1);
@@ -437,7 +419,7 @@ fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
     });
     server.await_line(&["event=token-over"]);
     // It takes the key's place; the session's own token stays as long as there are keys.
-    add(&server, "sessionid=new");
+    server.add_token("sessionid=new");
     let names: Vec<Value> = server
         .tokens()
         .iter()
@@ -463,7 +445,7 @@ fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
 #[test]
 fn viewers_of_a_stream_that_drains_are_counted() {
     let server = Server::gated(&["--buffer=8M"]);
-    add(&server, "sessionid=show&max-viewers=1");
+    server.add_token("sessionid=show&max-viewers=1");
     let mut source = Source::open(server.address(), "/stream/show");
     let _slow = watch(&server, "show");
     server.await_viewers("show", 1);

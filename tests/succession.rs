@@ -5,8 +5,9 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
 use std::net::UdpSocket;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -151,6 +152,34 @@ fn datagrams_go_on_in_sequence() {
     }
 }
 
+/// Who comes second is turned away, and the first goes on.
+#[test]
+fn there_is_one_successor_at_a_time() {
+    let folder = Folder::new("two");
+    let buffers = "--buffer=16M".to_owned();
+    let options = [LOOPBACK.to_owned(), folder.option(), buffers];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&options);
+    server.admit("tv");
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(&media(1, 12_000_000));
+    until("all of it is there", || {
+        let stream = server.stream("tv")?;
+        (stream["bytes_received"] == 12_000_000).then_some(())
+    });
+    let connect = || UnixStream::connect(folder.0.join("handover")).expect("it waits");
+    let mut first = connect();
+    first
+        .read_exact(&mut [0; 1000])
+        .expect("it is told of the stream");
+    let mut second = connect();
+    server.await_line(&["event=not-handed-over", "another server"]);
+    assert_eq!(second.read(&mut [0]).expect("it is closed"), 0);
+    first
+        .read_exact(&mut vec![0; 5_000_000])
+        .expect("it goes on");
+}
+
 /// The service manager is told who it is that serves from now on.
 #[test]
 fn the_service_manager_follows() {
@@ -190,7 +219,7 @@ fn who_does_not_take_over_changes_nothing() {
     source.send(&sent[..500_000]);
     // It hears nothing, and says nothing.
     let path = folder.0.join("handover");
-    let silent = std::os::unix::net::UnixStream::connect(&path).expect("it waits");
+    let silent = UnixStream::connect(&path).expect("it waits");
     server.await_line(&["event=not-handed-over"]);
     drop(silent);
     // With other options it cannot.

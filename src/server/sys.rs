@@ -332,10 +332,10 @@ pub enum SocketKind {
 /// streams. Each is to be taken once.
 pub fn inherited_socket(index: c_int) -> io::Result<(SocketKind, OwnedFd)> {
     let descriptor = 3 + index;
-    let domain = option(descriptor, libc::SO_DOMAIN)?;
+    let domain = option(descriptor, libc::SO_DOMAIN, 0)?;
     let kind = match (
-        option(descriptor, libc::SO_TYPE)?,
-        option(descriptor, libc::SO_ACCEPTCONN)?,
+        option(descriptor, libc::SO_TYPE, 0)?,
+        option(descriptor, libc::SO_ACCEPTCONN, 0)?,
     ) {
         _ if domain != libc::AF_INET && domain != libc::AF_INET6 => SocketKind::Other,
         (libc::SOCK_STREAM, 1) => SocketKind::Listener,
@@ -347,12 +347,11 @@ pub fn inherited_socket(index: c_int) -> io::Result<(SocketKind, OwnedFd)> {
     Ok((kind, unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
-/// An option of a socket, whose value is an integer.
-fn option(descriptor: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live c_int and to its size; a descriptor that is not open or no
-    // socket is an error.
+/// An option of a socket, in the place of `value`, which is an integer or a structure of C's.
+fn option<T: Copy>(descriptor: c_int, name: c_int, mut value: T) -> io::Result<T> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live value and to its size, which the kernel does not exceed;
+    // it fills it with plain data. A descriptor that is not open or no socket is an error.
     let result = unsafe {
         libc::getsockopt(
             descriptor,
@@ -581,28 +580,13 @@ pub mod descriptors {
 
     /// Whose process is at the other side of a connected Unix socket: its number, and its user's.
     pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-        let mut value = libc::ucred {
+        let unknown = libc::ucred {
             pid: 0,
             uid: 0,
             gid: 0,
         };
-        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the descriptor is open while it is borrowed; the pointers are to a live ucred and
-        // to its size.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut value).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
-            Ok((value.pid as u32, value.uid))
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        let peer = super::option(socket.as_raw_fd(), libc::SO_PEERCRED, unknown)?;
+        Ok((peer.pid as u32, peer.uid))
     }
 
     /// Whose process this is: its user's number.

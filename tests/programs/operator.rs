@@ -34,15 +34,6 @@ fn await_text(browser: &mut Browser, selector: &str, text: &str) {
     ));
 }
 
-fn add(server: &Server, query: &str) {
-    let response = server.request("POST", &format!("/api/add-token?type=http&{query}"));
-    assert!(
-        matches!(response.status(), 200 | 201),
-        "{}",
-        response.text()
-    );
-}
-
 /// Nothing is wrong with the page as it is, at each width, in light and in dark.
 fn assert_sound(browser: &mut Browser, state: &str) {
     for width in WIDTHS {
@@ -91,7 +82,7 @@ fn axe_finds_nothing_wrong_with_no_three_and_sixty_streams() {
         "sessionid=a-key-to-watch-by&for=keyed&direction=out&ends=7200&max-viewers=5",
         "sessionid=third",
     ] {
-        add(&server, query);
+        server.add_token(query);
     }
     let names = ["a-long-sessionid-of-a-desk", "keyed", "third"];
     let mut sources: Vec<Source> = names.map(|name| source(&server, name)).into();
@@ -109,7 +100,7 @@ fn axe_finds_nothing_wrong_with_no_three_and_sixty_streams() {
     click(&mut browser, "#ask-no");
     for number in 0..57 {
         let name = format!("session-{number}-of-many");
-        add(&server, &format!("sessionid={name}"));
+        server.add_token(&format!("sessionid={name}"));
         sources.push(source(&server, &name));
     }
     browser.await_true(&format!("{ROWS} == 60"));
@@ -135,7 +126,7 @@ fn the_page_shows_what_happens_elsewhere() {
     let server = Server::gated(&[]);
     let mut browser = open(&server, "elsewhere");
     browser.await_true("document.querySelector('#token-count').textContent == '0'");
-    add(&server, "sessionid=tv");
+    server.add_token("sessionid=tv");
     browser.await_true("document.querySelectorAll('#token-list li').length == 1");
     let source = source(&server, "tv");
     browser.await_true(&format!("{ROWS} == 1"));
@@ -154,13 +145,13 @@ fn links_are_copied_with_the_key_that_is_for_watching() {
     let server = Server::gated(&[]);
     let mut browser = open(&server, "links");
     browser.evaluate(CLIPBOARD);
-    add(&server, "sessionid=send&for=show&direction=in");
+    server.add_token("sessionid=send&for=show&direction=in");
     let _source = source(&server, "send");
     browser.await_true(&format!("{ROWS} == 1"));
     click(&mut browser, "button.watch");
     await_text(&mut browser, ".player p", "No token lets anybody watch");
     click(&mut browser, "button.watch");
-    add(&server, "sessionid=w4tch&for=show&direction=out");
+    server.add_token("sessionid=w4tch&for=show&direction=out");
     await_text(&mut browser, "#token-list .chip", "watch only");
     click(&mut browser, "button.watch");
     await_text(&mut browser, ".player p", "does not play");

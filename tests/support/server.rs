@@ -161,6 +161,17 @@ impl Server {
         assert_eq!(response.status(), 201, "{}", response.text());
     }
 
+    /// Adds an `http` token, new or changed, as this query says.
+    #[track_caller]
+    pub fn add_token(&self, query: &str) {
+        let response = self.request("POST", &format!("/api/add-token?type=http&{query}"));
+        assert!(
+            matches!(response.status(), 200 | 201),
+            "{}",
+            response.text()
+        );
+    }
+
     #[track_caller]
     pub fn tokens(&self) -> Vec<Value> {
         self.list("/api/list-tokens")

@@ -1,6 +1,6 @@
 //! The predecessor's side: streams are copied while they go on, then all else while nothing does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,6 +28,8 @@ use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server, systemd};
 #[derive(Default)]
 pub struct Handover {
     listener: Option<Listener>,
+    /// Somebody may be waiting there.
+    is_ready: bool,
     heir: Option<Heir>,
 }
 
@@ -72,28 +74,34 @@ impl Handover {
         listener.register(HEIR, registry)?;
         Ok(Handover {
             listener: Some(listener),
+            is_ready: true,
             heir: None,
         })
     }
 
     /// Whether there is something to do at once.
     pub fn has_more(&self) -> bool {
-        self.heir.as_ref().is_some_and(|heir| heir.has_more)
+        self.is_ready || self.heir.as_ref().is_some_and(|heir| heir.has_more)
     }
 
     /// Somebody has come, or the heir's socket takes bytes again.
     pub fn note(&mut self) {
+        self.is_ready = self.listener.is_some();
         if let Some(heir) = &mut self.heir {
             heir.is_open = true;
         }
     }
 
-    /// Takes the successor who waits, if none is there yet.
+    /// Takes the successor who waits, if one does. An error: it is not taken, and one that is there
+    /// already goes on.
     fn accept(&mut self, registry: &Registry) -> io::Result<()> {
-        let Some(Listener::Unix(listener, _)) = &self.listener else {
+        let listener = self.listener.as_ref().filter(|_| self.is_ready);
+        let Some(listener) = listener else {
             return Ok(());
         };
-        let (socket, _) = match listener.accept() {
+        let accepted = listener.accept();
+        self.is_ready = accepted.is_ok();
+        let (socket, _) = match accepted {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             accepted => accepted?,
         };
@@ -107,7 +115,7 @@ impl Handover {
             socket,
             process,
             copied: HashMap::new(),
-            rest: frame(Kind::Greeting, &json(&greeting())?),
+            rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
             is_open: true,
             has_more: false,
         });
@@ -120,12 +128,6 @@ fn greeting() -> Greeting {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
-}
-
-fn frame(kind: Kind, bytes: &[u8]) -> Vec<u8> {
-    let mut frame = wire::header(kind, 0, bytes.len()).to_vec();
-    frame.extend_from_slice(bytes);
-    frame
 }
 
 fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
@@ -174,13 +176,13 @@ impl Heir {
                 let mut content = id.to_u64().to_le_bytes().to_vec();
                 content.extend_from_slice(&from.to_le_bytes());
                 content.extend_from_slice(bytes);
-                return Some(frame(Kind::Media, &content));
+                return Some(wire::frame((Kind::Media, &content), 0));
             }
         }
-        let there: Vec<LiveId> = media(relay).map(|(id, _)| id).collect();
+        let there: HashSet<LiveId> = media(relay).map(|(id, _)| id).collect();
         let gone = *self.copied.keys().find(|id| !there.contains(id))?;
         self.copied.remove(&gone);
-        Some(frame(Kind::Gone, &gone.to_u64().to_le_bytes()))
+        Some(wire::frame((Kind::Gone, &gone.to_u64().to_le_bytes()), 0))
     }
 }
 
@@ -188,17 +190,19 @@ impl Server {
     /// Goes on handing over, if a successor is there. Who has come to nothing is told of, and all
     /// goes on.
     pub(in crate::server) fn hand_over(&mut self, now: Moment) {
-        let accepted = self.handover.accept(self.poll.registry());
-        let done = accepted.and_then(|()| self.hand_on(now));
-        match done {
-            Ok(()) => {}
-            Err(error) => {
-                self.handover.heir = None;
-                self.console.tell(&format!(
-                    "level=warn event=not-handed-over detail=\"{error}; all goes on here\""
-                ));
-            }
+        if let Err(error) = self.handover.accept(self.poll.registry()) {
+            self.tell_of_none(&error);
         }
+        if let Err(error) = self.hand_on(now) {
+            self.handover.heir = None;
+            self.tell_of_none(&error);
+        }
+    }
+
+    fn tell_of_none(&mut self, error: &io::Error) {
+        self.console.tell(&format!(
+            "level=warn event=not-handed-over detail=\"{error}; all goes on here\""
+        ));
     }
 
     fn hand_on(&mut self, now: Moment) -> io::Result<()> {

@@ -65,8 +65,15 @@ const HEADER_BYTES: usize = 6;
 /// The successor has all, and serves from now on.
 pub const TAKEN: u8 = b'!';
 
+/// A frame, which so many descriptors go with.
+pub fn frame((kind, bytes): (Kind, &[u8]), descriptors: usize) -> Vec<u8> {
+    let mut frame = header(kind, descriptors, bytes.len()).to_vec();
+    frame.extend_from_slice(bytes);
+    frame
+}
+
 /// Begins a frame with so many descriptors and bytes.
-pub fn header(kind: Kind, descriptors: usize, bytes: usize) -> [u8; HEADER_BYTES] {
+fn header(kind: Kind, descriptors: usize, bytes: usize) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = (bytes as u32).to_le_bytes();
     let number = KINDS.iter().position(|one| *one == kind);
     [number.unwrap_or(0) as u8, descriptors as u8, a, b, c, d]
@@ -158,12 +165,11 @@ impl Inbox {
 /// Sends a frame, and waits for room for it until then.
 pub fn send(
     socket: &UnixStream,
-    (kind, bytes): (Kind, &[u8]),
+    content: (Kind, &[u8]),
     descriptors: &[BorrowedFd<'_>],
     until: Instant,
 ) -> io::Result<()> {
-    let mut frame = header(kind, descriptors.len(), bytes.len()).to_vec();
-    frame.extend_from_slice(bytes);
+    let frame = frame(content, descriptors.len());
     send_bytes(socket, &frame, descriptors, until)
 }
 
