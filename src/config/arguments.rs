@@ -13,7 +13,7 @@ use lexopt::{Arg, Parser};
 use super::features::left_out;
 use super::options::options;
 use super::row::{Asked, Fallback, Row, Takes};
-use super::{Command, Config, Outgoing};
+use super::{Command, Config, Outgoing, SandboxMode};
 use crate::gate::Excerpt;
 use crate::relay::Settings;
 
@@ -69,6 +69,7 @@ fn blank() -> Config {
         outgoing: Outgoing::default(),
         token_file: None,
         handover: None,
+        sandbox: SandboxMode::Off,
         access_log: None,
         logs_json: false,
         cors: Vec::new(),

@@ -56,6 +56,12 @@ pub const FEATURES: &[Feature] = &[
         options: &["remux"],
     },
     Feature {
+        name: "sandbox",
+        what: "threads that can do only what they need",
+        is_in: cfg!(feature = "sandbox"),
+        options: &["sandbox"],
+    },
+    Feature {
         name: "token-file",
         what: "tokens that survive a restart",
         is_in: cfg!(feature = "token-file"),

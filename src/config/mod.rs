@@ -48,6 +48,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// Where another server may take over from this one, and this one from another.
     pub handover: Option<PathBuf>,
+    /// What becomes of what no thread needs.
+    pub sandbox: SandboxMode,
     /// `None`: requests are not logged.
     pub access_log: Option<AccessLog>,
     /// The lines of the log are JSON.
@@ -98,6 +100,16 @@ pub struct Outgoing {
     pub interface: Option<InterfaceName>,
     /// From 0 to 63.
     pub dscp: u8,
+}
+
+/// What becomes of system calls, files, ports and processes that no thread needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// They are refused.
+    On,
+    /// They are not, and the kernel's audit log tells of the calls.
+    Log,
+    Off,
 }
 
 /// Where clients are waited for.

@@ -303,6 +303,17 @@ const ROWS: &[Row] = &[
         more: "For GET of streams, never for the API. A site that is named, not by *, may publish \
                by POST, too; other sites' pages may not.",
     },
+    #[cfg(feature = "sandbox")]
+    Row {
+        name: "sandbox",
+        takes: Takes::One("on/log/off", |config, text| {
+            put(&mut config.sandbox, values::sandbox(text))
+        }),
+        group: Group::Operation,
+        fallback: Fallback::Value("on"),
+        help: "give up what no thread needs",
+        more: "Once it runs, system calls, files, TCP ports and other processes are refused to each                thread as far as it has no use for them, and this kernel can (seccomp, Landlock); a                line says what was taken. `log` refuses nothing: the kernel's audit log tells of the                calls that `on` would refuse. See `docs/sandbox.md`.",
+    },
     #[cfg(feature = "hls")]
     Row {
         name: "hls",

@@ -211,6 +211,18 @@ pub(super) fn switch(text: &str) -> Read<bool> {
     }
 }
 
+/// What becomes of what no thread needs.
+#[cfg(feature = "sandbox")]
+pub(super) fn sandbox(text: &str) -> Read<super::SandboxMode> {
+    use super::SandboxMode;
+    match text {
+        "on" => Ok(SandboxMode::On),
+        "log" => Ok(SandboxMode::Log),
+        "off" => Ok(SandboxMode::Off),
+        _ => wrong(text, "on, log or off"),
+    }
+}
+
 /// The path of a file.
 pub(super) fn path(text: &str) -> Read<PathBuf> {
     if text.is_empty() {

@@ -9,10 +9,10 @@ mod token_file;
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
 
 use mio::Waker;
 
+use super::sandbox::{Role, Sandbox};
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens, journal};
 use crate::relay::{Done, Ticket};
@@ -52,24 +52,26 @@ impl Disk {
         config: &Config,
         limits: Limits,
         now: Stamp,
-        waker: &'static Waker,
+        threads: (&'static Waker, Sandbox),
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         let Some(path) = &config.token_file else {
             return Ok(None);
         };
         let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits, now)?;
-        let disk = Disk::start(token_file, waker);
+        let disk = Disk::start(token_file, threads);
         let disk = disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?;
         Ok(Some((disk, tokens, torn_bytes)))
     }
 
     /// The thread ends when this is dropped.
-    pub fn start(token_file: TokenFile, waker: &'static Waker) -> io::Result<Disk> {
+    pub fn start(
+        token_file: TokenFile,
+        (waker, sandbox): (&'static Waker, Sandbox),
+    ) -> io::Result<Disk> {
         let (orders, to_do) = sync_channel(1);
         let (told, results) = channel();
-        thread::Builder::new()
-            .name("disk".to_owned())
-            .spawn(move || work(&to_do, token_file, &told, waker))?;
+        let role = Role::Disk(token_file.folder().to_owned());
+        sandbox.spawn("disk", role, move || work(&to_do, token_file, &told, waker))?;
         Ok(Disk {
             orders,
             results,

@@ -13,12 +13,12 @@ use std::io::{self, Stderr, Stdout, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::Waker;
 
 use super::clock::since_1970;
+use super::sandbox::{Role, Sandbox};
 use crate::config::AccessLog as Place;
 use crate::stamp::Stamp;
 
@@ -94,12 +94,15 @@ fn open(path: &Path) -> io::Result<File> {
 
 impl Lines {
     /// Starts the thread. `waker` tells the loop of reports, if it wants to know of them at once.
-    fn start(name: &str, sink: Sink, waker: Option<&'static Waker>) -> io::Result<Lines> {
+    fn start(sink: Sink, waker: Option<&'static Waker>, sandbox: Sandbox) -> io::Result<Lines> {
         let (tasks, to_do) = channel();
         let (report, reports) = channel();
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || work(&to_do, sink, &report, waker))?;
+        let (name, role) = match &sink {
+            Sink::Stderr(_) => ("console", Role::Console),
+            Sink::Stdout(_) => ("access log", Role::AccessLog(None)),
+            Sink::File(_, path) => ("access log", Role::AccessLog(Some(path.clone()))),
+        };
+        sandbox.spawn(name, role, move || work(&to_do, sink, &report, waker))?;
         Ok(Lines {
             tasks: Some(tasks),
             reports,
@@ -205,9 +208,9 @@ pub(super) struct Console {
 
 impl Console {
     /// Starts the thread that writes to stderr; an error is that it cannot be had.
-    pub fn start(is_json: bool) -> io::Result<Console> {
+    pub fn start(is_json: bool, sandbox: Sandbox) -> io::Result<Console> {
         Ok(Console {
-            lines: Lines::start("console", Sink::Stderr(io::stderr()), None)?,
+            lines: Lines::start(Sink::Stderr(io::stderr()), None, sandbox)?,
             has_times: !is_of_journal(),
             is_json,
             left_out: 0,
@@ -265,13 +268,13 @@ pub(super) struct AccessLog {
 impl AccessLog {
     /// Opens it, and starts its thread. `waker` tells the loop that [`AccessLog::news`] may have
     /// something.
-    pub fn start(place: &Place, waker: &'static Waker) -> io::Result<AccessLog> {
+    pub fn start(place: &Place, waker: &'static Waker, sandbox: Sandbox) -> io::Result<AccessLog> {
         let sink = match place {
             Place::Stdout => Sink::Stdout(io::stdout()),
             Place::File(path) => Sink::File(open(path)?, path.clone()),
         };
         Ok(AccessLog {
-            lines: Lines::start("access log", sink, Some(waker))?,
+            lines: Lines::start(sink, Some(waker), sandbox)?,
             left_out: 0,
         })
     }

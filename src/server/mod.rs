@@ -3,7 +3,7 @@
 //! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads
 //! of its own, which own nothing of the server: looking up names ([`names`]), the token file
 //! ([`disk`]), writing logs ([`log`]). Jobs go to them as messages, results come back as messages,
-//! and a waker tells the loop.
+//! and a waker tells the loop. Each of them, and the loop, is in a box of its own ([`sandbox`]).
 //!
 //! A turn of it:
 //!
@@ -30,6 +30,8 @@ mod handover;
 mod log;
 mod names;
 mod own;
+#[cfg_attr(not(feature = "sandbox"), path = "sandbox/absent.rs")]
+mod sandbox;
 mod signals;
 mod start;
 mod sys;
@@ -58,6 +60,7 @@ use names::LookUps;
 use own::Own;
 use signals::{Signals, Wish};
 pub use start::run;
+use systemd::Manager;
 use tcp::{Listener, Reading, Sockets};
 use udp::Udp;
 
@@ -100,6 +103,7 @@ struct Server {
     console: Console,
     access_log: Option<AccessLog>,
     own: Own,
+    manager: Manager,
     ends_at: Option<Moment>,
     handover: Handover,
 }
@@ -234,7 +238,7 @@ impl Server {
         let detail = "told to end; viewers get what is buffered";
         self.console
             .tell(&format!("level=info event=ending detail=\"{detail}\""));
-        systemd::notify("STOPPING=1");
+        self.manager.notify("STOPPING=1");
         self.listeners.clear();
         self.ends_at = Some(now + SHUTDOWN_TIME);
         self.relay.shut_down(now);

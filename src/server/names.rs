@@ -3,17 +3,17 @@
 //! A resolver that hangs keeps a thread for as long as it likes. So each call has a deadline, after
 //! which it is answered whatever has come; the names that no thread has taken by then are
 //! forgotten. Calls take turns, and none takes a thread unless more are left free than it has: one
-//! call whose names all hang leaves half of the threads to the others. Threads are started when
-//! they are first needed.
+//! call whose names all hang leaves half of the threads to the others. All threads are started at
+//! the start: later nobody here could start one that may do what they may.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 
 use mio::Waker;
 
+use super::sandbox::{Role, Sandbox};
 use crate::moment::Moment;
 use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, Ticket};
 
@@ -30,22 +30,22 @@ type Addresses = Result<Vec<SocketAddr>, String>;
 
 /// All look-ups.
 pub(super) struct LookUps {
-    resolve: fn(&Name) -> Addresses,
-    waker: &'static Waker,
-    /// At most [`THREADS_MAX`].
+    /// At least one, at most [`THREADS_MAX`].
     threads: Vec<Thread>,
     /// Those that are not answered, in the order in which they are next given a thread.
     calls: VecDeque<Call>,
-    found: Sender<Found>,
     results: Receiver<Found>,
     /// Of all calls; at most [`HELD_BYTES_MAX`].
     held_bytes: usize,
 }
 
 struct Thread {
-    tasks: Sender<(Ticket, usize, Name)>,
+    tasks: Sender<Task>,
     is_free: bool,
 }
+
+/// A name that a thread is to look up, and which of its call's names it is.
+type Task = (Ticket, usize, Name);
 
 /// Names that are looked up together.
 struct Call {
@@ -70,51 +70,39 @@ struct Found {
 }
 
 impl LookUps {
-    /// Starts the first thread. It ends when this is dropped and the name that it has is found, or
+    /// Starts the threads. Each ends when this is dropped and the name that it has is found, or
     /// not.
-    pub fn start(waker: &'static Waker) -> io::Result<LookUps> {
-        LookUps::with(resolve, waker)
+    pub fn start(waker: &'static Waker, sandbox: Sandbox) -> io::Result<LookUps> {
+        LookUps::with(resolve, waker, sandbox)
     }
 
-    fn with(resolve: fn(&Name) -> Addresses, waker: &'static Waker) -> io::Result<LookUps> {
+    fn with(
+        resolve: fn(&Name) -> Addresses,
+        waker: &'static Waker,
+        sandbox: Sandbox,
+    ) -> io::Result<LookUps> {
         let (found, results) = channel();
-        let mut look_ups = LookUps {
-            resolve,
-            waker,
-            threads: Vec::with_capacity(THREADS_MAX),
+        let mut threads = Vec::with_capacity(THREADS_MAX);
+        for number in 0..THREADS_MAX {
+            let (tasks, to_do) = channel();
+            let found = found.clone();
+            let work = move || work(&to_do, (number, &found), resolve, waker);
+            match sandbox.spawn(&format!("names {number}"), Role::Names, work) {
+                // The system has no more threads: those that there are will do.
+                Err(_) if number > 0 => break,
+                started => started?,
+            }
+            threads.push(Thread {
+                tasks,
+                is_free: true,
+            });
+        }
+        Ok(LookUps {
+            threads,
             calls: VecDeque::new(),
-            found,
             results,
             held_bytes: 0,
-        };
-        look_ups.start_thread()?;
-        Ok(look_ups)
-    }
-
-    fn start_thread(&mut self) -> io::Result<()> {
-        let (tasks, to_do) = channel::<(Ticket, usize, Name)>();
-        let (number, resolve, waker) = (self.threads.len(), self.resolve, self.waker);
-        let found = self.found.clone();
-        let work = move || {
-            while let Ok((ticket, name, sought)) = to_do.recv() {
-                // Either fails only when the loop is gone.
-                let _ = found.send(Found {
-                    thread: number,
-                    ticket,
-                    name,
-                    addresses: resolve(&sought),
-                });
-                let _ = waker.wake();
-            }
-        };
-        thread::Builder::new()
-            .name(format!("names {number}"))
-            .spawn(work)?;
-        self.threads.push(Thread {
-            tasks,
-            is_free: true,
-        });
-        Ok(())
+        })
     }
 
     /// Has names looked up. `false`: too many wait already.
@@ -146,7 +134,7 @@ impl LookUps {
     fn hand_out(&mut self) {
         let mut passed_over = 0;
         while passed_over < self.calls.len() {
-            let free = self.free_threads();
+            let free = self.threads.iter().filter(|thread| thread.is_free).count();
             let Some(mut call) = self.calls.pop_front() else {
                 return;
             };
@@ -156,20 +144,9 @@ impl LookUps {
         }
     }
 
-    /// Those that have nothing to do, and those that there could be.
-    fn free_threads(&self) -> usize {
-        let busy = self.threads.iter().filter(|thread| !thread.is_free).count();
-        THREADS_MAX - busy
-    }
-
     /// Gives a call's next name to a thread; says whether there were both.
     fn give(&mut self, call: &mut Call) -> bool {
         if call.left.is_empty() {
-            return false;
-        }
-        let has_free = self.threads.iter().any(|thread| thread.is_free);
-        if !has_free && self.start_thread().is_err() {
-            // The system has no more threads: those that there are will do.
             return false;
         }
         let Some(thread) = self.threads.iter_mut().find(|thread| thread.is_free) else {
@@ -230,6 +207,25 @@ impl LookUps {
     }
 }
 
+/// What a thread does.
+fn work(
+    to_do: &Receiver<Task>,
+    (number, found): (usize, &Sender<Found>),
+    resolve: fn(&Name) -> Addresses,
+    waker: &Waker,
+) {
+    while let Ok((ticket, name, sought)) = to_do.recv() {
+        // Either fails only when the loop is gone.
+        let _ = found.send(Found {
+            thread: number,
+            ticket,
+            name,
+            addresses: resolve(&sought),
+        });
+        let _ = waker.wake();
+    }
+}
+
 fn resolve((name, port): &Name) -> Addresses {
     match (name.as_str(), *port).to_socket_addrs() {
         // One more than may be, so that the core sees that there are too many.
@@ -241,7 +237,9 @@ fn resolve((name, port): &Name) -> Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SandboxMode;
     use mio::{Events, Poll, Token};
+    use std::thread;
     use std::time::Duration;
 
     /// A resolver whose server answers for some names and never for others.
@@ -265,7 +263,9 @@ mod tests {
         fn new() -> Stage {
             let poll = Poll::new().expect("a poll");
             let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
-            let look_ups = LookUps::with(play, Box::leak(Box::new(waker))).expect("a thread");
+            let sandbox = Sandbox::new(SandboxMode::Off).expect("none");
+            let look_ups =
+                LookUps::with(play, Box::leak(Box::new(waker)), sandbox).expect("threads");
             Stage {
                 poll,
                 look_ups,

@@ -17,8 +17,9 @@ use super::handover::{Handover, Legacy};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
 use super::own::Own;
+use super::sandbox::{Errands, Role, Sandbox};
 use super::signals::Signals;
-use super::systemd::{self, Inherited};
+use super::systemd::{Inherited, Manager};
 use super::tcp::{Listener, Sockets};
 use super::udp::{Udp, is_own_address};
 use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
@@ -44,6 +45,7 @@ const FILES_KEPT: usize = 32;
 pub fn run(config: &Config) -> Result<(), StartError> {
     let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
     let signals = Signals::take().map_err(failed)?;
+    let sandbox = Sandbox::new(config.sandbox).map_err(failed)?;
     let files_max = sys::raise_file_limit()
         .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
     let poll = Poll::new().map_err(failed)?;
@@ -70,9 +72,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         disk: None,
         look_ups: None,
         udp: None,
-        console: Console::start(config.logs_json).map_err(failed)?,
-        access_log: start_access_log(config, waker)?,
+        console: Console::start(config.logs_json, sandbox).map_err(failed)?,
+        access_log: start_access_log(config, waker, sandbox)?,
         own: Own::new(),
+        manager: Manager::connect(),
         ends_at: None,
         handover: Handover::default(),
     };
@@ -86,7 +89,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         )
         .map_err(failed)?;
     let is_heir = legacy.is_some();
-    let clients = match server.open(config, legacy, waker) {
+    let clients = match server.open(config, legacy, (waker, sandbox)) {
         // The files that name sockets are the other server's.
         Err(error) if is_heir => {
             std::mem::forget(server);
@@ -98,7 +101,14 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         own: open_files().saturating_sub(clients as u64),
         max: files_max,
     });
-    systemd::notify("READY=1");
+    if let Some(line) = sandbox.report() {
+        server.console.tell(&line);
+    }
+    let role = Role::Loop(Errands::of(config));
+    sandbox
+        .enter(&role)
+        .map_err(|error| StartError(error.to_string()))?;
+    server.manager.notify("READY=1");
     server
         .run()
         .map_err(|error| StartError(format!("the event loop failed: {error}")))
@@ -144,11 +154,12 @@ fn open_files() -> u64 {
 fn start_access_log(
     config: &Config,
     waker: &'static Waker,
+    sandbox: Sandbox,
 ) -> Result<Option<AccessLog>, StartError> {
     let Some(place) = &config.access_log else {
         return Ok(None);
     };
-    AccessLog::start(place, waker)
+    AccessLog::start(place, waker, sandbox)
         .map(Some)
         .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
 }
@@ -160,15 +171,15 @@ impl Server {
         &mut self,
         config: &Config,
         mut legacy: Option<Legacy>,
-        waker: &'static Waker,
+        (waker, sandbox): (&'static Waker, Sandbox),
     ) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot start a thread: {error}"));
         let is_gated = !config.core.token_servers.is_empty();
         let mut origins = config.core.origins.iter();
         if is_gated || origins.any(|origin| origin.address().is_none()) {
-            self.look_ups = Some(LookUps::start(waker).map_err(failed)?);
+            self.look_ups = Some(LookUps::start(waker, sandbox).map_err(failed)?);
         }
-        let tokens = self.open_disk(config, legacy.as_mut(), waker)?;
+        let tokens = self.open_disk(config, legacy.as_mut(), (waker, sandbox))?;
         if !is_gated {
             self.console.tell(
                 "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
@@ -195,10 +206,10 @@ impl Server {
         &mut self,
         config: &Config,
         legacy: Option<&mut Legacy>,
-        waker: &'static Waker,
+        (waker, sandbox): (&'static Waker, Sandbox),
     ) -> Result<Option<Tokens>, StartError> {
         if let Some(file) = legacy.and_then(Legacy::token_file) {
-            let disk = Disk::start(file, waker);
+            let disk = Disk::start(file, (waker, sandbox));
             self.disk =
                 Some(disk.map_err(|error| {
                     StartError(format!("cannot start the disk's thread: {error}"))
@@ -209,7 +220,7 @@ impl Server {
         let now = Stamp {
             unix_seconds: since_1970().as_secs(),
         };
-        let opened = Disk::open(config, limits, now, waker).map_err(StartError)?;
+        let opened = Disk::open(config, limits, now, (waker, sandbox)).map_err(StartError)?;
         let Some((disk, tokens, torn_bytes)) = opened else {
             return Ok(None);
         };

@@ -1,5 +1,5 @@
-//! The system calls that `std` and `mio` lack. All the `unsafe` of this project is here, each with
-//! its reason.
+//! The system calls that `std` and `mio` lack. All the `unsafe` of this project is here and below,
+//! each with its reason.
 //!
 //! Functions take borrowed descriptors and plain values, and give plain values back: nothing
 //! outside needs to know that C is involved.
@@ -452,6 +452,9 @@ pub fn raise_file_limit() -> io::Result<u64> {
     }
     Ok(limit.rlim_cur)
 }
+
+#[cfg(feature = "sandbox")]
+pub mod confine;
 
 /// Descriptors that go from one process to another.
 #[cfg(feature = "handover")]

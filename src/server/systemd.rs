@@ -4,6 +4,7 @@
 //! With sockets from there a restart refuses nobody: whoever connects meanwhile waits in them.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -52,20 +53,37 @@ impl Inherited {
     }
 }
 
-/// Tells the service manager of a state, such as `READY=1`, where there is one.
-pub(super) fn notify(state: &str) {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let bytes = path.as_encoded_bytes();
-    let address = match bytes.strip_prefix(b"@") {
+/// Who is told of the state, such as `READY=1`.
+pub(super) struct Manager {
+    /// `None`: nobody.
+    socket: Option<UnixDatagram>,
+}
+
+impl Manager {
+    /// The service manager that the environment names, if it does.
+    pub fn connect() -> Manager {
+        let path = env::var_os("NOTIFY_SOCKET");
+        // It helps the manager, and nothing here depends on it.
+        let socket = path.and_then(|path| connected(&path).ok());
+        Manager { socket }
+    }
+
+    /// Tells of a state.
+    pub fn notify(&self, state: &str) {
+        if let Some(socket) = &self.socket {
+            // Where the manager does not listen it is not told.
+            let _ = socket.send(state.as_bytes());
+        }
+    }
+}
+
+fn connected(path: &OsStr) -> io::Result<UnixDatagram> {
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    // It helps the manager, and nothing here depends on it.
-    let _ = address.and_then(|address| {
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        socket.send_to_addr(state.as_bytes(), &address)
-    });
+        None => SocketAddr::from_pathname(path),
+    }?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use mio::Waker;
 
+use super::sandbox::Sandbox;
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens};
 use crate::relay::{Done, Ticket};
@@ -26,12 +27,12 @@ impl Disk {
         _: &Config,
         _: Limits,
         _: Stamp,
-        _: &'static Waker,
+        _: (&'static Waker, Sandbox),
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         Ok(None)
     }
 
-    pub fn start(token_file: TokenFile, _: &'static Waker) -> io::Result<Disk> {
+    pub fn start(token_file: TokenFile, _: (&'static Waker, Sandbox)) -> io::Result<Disk> {
         match token_file {}
     }
 

@@ -96,6 +96,11 @@ impl TokenFile {
         Ok((token_file, tokens, end.torn_bytes))
     }
 
+    /// The folder that all of its files are in.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
     /// It once more: both write to the same file, so one of them is to be left alone.
     pub fn share(&self) -> io::Result<TokenFile> {
         Ok(TokenFile {
@@ -215,8 +220,7 @@ impl TokenFile {
     /// of it.
     fn sync_place(&mut self) -> io::Result<()> {
         if !self.is_in_place {
-            let folder = self.path.parent().unwrap_or(Path::new("/"));
-            File::open(folder)?.sync_all()?;
+            File::open(self.folder())?.sync_all()?;
             self.is_in_place = true;
         }
         Ok(())

@@ -22,7 +22,7 @@ use crate::server::disk::Disk;
 use crate::server::sys::descriptors::AT_ONCE_MAX;
 use crate::server::tcp::Listener;
 use crate::server::udp::Udp;
-use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server, systemd};
+use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server};
 
 /// Where a successor may come, and the one that has.
 #[derive(Default)]
@@ -301,7 +301,7 @@ impl Server {
         std::mem::forget(std::mem::take(&mut self.listeners));
         std::mem::forget(self.handover.listener.take());
         (self.udp, self.disk) = (None, None);
-        systemd::notify(&format!("MAINPID={}", heir.process));
+        self.manager.notify(&format!("MAINPID={}", heir.process));
         self.console.tell(&format!(
             "level=info event=handed-over process={} connections={} still_ms={}",
             heir.process,

@@ -1,0 +1,188 @@
+//! A box around each thread, `--sandbox`: what it will never need it gives up before it begins, so
+//! that whoever got hold of it by a fault of its own could do little more than it does.
+//!
+//! Two walls of the kernel, which no thread can take down again. seccomp(2) judges its system calls
+//! ([`program`]): what [`role`] does not name for it fails with EPERM. landlock(7) refuses files,
+//! TCP ports, and other processes. Both are the thread's own, and of those that it starts, so each
+//! thread begins in its box ([`Sandbox::spawn`]), and the loop, which is there before all others,
+//! enters its own when all is open ([`Sandbox::enter`]) and starts none after that.
+//!
+//! Threads share their memory: this narrows what a fault can reach of the machine, and makes no
+//! second process of them.
+
+mod calls;
+mod program;
+mod role;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use super::sys::confine::{self, Handled};
+use crate::config::SandboxMode;
+use calls::MACHINE;
+use program::{LOGGED, REFUSED, assemble};
+pub(super) use role::{Errands, Role};
+
+/// What threads are to give up, and what the kernel has for that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sandbox {
+    mode: SandboxMode,
+    /// It judges calls as they are judged here.
+    has_filters: bool,
+    /// The version of Landlock; 0: there is none.
+    landlock: u32,
+}
+
+impl Sandbox {
+    /// Looks what this kernel has. To be called before there is another thread.
+    pub fn new(mode: SandboxMode) -> io::Result<Sandbox> {
+        let verdict = match mode {
+            SandboxMode::Off => {
+                return Ok(Sandbox {
+                    mode,
+                    has_filters: false,
+                    landlock: 0,
+                });
+            }
+            SandboxMode::Log => LOGGED,
+            SandboxMode::On => REFUSED & libc::SECCOMP_RET_ACTION_FULL,
+        };
+        confine::gain_nothing()?;
+        Ok(Sandbox {
+            mode,
+            has_filters: MACHINE.is_some() && confine::has_verdict(verdict),
+            landlock: confine::landlock_version(),
+        })
+    }
+
+    /// Starts a thread that is in its box before it begins. An error: there is no such thread.
+    pub fn spawn(
+        self,
+        name: &str,
+        role: Role,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let (tell, outcome) = sync_channel(1);
+        let begin = move || {
+            let entered = self.enter(&role);
+            let is_in = entered.is_ok();
+            // It fails only where nobody waits for it any more.
+            let _ = tell.send(entered);
+            if is_in {
+                work();
+            }
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(begin)?;
+        let ended = |_| Err(io::Error::other("the thread has ended"));
+        outcome.recv().unwrap_or_else(ended)
+    }
+
+    /// From now on this thread, and each that it starts, can do only what its role needs.
+    pub fn enter(self, role: &Role) -> io::Result<()> {
+        let wrong = |what: &str, error: io::Error| {
+            io::Error::other(format!(
+                "cannot give up {what}: {error}; --sandbox=off does without"
+            ))
+        };
+        if self.landlock > 0 && self.mode == SandboxMode::On {
+            give_up_places(self.landlock, role).map_err(|error| wrong("files", error))?;
+        }
+        let refused = match self.mode {
+            SandboxMode::On => REFUSED,
+            SandboxMode::Log | SandboxMode::Off => LOGGED,
+        };
+        match MACHINE.filter(|_| self.has_filters) {
+            Some(machine) => {
+                let program = assemble(machine, &role.rules(), refused);
+                confine::filter_calls(&program).map_err(|error| wrong("system calls", error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What was taken of what there is, for the operator; `None`: nothing was to be.
+    pub fn report(self) -> Option<String> {
+        let calls = match (self.mode, self.has_filters) {
+            (SandboxMode::Off, _) => return None,
+            (SandboxMode::On, true) => "refused",
+            (SandboxMode::Log, true) => "logged",
+            (SandboxMode::On | SandboxMode::Log, false) => "open",
+        };
+        let handled = handled(self.landlock);
+        let is_on = self.mode == SandboxMode::On;
+        let wall = |has: u64| if is_on && has != 0 { "refused" } else { "open" };
+        let walls = [handled.files, handled.ports, handled.scopes].map(wall);
+        let is_whole = !is_on || (self.has_filters && walls.iter().all(|wall| *wall != "open"));
+        let level = if is_whole { "info" } else { "warn" };
+        let detail = match (is_whole, is_on) {
+            (false, _) => "this kernel has no more",
+            (true, true) => "what no thread needs",
+            (true, false) => "nothing is refused; the kernel's audit log tells what would be",
+        };
+        let [files, ports, processes] = walls;
+        Some(format!(
+            "level={level} event=sandbox calls={calls} files={files} ports={ports} processes={processes} landlock={} detail=\"{detail}\"",
+            self.landlock
+        ))
+    }
+}
+
+/// What is refused by this version of Landlock unless a rule allows it: all that it knows of what
+/// this program does.
+fn handled(version: u32) -> Handled {
+    let files: u64 = match version {
+        0 => 0,
+        1 => (1 << 13) - 1,
+        2 => (1 << 14) - 1,
+        3 | 4 => (1 << 15) - 1,
+        _ => (1 << 16) - 1,
+    };
+    Handled {
+        files,
+        // To bind and to connect.
+        ports: if version >= 4 { 0b11 } else { 0 },
+        // Abstract sockets, and signals.
+        scopes: if version >= 6 { 0b11 } else { 0 },
+    }
+}
+
+/// Of linux/landlock.h, `LANDLOCK_ACCESS_NET_CONNECT_TCP`.
+const CONNECT: u64 = 1 << 1;
+
+fn give_up_places(version: u32, role: &Role) -> io::Result<()> {
+    let handled = handled(version);
+    let rules = confine::ruleset(&handled)?;
+    for place in role.places() {
+        let folder = match folder(&place.folder) {
+            Err(error) if place.must_be => {
+                let folder = place.folder.display();
+                return Err(io::Error::other(format!("below '{folder}': {error}")));
+            }
+            Err(_) => continue,
+            Ok(folder) => folder,
+        };
+        let accesses = place.accesses & handled.files;
+        confine::allow_below(rules.as_fd(), folder.as_fd(), accesses)?;
+    }
+    if handled.ports != 0 {
+        for port in role.ports() {
+            confine::allow_port(rules.as_fd(), port, CONNECT)?;
+        }
+    }
+    confine::enter(rules.as_fd())
+}
+
+/// A folder by its place, which is all that the rules need of it.
+fn folder(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(path)
+}

@@ -1,0 +1,195 @@
+//! What a thread gives up for good: system calls (seccomp(2)) and places (landlock(7)). What is to
+//! be given up stands in `sandbox`; here are the calls that do it.
+
+use std::ffi::{c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// An instruction of a classic BPF program (linux/filter.h): what it does, how many it skips if so
+/// and if not, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    pub code: u16,
+    pub if_so: u8,
+    pub if_not: u8,
+    pub number: u32,
+}
+
+/// What is refused where no rule allows it (linux/landlock.h), as bits: accesses to files, to TCP
+/// ports, and ways to other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Handled {
+    pub files: u64,
+    pub ports: u64,
+    pub scopes: u64,
+}
+
+// The same on every architecture that Linux has had since 2019; not every C library has them.
+const LANDLOCK_CREATE_RULESET: c_long = 444;
+const LANDLOCK_ADD_RULE: c_long = 445;
+const LANDLOCK_RESTRICT_SELF: c_long = 446;
+const CREATE_RULESET_VERSION: u32 = 1;
+const RULE_PATH_BENEATH: c_int = 1;
+const RULE_NET_PORT: c_int = 2;
+
+fn checked(result: c_long) -> io::Result<c_long> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+/// Whatever this thread runs, and those that it starts from now on, gain no rights by it. The
+/// kernel takes filters only of those who have said this, or of root.
+pub fn gain_nothing() -> io::Result<()> {
+    // SAFETY: takes five numbers.
+    let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    checked(result.into()).map(drop)
+}
+
+/// Whether filters may give this verdict here (`SECCOMP_RET_ERRNO` and the like).
+pub fn has_verdict(verdict: u32) -> bool {
+    // SAFETY: the pointer is to a live number, which the call reads.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const verdict,
+        )
+    };
+    result == 0
+}
+
+/// From now on this thread's system calls, and those of the threads that it starts, are judged by
+/// this program, too.
+pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
+    let mut filter: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|each| libc::sock_filter {
+            code: each.code,
+            jt: each.if_so,
+            jf: each.if_not,
+            k: each.number,
+        })
+        .collect();
+    let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog {
+        len: length,
+        filter: filter.as_mut_ptr(),
+    };
+    let install = |flags: libc::c_ulong| {
+        // SAFETY: the pointer is to a live header, and that points to as many live instructions as
+        // it says; the kernel checks them, copies them and keeps no pointer.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
+        })
+    };
+    // Without the flag kernels before 5.16 take a filter for a sign that strangers' programs run
+    // here, and slow the processor down.
+    install(libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW)
+        .or_else(|_| install(0))
+        .map(drop)
+}
+
+/// Which version of Landlock there is; 0: none.
+pub fn landlock_version() -> u32 {
+    // SAFETY: without a structure, of no bytes, it takes a number and gives one.
+    let version = unsafe {
+        libc::syscall(
+            LANDLOCK_CREATE_RULESET,
+            std::ptr::null::<Handled>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// A set of rules, so far without one.
+pub fn ruleset(handled: &Handled) -> io::Result<OwnedFd> {
+    // SAFETY: the pointer is to a live structure of this size, which the call copies. Where the
+    // kernel knows fewer fields it looks that the others are zero.
+    let descriptor = checked(unsafe {
+        libc::syscall(
+            LANDLOCK_CREATE_RULESET,
+            &raw const *handled,
+            size_of::<Handled>(),
+            0_u32,
+        )
+    })?;
+    // SAFETY: the call above opened it for nobody else; a descriptor is no larger than a c_int.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as c_int) })
+}
+
+/// Allows these accesses to whatever is below a folder.
+pub fn allow_below(rules: BorrowedFd<'_>, folder: BorrowedFd<'_>, files: u64) -> io::Result<()> {
+    #[repr(C, packed)]
+    struct PathBeneath {
+        allowed: u64,
+        folder: c_int,
+    }
+    let rule = PathBeneath {
+        allowed: files,
+        folder: folder.as_raw_fd(),
+    };
+    // SAFETY: both descriptors are open while they are borrowed; the pointer is to a live structure
+    // of the kind that the number before it says, which the call copies.
+    let result = unsafe {
+        libc::syscall(
+            LANDLOCK_ADD_RULE,
+            rules.as_raw_fd(),
+            RULE_PATH_BENEATH,
+            &raw const rule,
+            0_u32,
+        )
+    };
+    checked(result).map(drop)
+}
+
+/// Allows these accesses to a TCP port.
+pub fn allow_port(rules: BorrowedFd<'_>, port: u16, ports: u64) -> io::Result<()> {
+    #[repr(C)]
+    struct NetPort {
+        allowed: u64,
+        port: u64,
+    }
+    let rule = NetPort {
+        allowed: ports,
+        port: port.into(),
+    };
+    // SAFETY: the descriptor is open while it is borrowed; the pointer is to a live structure of
+    // the kind that the number before it says, which the call copies.
+    let result = unsafe {
+        libc::syscall(
+            LANDLOCK_ADD_RULE,
+            rules.as_raw_fd(),
+            RULE_NET_PORT,
+            &raw const rule,
+            0_u32,
+        )
+    };
+    checked(result).map(drop)
+}
+
+/// From now on these rules hold for this thread, and for those that it starts.
+pub fn enter(rules: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes an open descriptor and a number.
+    let result = unsafe { libc::syscall(LANDLOCK_RESTRICT_SELF, rules.as_raw_fd(), 0_u32) };
+    checked(result).map(drop)
+}
+
+/// A system call by its number, as the tests of what is refused try it.
+#[cfg(test)]
+pub fn attempt(number: u32, arguments: [usize; 6]) -> io::Result<c_long> {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: the tests hand in numbers, null pointers, and pointers to what lives for as long as
+    // the program; what is refused touches nothing, and what is not has nothing to touch.
+    checked(unsafe { libc::syscall(number.into(), a, b, c, d, e, f) })
+}
