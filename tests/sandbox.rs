@@ -39,8 +39,7 @@ fn threads(server: &Server, word: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_thread_is_in_its_box_and_they_do_their_work() {
-    let [tokens, log, socket] =
-        ["sandbox.tokens", "sandbox.log", "sandbox.socket"].map(|name| fresh(name));
+    let [tokens, log, socket] = ["sandbox.tokens", "sandbox.log", "sandbox.socket"].map(fresh);
     let options = [
         LOOPBACK.to_owned(),
         "--rtp=127.0.0.1:0".to_owned(),
@@ -74,7 +73,7 @@ fn every_thread_is_in_its_box_and_they_do_their_work() {
             .all(|(_, is)| is == "1")
     );
     // A name is looked up, an address tried whether it is this machine's, a tuple is on disk.
-    let target = "/api/add-token?type=rtp&sessionid=desk&udp-clients=localhost:5006";
+    let target = "/api/add-token?type=udp&sessionid=desk&udp-clients=localhost:5006";
     let response = server.request("POST", target);
     assert_eq!(response.status(), 201, "{}", response.text());
     let kept = fs::read_to_string(&tokens).expect("the token file");

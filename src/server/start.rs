@@ -101,13 +101,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         own: open_files().saturating_sub(clients as u64),
         max: files_max,
     });
-    if let Some(line) = sandbox.report() {
-        server.console.tell(&line);
-    }
-    let role = Role::Loop(Errands::of(config));
-    sandbox
-        .enter(&role)
-        .map_err(|error| StartError(error.to_string()))?;
+    server.enter(sandbox, config)?;
     server.manager.notify("READY=1");
     server
         .run()
@@ -165,6 +159,16 @@ fn start_access_log(
 }
 
 impl Server {
+    /// All is open: from now on this thread can do no more than the loop needs.
+    fn enter(&mut self, sandbox: Sandbox, config: &Config) -> Result<(), StartError> {
+        if let Some(line) = sandbox.report() {
+            self.console.tell(&line);
+        }
+        let role = Role::Loop(Errands::of(config));
+        let entered = sandbox.enter(&role);
+        entered.map_err(|error| StartError(error.to_string()))
+    }
+
     /// Opens, binds and starts what the options name, or takes it from the server that was before.
     /// Says how many clients there are then.
     fn open(

@@ -1,5 +1,5 @@
-//! The numbers of the system calls that a thread here may need, by their names, of each machine that
-//! filters are made for (asm/unistd.h). A call that a machine never had has no number there.
+//! The numbers of the system calls that a thread here may need, by their names, of each machine
+//! that filters are made for (asm/unistd.h). A call that a machine never had has no number there.
 
 /// A machine whose calls are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

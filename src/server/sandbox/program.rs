@@ -28,7 +28,9 @@ pub struct Rule {
 pub struct Test {
     /// Its place, from 0 to 5.
     pub argument: u8,
+    /// Which of its bits count,
     pub mask: u32,
+    /// and what they have to be.
     pub value: u32,
 }
 

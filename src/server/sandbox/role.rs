@@ -191,21 +191,21 @@ const NAMES_FOLDERS: &[&str] = &[
 const RESOLVER: &str = "/etc/resolv.conf";
 const RESOLVER_PORT: u16 = 53;
 
-/// Of linux/landlock.h, `LANDLOCK_ACCESS_FS_`.
-pub mod access {
-    pub const WRITE_FILE: u64 = 1 << 1;
-    pub const READ_FILE: u64 = 1 << 2;
-    pub const READ_DIR: u64 = 1 << 3;
-    pub const REMOVE_FILE: u64 = 1 << 5;
-    pub const MAKE_REG: u64 = 1 << 8;
-    pub const TRUNCATE: u64 = 1 << 14;
-}
-use access::{MAKE_REG, READ_DIR, READ_FILE, REMOVE_FILE, TRUNCATE, WRITE_FILE};
+// Of linux/landlock.h, `LANDLOCK_ACCESS_FS_`.
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_REG: u64 = 1 << 8;
+const TRUNCATE: u64 = 1 << 14;
 
-/// A folder, what may be done below it, and whether it has to be there.
+/// A folder in which something may be done.
 pub struct Place {
+    /// It, and all that is below it.
     pub folder: PathBuf,
+    /// What may be done there, as Landlock's bits.
     pub accesses: u64,
+    /// The thread cannot begin without it.
     pub must_be: bool,
 }
 

@@ -5,23 +5,28 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// An instruction of a classic BPF program (linux/filter.h): what it does, how many it skips if so
-/// and if not, and its number.
+/// An instruction of a classic BPF program (linux/filter.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
+    /// What it does.
     pub code: u16,
+    /// How many it skips if what it asks is so,
     pub if_so: u8,
+    /// and if it is not.
     pub if_not: u8,
+    /// What it is done with.
     pub number: u32,
 }
 
-/// What is refused where no rule allows it (linux/landlock.h), as bits: accesses to files, to TCP
-/// ports, and ways to other processes.
+/// What is refused where no rule allows it, as bits (linux/landlock.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Handled {
+    /// Accesses to files,
     pub files: u64,
+    /// to TCP ports,
     pub ports: u64,
+    /// and ways to other processes.
     pub scopes: u64,
 }
 
