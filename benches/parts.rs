@@ -19,6 +19,7 @@ Referer: http://relay.example:8000/\r\nAccept-Language: en-GB,en;q=0.9\r\nRange:
 const LIMITS: Limits = Limits {
     head_bytes_max: 16 * 1024,
     head_fields_max: 64,
+    takes_old_sources: false,
 };
 
 fn heads(criterion: &mut Criterion) {

@@ -68,6 +68,48 @@ fn source_publishes_to_any_mount_point_by_its_password() {
     }
 }
 
+/// As the oldest clients ask: each their version, and each their way to end a line.
+#[test]
+fn old_sources_publish_in_their_own_version_and_with_their_own_line_ends() {
+    let server = demo();
+    for (version, end) in [("ICE/1.0", "\n"), ("ICE/1.0", "\r\n"), ("HTTP/1.0", "\n")] {
+        let mut source = Client::connect(server.address());
+        let lines = [
+            &format!("SOURCE /live.ogg {version}"),
+            "content-type: audio/ogg",
+            DEMO,
+            "ice-name: x",
+            "",
+            "",
+        ];
+        source.send(lines.join(end));
+        assert_eq!(source.head().status, 200, "{version} {end:?}");
+        stream_until_close(&server, source);
+    }
+}
+
+/// Where a line ends without its CR no other request may be: nobody can hide one behind it.
+#[test]
+fn line_ends_of_old_sources_are_for_bodies_that_end_with_the_connection_only() {
+    let server = demo();
+    for head in [
+        format!("SOURCE /live.ogg ICE/1.0\n{DEMO}\nContent-Length: 5\n\nhello"),
+        format!("SOURCE /live.ogg HTTP/1.1\r\nHost: h\r\n{DEMO}\nContent-Length: 5\r\n\r\nhello"),
+        format!(
+            "SOURCE /live.ogg HTTP/1.1\r\nHost: h\r\n{DEMO}\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
+        format!("PUT /live.ogg HTTP/1.0\n{DEMO}\n\n"),
+        "GET /nowhere HTTP/1.0\n\n".to_owned(),
+        "GET /nowhere ICE/1.0\r\n\r\n".to_owned(),
+    ] {
+        let mut client = Client::connect(server.address());
+        client.send(&head);
+        client.send("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.response("GET").status(), 400, "{head:?}");
+        client.assert_closed();
+    }
+}
+
 #[test]
 fn put_without_framing_publishes_once_it_may_go_on() {
     let server = demo();

@@ -341,12 +341,16 @@ const ROWS: &[Row] = &[
     #[cfg(feature = "icecast")]
     Row {
         name: "icecast",
-        takes: Takes::Nothing(|config| config.core.admits_icecast = true),
+        takes: Takes::Nothing(|config| {
+            config.core.admits_icecast = true;
+            config.core.limits.http.takes_old_sources = true;
+        }),
         group: Group::Operation,
         fallback: Fallback::Shown("off"),
         help: "take sources as Icecast's clients send them",
         more: "`SOURCE` or PUT to any mount point, Basic credentials whose password is the sessionid, \
-               and bodies that end with the connection. Not behind a proxy: it could take such a \
+               and bodies that end with the connection; `SOURCE` in ICE/1.0, and with lines that \
+               end with LF alone, too. Not behind a proxy: it could take such a \
                body for another client's request.",
     },
     Row {

@@ -46,6 +46,7 @@ impl AnswerReader {
         let bounds = Bounds {
             head_bytes_max: limits.head_bytes_max,
             first_line_bytes_max: STATUS_LINE_BYTES_MAX,
+            lf_after: None,
         };
         match self.scan.read(bytes, bounds) {
             Ok(None) => Ok(None),
@@ -107,6 +108,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         head_bytes_max: 256,
         head_fields_max: 8,
+        takes_old_sources: false,
     };
 
     fn read(text: &str) -> Result<Option<(Answer, usize)>, Refusal> {

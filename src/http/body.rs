@@ -73,6 +73,8 @@ enum State {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum SizePlace {
     Digits,
+    /// Behind the blanks that may stand before an extension, and before nothing else.
+    Blank,
     Extension,
     Lf,
 }
@@ -202,8 +204,8 @@ fn step(state: State, byte: u8) -> Result<State, Refusal> {
     }
 }
 
-/// One byte of a chunk's first line: hexadecimal digits, then perhaps `;` and extensions, which
-/// mean nothing here.
+/// One byte of a chunk's first line: hexadecimal digits, then perhaps blanks, `;` and extensions,
+/// which mean nothing here (RFC 9112 section 7.1.1).
 fn size_step(
     size: u64,
     digits: u8,
@@ -234,7 +236,8 @@ fn size_step(
         (SizePlace::Digits, _) if digits == 0 => Err(malformed(
             "a chunk begins without its size in hexadecimal digits",
         )),
-        (SizePlace::Digits, b';') => Ok(state(SizePlace::Extension)),
+        (SizePlace::Digits | SizePlace::Blank, b'\t' | b' ') => Ok(state(SizePlace::Blank)),
+        (SizePlace::Digits | SizePlace::Blank, b';') => Ok(state(SizePlace::Extension)),
         (SizePlace::Extension, b'\t' | b' '..=0x7e | 0x80..=0xff) => {
             Ok(state(SizePlace::Extension))
         }

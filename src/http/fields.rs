@@ -24,13 +24,15 @@ pub struct Forwarded {
 
 /// A head's first line, which is ASCII, and what is behind it. The head has been scanned.
 pub(super) fn first_line(head: &[u8]) -> Result<(&str, &[u8]), Refusal> {
-    let line_end = head
-        .iter()
-        .position(|&byte| byte == b'\r')
-        .unwrap_or(head.len());
+    let ends = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let line_end = head.iter().position(ends).unwrap_or(head.len());
+    let end_bytes = match head.get(line_end) {
+        Some(b'\r') => 2,
+        Some(_) | None => 1,
+    };
     let line = std::str::from_utf8(&head[..line_end])
         .map_err(|_| malformed("the head's first line is not ASCII"))?;
-    Ok((line, &head[(line_end + 2).min(head.len())..]))
+    Ok((line, &head[(line_end + end_bytes).min(head.len())..]))
 }
 
 /// The fields that matter here, as they were found.
@@ -140,6 +142,13 @@ impl Fields {
                 {
                     if other.is_empty() {
                         return Err(malformed("an empty transfer coding; it must be chunked"));
+                    }
+                    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
+                    let last = codings.clone().next_back();
+                    if codings.any(is_chunked) && !last.is_some_and(is_chunked) {
+                        return Err(malformed(
+                            "chunked is not the last of the transfer codings; it must be",
+                        ));
                     }
                     return Err(Refusal::framing(
                         Status::NotImplemented,

@@ -17,6 +17,9 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// The number of its fields.
     pub head_fields_max: usize,
+    /// Whether `SOURCE` may be asked as Icecast's oldest clients do: with lines that end with LF
+    /// alone, and in a version of their own, for a body that ends with the connection.
+    pub takes_old_sources: bool,
 }
 
 impl Limits {
@@ -130,6 +133,7 @@ impl HeadReader {
         let bounds = Bounds {
             head_bytes_max: limits.head_bytes_max,
             first_line_bytes_max: limits.target_bytes_max() + REQUEST_LINE_REST_MAX,
+            lf_after: limits.takes_old_sources.then_some(SOURCE),
         };
         match self.scan.read(bytes, bounds) {
             Ok(None) => Ok(None),
@@ -152,6 +156,12 @@ impl HeadReader {
     }
 }
 
+/// How the head of an old source begins.
+const SOURCE: &[u8] = b"SOURCE ";
+
+/// The version that it may name, which is HTTP/1.0 in all but its name.
+const ICE: &str = "ICE/1.0";
+
 /// What a request line holds besides its target: the longest method that is let pass, two spaces,
 /// the version, CRLF.
 const REQUEST_LINE_REST_MAX: usize = 64;
@@ -166,22 +176,38 @@ fn target_too_long(limits: &Limits) -> Refusal {
     )
 }
 
-/// Reads a whole head whose lines are known to end with CRLF and to hold no control character.
+/// Reads a whole head whose lines are known to end with CRLF, or to be an old source's, and to hold
+/// no control character.
 fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
     let (request_line, rest) = first_line(bytes)?;
     let (method, target, version) = split_request_line(request_line)?;
+    let is_old = limits.takes_old_sources && Method::parse(method) == Method::Source;
+    let version = match version {
+        ICE if is_old => Some(Version::Http10),
+        version => Version::parse(version)?,
+    };
     if target.len() > limits.target_bytes_max() {
         return Err(target_too_long(limits));
     }
     let fields = Fields::parse(rest, limits.head_fields_max)?;
     let framing = fields.framing(version)?;
+    // Whoever counts lines in another way must have nothing behind them to find a request in.
+    if is_old && framing != Framing::None && has_bare_lf(bytes) {
+        return Err(malformed(
+            "an LF without its CR in the head of a body that does not end with the connection",
+        ));
+    }
     let version = version.ok_or_else(|| {
         Refusal::framing(
             Status::VersionNotSupported,
             "only HTTP/1.1 and HTTP/1.0 are spoken here",
         )
     })?;
+    if method == "CONNECT" {
+        let detail = "there are no tunnels here: this is no proxy";
+        return Err(Refusal::framing(Status::NotImplemented, detail));
+    }
     let (target, authority) = Target::parse(target)?;
     let host = fields.host(version, authority)?;
     let keep_alive = fields.keep_alive(version);
@@ -207,9 +233,13 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     })
 }
 
-/// The three parts of a request line. The version is `None` where it is a version, but none that is
-/// spoken here.
-fn split_request_line(line: &str) -> Result<(&str, &str, Option<Version>), Refusal> {
+fn has_bare_lf(head: &[u8]) -> bool {
+    let mut pairs = head.windows(2);
+    pairs.any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
+}
+
+/// The three parts of a request line.
+fn split_request_line(line: &str) -> Result<(&str, &str, &str), Refusal> {
     let mut parts = line.split(' ');
     let (Some(method), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -227,5 +257,5 @@ fn split_request_line(line: &str) -> Result<(&str, &str, Option<Version>), Refus
     if target.is_empty() {
         return Err(malformed("the request has no target"));
     }
-    Ok((method, target, Version::parse(version)?))
+    Ok((method, target, version))
 }

@@ -22,6 +22,8 @@ pub(super) struct Bounds {
     pub head_bytes_max: usize,
     /// The first line, with its CR.
     pub first_line_bytes_max: usize,
+    /// A head that begins so may have lines that end with LF alone.
+    pub lf_after: Option<&'static [u8]>,
 }
 
 /// Why something is no head.
@@ -41,9 +43,10 @@ impl Scan {
                 return Err(self.too_large());
             }
             let after_cr = self.scanned > self.line_start && bytes[self.scanned - 1] == b'\r';
+            let ends_with_lf = |beginning| byte == b'\n' && bytes.starts_with(beginning);
             match byte {
-                b'\n' if after_cr => {
-                    let line_bytes = self.scanned - 1 - self.line_start;
+                b'\n' if after_cr || bounds.lf_after.is_some_and(ends_with_lf) => {
+                    let line_bytes = self.scanned - usize::from(after_cr) - self.line_start;
                     self.scanned += 1;
                     self.line_start = self.scanned;
                     if line_bytes > 0 {

@@ -53,6 +53,10 @@ impl Relay {
         match said {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
             streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
+            streams::Said::Dismissed(source, reason) => {
+                // Its stream has ended already, and an origin is told nothing.
+                self.clients.expel(source, reason, &mut self.desk);
+            }
             streams::Said::Unattended(session) => self.tend_pull(&session),
             streams::Said::Grown(id) => {
                 if let Some(session) = self.streams.session(id) {

@@ -18,6 +18,7 @@ use tollgate::moment::Moment;
 const LIMITS: Limits = Limits {
     head_bytes_max: 4096,
     head_fields_max: 4,
+    takes_old_sources: false,
 };
 
 /// The first byte says of which container the stream is, whether it may be waited for, and how the

@@ -15,6 +15,7 @@ struct Outcome {
 const LIMITS: Limits = Limits {
     head_bytes_max: 512,
     head_fields_max: 16,
+    takes_old_sources: true,
 };
 
 /// The first byte says how the rest is cut.

@@ -153,7 +153,7 @@ pub const VECTORS: &[Vector] = &[
     // Codings.
     vector("an unknown coding", put!("Transfer-Encoding: gzip\r\n", "0\r\n\r\n"), Refused(501)),
     vector("an unknown coding before chunked", put!("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), Refused(501)),
-    vector("an unknown coding behind chunked", put!("Transfer-Encoding: chunked, gzip\r\n", "0\r\n\r\n"), Refused(501)),
+    vector("an unknown coding behind chunked", put!("Transfer-Encoding: chunked, gzip\r\n", "0\r\n\r\n"), Refused(400)),
     vector("an unknown coding on a line of its own", put!("Transfer-Encoding: cow\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), Refused(501)),
     vector("identity", put!("Transfer-Encoding: identity\r\n", "hello"), Refused(501)),
     vector("almost chunked", put!("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"), Refused(501)),
@@ -230,7 +230,7 @@ pub const VECTORS: &[Vector] = &[
     vector("an absolute target without a host", b"GET http:///nowhere HTTP/1.1\r\nHost: h\r\n\r\n", Refused(400)),
     vector("an absolute target with a user", b"GET http://user@h/nowhere HTTP/1.1\r\nHost: h\r\n\r\n", Refused(400)),
     vector("an absolute target of another scheme", b"GET ftp://h/nowhere HTTP/1.1\r\nHost: h\r\n\r\n", Refused(400)),
-    vector("an authority for a target", b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", Refused(400)),
+    vector("an authority for a target", b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", Refused(501)),
     vector("an asterisk for a target", b"GET * HTTP/1.1\r\nHost: h\r\n\r\n", Refused(400)),
     vector("an asterisk with OPTIONS", b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", Accepted(204)),
     // Host.
@@ -256,6 +256,10 @@ pub const VECTORS: &[Vector] = &[
     vector("a chunk's size with 0x", chunks!("0x5\r\nhello\r\n0\r\n\r\n"), Refused(400)),
     vector("a space before a chunk's size", chunks!(" 5\r\nhello\r\n0\r\n\r\n"), Refused(400)),
     vector("a space behind a chunk's size", chunks!("5 \r\nhello\r\n0\r\n\r\n"), Refused(400)),
+    split("blanks before an extension", chunks!("5 \t ;a=b\r\nhello\r\n0 ;\r\n\r\n"), Accepted(200)),
+    vector("blanks within a chunk's size", chunks!("0 5\r\nhello\r\n0\r\n\r\n"), Refused(400)),
+    vector("an old source's LF without --icecast", b"SOURCE /v HTTP/1.0\nHost: h\n\n", Refused(400)),
+    vector("an old source's version without --icecast", b"SOURCE /v ICE/1.0\r\nHost: h\r\n\r\n", Refused(400)),
     vector("no chunk's size", chunks!("\r\nhello\r\n0\r\n\r\n"), Refused(400)),
     vector("a chunk's size that is none", chunks!("g\r\nhello\r\n0\r\n\r\n"), Refused(400)),
     vector("an underscore in a chunk's size", chunks!("0_5\r\nhello\r\n0\r\n\r\n"), Refused(400)),

@@ -16,6 +16,7 @@ use crate::relay::{ConnectionId, LiveId, PullId};
 const ANSWER_LIMITS: http::Limits = http::Limits {
     head_bytes_max: 16 * 1024,
     head_fields_max: 128,
+    takes_old_sources: false,
 };
 
 /// An origin whose answer has not come.

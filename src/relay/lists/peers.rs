@@ -33,6 +33,7 @@ const PEER_BYTES_MAX: usize = 16 * 1024 * 1024;
 const HEAD_LIMITS: http::Limits = http::Limits {
     head_bytes_max: 16 * 1024,
     head_fields_max: 64,
+    takes_old_sources: false,
 };
 /// How a peer that asks is known.
 const VIA: &str = "1.1 tollgate-peer";

@@ -207,6 +207,7 @@ impl Live {
 /// Why a stream ends whose source is sound.
 pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
+const TAKEN_OVER: &str = "another source took over";
 
 /// How a stream that begins now is cut into segments, if streams are.
 pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
@@ -535,8 +536,8 @@ impl Streams {
         if self.has_source(session)
             && let Some((id, source)) = self.running_source(session)
         {
-            self.source_lost(id, source, "another source took over", desk);
-            self.dismiss(source);
+            self.source_lost(id, source, TAKEN_OVER, desk);
+            self.dismiss(source, TAKEN_OVER);
         }
     }
 
@@ -546,7 +547,7 @@ impl Streams {
         let running = self.running_source(session);
         if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, desk);
-            self.dismiss(source);
+            self.dismiss(source, ABORTED);
         }
         let draining: Vec<LiveId> = self.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
@@ -567,9 +568,9 @@ impl Streams {
         }
     }
 
-    fn dismiss(&mut self, source: Feed) {
+    fn dismiss(&mut self, source: Feed, reason: &'static str) {
         if let Feed::Http(connection) = source {
-            self.say(Said::CutOff(connection));
+            self.say(Said::Dismissed(connection, reason));
         }
     }
 }

@@ -160,8 +160,10 @@ const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 pub(super) enum Said {
     /// This viewer cannot go on with its stream.
     Cut(ConnectionId, Cut),
-    /// What this client sent, or watched, is cut off.
+    /// What this client watched is cut off.
     CutOff(ConnectionId),
+    /// What this client sends is wanted no more, for this reason.
+    Dismissed(ConnectionId, &'static str),
     /// This stream's playlist is longer, or the stream is over.
     Grown(LiveId),
     /// This stream has shown what it is.
