@@ -66,3 +66,69 @@ fn await_waiting(server: &Server) {
             .then_some(())
     });
 }
+
+/// What the README has in its block of this section, run as it is printed: but with the program
+/// that is tested, at a free port, and a film of the tests.
+fn run_as_printed(section: &str) -> String {
+    let readme = include_str!("../../README.md");
+    let (_, behind) = readme.split_once(section).expect("the section");
+    let (_, block) = behind.split_once("```sh\n").expect("its block");
+    let (block, _) = block.split_once("```").expect("its end");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port();
+    let commands = block
+        .replace(
+            "cargo run --release --",
+            concat!(env!("CARGO_BIN_EXE_tollgate"), " --rtp=off"),
+        )
+        .replace(
+            "--log-format",
+            &format!("--listen=127.0.0.1:{port} --log-format"),
+        )
+        .replace(":8000", &format!(":{port}"))
+        .replace(
+            "clip.ts",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.ts"),
+        );
+    // Whoever types them waits until the server listens.
+    let wait = format!(
+        "for i in $(seq 100); do curl -s -o /dev/null 127.0.0.1:{port}/healthz && break; sleep 0.1; done"
+    );
+    let (first, rest) = commands.split_once('\n').expect("more than one command");
+    let folder = folder("printed");
+    let script = format!(
+        "cd {}\n{first}\nserver=$!\n{wait}\n{rest}\nkill $server",
+        folder.display()
+    );
+    let out = run("bash", &["-c", &script]);
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+#[ignore = "needs curl and bash"]
+fn the_readmes_label_leads_from_a_list_to_the_log() {
+    let out = run_as_printed("### One label for a session");
+    for words in [
+        "\"bytes_received\":36096",
+        "\"event\":\"stream-begins\"",
+        "\"event\":\"stream-ends\"",
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    assert!(!out.contains("tollgate.log:"), "{out}");
+}
+
+#[test]
+#[ignore = "needs curl and bash"]
+fn the_readmes_refusals_say_why() {
+    let out = run_as_printed("### Why somebody is refused");
+    for words in [
+        "this is ::1, and --token-server says 127.0.0.1/32",
+        "no http token",
+        "Access-Control-Allow-Origin: https://site.example",
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
