@@ -1,6 +1,8 @@
 //! HLS in Chromium: by its own player, and by hls.js, a library for pages. That is fetched from
 //! npm's registry when it is needed.
 
+use std::time::Duration;
+
 use super::devtools::Browser;
 use super::hls::{STREAMS, await_list, await_segments, list_url, publish_for};
 use super::support::server::Server;
@@ -167,7 +169,9 @@ fn hls_js_plays_parts_and_ffmpeg_does_without() {
     assert!((0.5..6.0).contains(&latency), "{latency} s");
 }
 
-/// Opened by itself a playlist is a page of the browser's, in a sandbox: the user starts it.
+/// Opened by itself a playlist is a page of the browser's, in a sandbox: the user starts it. On a
+/// busy machine Chromium sometimes has everything (`readyState` 4) and still stands at 0, whatever
+/// sends it: then the user loads the page again.
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]
 fn chromium_opens_a_playlist_by_itself() {
@@ -175,12 +179,20 @@ fn chromium_opens_a_playlist_by_itself() {
     let (session, codecs, output) = STREAMS[0];
     let _encoder = publish_for(&server, session, "120", codecs, output);
     await_list(&server, session);
-    let mut browser = Browser::open("hls-alone", &list_url(&server, session));
-    browser.await_true(&format!("({VIDEO}?.readyState ?? 0) >= 2"));
-    until("it plays", || {
-        browser.press_space();
-        let plays = browser.evaluate(&format!("!{VIDEO}.paused"));
-        (plays == true).then_some(())
+    let goes = (0..5).any(|attempt| {
+        let name = format!("hls-alone-{attempt}");
+        let mut browser = Browser::open(&name, &list_url(&server, session));
+        browser.await_true(&format!("({VIDEO}?.readyState ?? 0) >= 2"));
+        until("it is started", || {
+            browser.press_space();
+            (browser.evaluate(&format!("!{VIDEO}.paused")) == true).then_some(())
+        });
+        let goes =
+            browser.is_true_within(Duration::from_secs(8), &format!("{VIDEO}.currentTime > 0"));
+        if goes {
+            plays_on(&mut browser, 3);
+        }
+        goes
     });
-    plays_on(&mut browser, 3);
+    assert!(goes, "it stands still, however often it is opened");
 }

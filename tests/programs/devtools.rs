@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -171,6 +172,21 @@ impl Browser {
         until(expression, || {
             (self.try_evaluate(expression)? == true).then_some(())
         });
+    }
+
+    /// Whether an expression becomes true in the page before so much time has passed.
+    pub fn is_true_within(&mut self, time: Duration, expression: &str) -> bool {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if self
+                .try_evaluate(expression)
+                .is_some_and(|value| value == true)
+            {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 }
 

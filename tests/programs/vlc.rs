@@ -65,13 +65,21 @@ fn vlc_watches_udp_and_groups() {
     }
 }
 
+/// A session, with how it is encoded, and written, and what is in it.
+type Way = (
+    &'static str,
+    &'static [&'static str],
+    Vec<&'static str>,
+    &'static [&'static str],
+);
+
 #[test]
 #[ignore = "needs VLC and ffmpeg"]
 fn vlc_watches_hls() {
     let server = Server::start(&["--hls-segment=1"]);
     let fragments = "frag_keyframe+empty_moov+default_base_moof";
     let sound = |codec, format| vec!["-vn", "-c:a", codec, "-f", format];
-    let ways: [(&str, &[&str], Vec<&str>, &[&str]); 4] = [
+    let ways: [Way; 4] = [
         (
             "ts",
             H264,
