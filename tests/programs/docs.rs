@@ -231,7 +231,7 @@ fn follow(page: &str) {
     fs::write(place.join("script"), script(&steps)).expect("a file");
     let enter = format!(
         "cd '{}' && PATH=$PWD/bin:$PATH exec timeout {TIME_MAX} unshare --user --map-root-user --net --pid --fork \
-         --kill-child --mount-proc bash script 2>&1",
+         --kill-child --mount-proc bash script",
         place.display()
     );
     let output = run("sh", &["-c", &enter]);
@@ -260,7 +260,9 @@ fn follow(page: &str) {
         let fault = fault.or(unplayed.map(|_| "it was not played"));
         wrong.extend(fault.map(|fault| format!("{fault}: {}", step.command)));
     }
-    assert!(wrong.is_empty(), "{}: {wrong:#?}\n{text}", page.display());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let page = page.display();
+    assert!(wrong.is_empty(), "{page}: {wrong:#?}\n{text}\n{errors}");
 }
 
 macro_rules! pages {
@@ -280,6 +282,7 @@ macro_rules! pages {
 pages! {
     the_readmes_commands_do_what_it_says "README.md",
     those_of_api_do "docs/api.md",
+    those_of_refusals_do "docs/refusals.md",
     those_of_edges_do "docs/edges.md",
     those_of_handover_do "docs/handover.md",
     those_of_hls_do "docs/hls.md",
