@@ -295,6 +295,17 @@ mod tests {
         }
     }
 
+    impl Stage {
+        /// Waits until the first name of each call is found, and no call is answered.
+        fn await_first_names(&mut self) {
+            let is_missing = |call: &Call| call.answers[0].is_none();
+            while self.look_ups.calls.iter().any(is_missing) {
+                assert!(self.look_ups.next_result(self.now).is_none());
+                thread::yield_now();
+            }
+        }
+    }
+
     fn good() -> Addresses {
         Ok(vec![SocketAddr::from(([10, 0, 0, 1], 7))])
     }
@@ -328,6 +339,7 @@ mod tests {
             assert_eq!(answered, ticket);
             assert_eq!(answers, [good(), Err("no such name".to_owned())]);
         }
+        stage.await_first_names();
         let due = stage.look_ups.next_deadline().expect("a deadline");
         assert_eq!(due, Moment::START + ERRAND_TIME);
         stage.now = due;
