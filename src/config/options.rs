@@ -321,7 +321,11 @@ const ROWS: &[Row] = &[
         group: Group::Operation,
         fallback: Fallback::Value("on"),
         help: "give up what no thread needs",
-        more: "Once it runs, system calls, files, TCP ports and other processes are refused to each                thread as far as it has no use for them, and this kernel can (seccomp, Landlock); a                line says what was taken. `log` refuses nothing: the kernel's audit log tells of the                calls that `on` would refuse. See `docs/sandbox.md`.",
+        more: "Once it runs, system calls, files, TCP ports and other processes are refused \
+               to each thread as far as it has no use for them, and this kernel can \
+               (seccomp, Landlock); a line says what was taken. `log` refuses nothing: the \
+               kernel's audit log tells of the calls that `on` would refuse. See \
+               `docs/sandbox.md`.",
     },
     #[cfg(feature = "hls")]
     Row {
