@@ -282,6 +282,7 @@ macro_rules! pages {
 pages! {
     the_readmes_commands_do_what_it_says "README.md",
     those_of_api_do "docs/api.md",
+    those_of_refusals_do "docs/refusals.md",
     those_of_edges_do "docs/edges.md",
     those_of_handover_do "docs/handover.md",
     those_of_hls_do "docs/hls.md",
