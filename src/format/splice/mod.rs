@@ -18,6 +18,8 @@
 
 mod flv;
 mod frames;
+#[cfg(feature = "handover")]
+mod handover;
 mod matroska;
 mod mp4;
 mod packets;
