@@ -1,7 +1,7 @@
 //! What a core has told another: read by one of another version, and by one that is told wrong.
 #![cfg(feature = "default")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tollgate::config::Config;
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
-use tollgate::relay::handover::{Successor, hand_over, media};
+use tollgate::relay::handover::{Successor, hand_over, media, media_bytes};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 
 #[path = "doors/handover.rs"]
@@ -94,6 +94,13 @@ fn core() -> (Relay, Moment) {
 
 /// A core with streams in every container, of which half has come.
 fn machines(files: &[&str]) -> (Relay, Moment) {
+    let (relay, now, _) = half_sent(files);
+    (relay, now)
+}
+
+/// The same, and each source with what it has yet to send.
+fn half_sent(files: &[&str]) -> (Relay, Moment, Vec<(ConnectionId, Vec<u8>)>) {
+    let mut sources = Vec::new();
     let mut relay = Relay::new(settings());
     relay.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));
     let now = Moment::after_start(Duration::from_secs(3));
@@ -146,6 +153,7 @@ fn machines(files: &[&str]) -> (Relay, Moment) {
             relay.received(source, piece, now);
             write(&mut relay, now, 8);
         }
+        sources.push((source, media[media.len() / 2..].to_vec()));
     }
     let packets = read("h264.ts");
     for (sequence, payload) in [1u16, 2, 3, 5, 6, 9]
@@ -159,7 +167,7 @@ fn machines(files: &[&str]) -> (Relay, Moment) {
         relay.datagram(([10, 9, 1, 2], 5006).into(), UdpPort::Rtp, &packet, now);
     }
     relay.check();
-    (relay, now)
+    (relay, now, sources)
 }
 
 fn watch(session: &str, path: &str) -> String {
@@ -342,6 +350,110 @@ fn another_format_is_refused_in_words() {
     );
 }
 
+/// Whoever watches, in whichever container and by whichever way, gets the same bytes whether another
+/// core takes over at each step or none ever does.
+#[test]
+fn what_goes_out_is_the_same_byte_for_byte() {
+    let (without, with) = (play(false), play(true));
+    assert_eq!(
+        without.keys().collect::<Vec<_>>(),
+        with.keys().collect::<Vec<_>>()
+    );
+    let bytes: usize = without.values().map(Vec::len).sum();
+    assert!(bytes > 300_000, "{bytes}");
+    for (who, bytes) in &without {
+        let other = &with[who];
+        let same = bytes
+            .iter()
+            .zip(other)
+            .take_while(|(one, other)| one == other)
+            .count();
+        assert!(
+            same == bytes.len() && same == other.len(),
+            "{who}: the same up to {same}, of {} and {}",
+            bytes.len(),
+            other.len()
+        );
+    }
+}
+
+/// What everybody gets, by the connection or by where datagrams go.
+type Out = BTreeMap<String, Vec<u8>>;
+
+fn play(hands_over: bool) -> Out {
+    let (mut relay, mut now, mut sources) = half_sent(&FILES);
+    let mut out = Out::new();
+    let mut port = 1000;
+    while sources.iter().any(|(_, left)| !left.is_empty()) {
+        for (source, left) in &mut sources {
+            let piece: Vec<u8> = left.drain(..left.len().min(997)).collect();
+            relay.received(*source, &piece, now);
+            take_out(&mut relay, now, &mut out);
+            if hands_over {
+                relay = next_core(relay, now);
+            }
+        }
+        let session = FILES[port as usize % FILES.len()];
+        client(
+            &mut relay,
+            5,
+            port,
+            watch(session, "/index.m3u8").as_bytes(),
+            now,
+        );
+        client(&mut relay, 6, port, watch(session, "").as_bytes(), now);
+        (port, now) = (port + 1, now + Duration::from_millis(230));
+        relay.expire(now);
+    }
+    for (source, _) in sources {
+        relay.lost(source, now);
+        take_out(&mut relay, now, &mut out);
+    }
+    out
+}
+
+fn take_out(relay: &mut Relay, now: Moment, out: &mut Out) {
+    let mut write = |id: ConnectionId, gather: &Gather<'_>| {
+        for slice in gather.slices() {
+            let to = out.entry(format!("{id:?}")).or_default();
+            to.extend_from_slice(slice);
+        }
+        Outgoing::Whole(gather.bytes())
+    };
+    while write_next(relay, now, &mut write).is_some() {}
+    while let Some(datagrams) = relay.next_datagrams(now, &[]) {
+        for to in datagrams.to {
+            out.entry(to.to_string())
+                .or_default()
+                .extend_from_slice(datagrams.bytes);
+        }
+    }
+    while relay.next_action().is_some() {}
+    relay.check();
+}
+
+/// Another core that has taken over from this one.
+fn next_core(mut relay: Relay, now: Moment) -> Relay {
+    let mut successor = Successor::new(settings());
+    for (live, range) in media(&relay) {
+        let mut at = range.start;
+        while at < range.end {
+            let bytes = media_bytes(&relay, live, at);
+            successor.media(live, at, bytes).expect("media");
+            at += bytes.len() as u64;
+        }
+    }
+    let (records, going) = hand_over(&mut relay, now);
+    let (mut next, _) = successor
+        .take_over(&records, false)
+        .expect("it is taken over");
+    next.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));
+    for id in going {
+        next.unblocked(id);
+    }
+    next
+}
+
 /// Numbers that are told are others: it is refused, or taken over by a core that keeps what it
 /// promises. (So many of them: `HANDOVER_NUMBERS=n`.)
 #[test]
@@ -366,16 +478,14 @@ fn numbers_are_others(text: &str) {
             wrong.push([&text[..at], other, &text[end..]].concat());
         }
     }
-    let failed: Vec<String> = wrong
-        .into_iter()
-        .filter(|told| catch_unwind(AssertUnwindSafe(|| door::records(told.as_bytes()))).is_err())
-        .collect();
-    let first = failed.first().map(|told| {
-        let pairs = told.lines().zip(text.lines());
-        pairs
-            .filter(|(one, other)| one != other)
-            .map(|(one, _)| one.chars().take(300).collect::<String>())
-            .next()
+    let fails =
+        |told: &String| catch_unwind(AssertUnwindSafe(|| door::records(told.as_bytes()))).is_err();
+    let failed = wrong.iter().filter(|told| fails(told));
+    let places = failed.map(|told| {
+        let same = told.bytes().zip(text.bytes());
+        let at = same.take_while(|(one, other)| one == other).count();
+        &told[at.saturating_sub(80)..told.len().min(at + 40)]
     });
-    assert!(failed.is_empty(), "{} panics: {first:?}", failed.len());
+    let places: Vec<&str> = places.collect();
+    assert!(places.is_empty(), "{} panics: {places:#?}", places.len());
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::gather::Gather;
+use tollgate::moment::Moment;
 use tollgate::relay::handover::Successor;
 use tollgate::relay::{ConnectionId, LiveId, Outgoing, Relay, write_next};
 
@@ -33,8 +34,8 @@ pub fn records(data: &[u8]) {
             return;
         }
     }
-    if let Ok((relay, _)) = successor.take_over(rest, false) {
-        go_on(relay, sources_and_others(rest));
+    if let Ok((relay, now)) = successor.take_over(rest, false) {
+        go_on(relay, now, sources_and_others(rest));
     }
 }
 
@@ -86,9 +87,9 @@ fn tell_media(successor: &mut Successor, live: LiveId, from: u64, bytes: usize) 
 }
 
 /// Everybody sends something, gets something, and leaves.
-fn go_on(mut relay: Relay, mut clients: Vec<(ConnectionId, &'static [u8])>) {
+fn go_on(mut relay: Relay, now: Moment, mut clients: Vec<(ConnectionId, &'static [u8])>) {
     relay.check();
-    let mut now = relay.next_deadline().unwrap_or_default();
+    let mut now = relay.next_deadline().unwrap_or(now).max(now);
     let newcomer = relay.accepted(SocketAddr::from(([10, 9, 0, 1], 9)), now);
     clients.extend(newcomer.map(|id| (id, &PIECE[..])));
     for round in 0..4 {
