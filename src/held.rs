@@ -1,7 +1,7 @@
 //! What the allocations of the standard collections hold, in bytes: by what they have room for, not
 //! by what is in them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bytes that a hash table takes. Where much comes and goes std tells less than it has, down to a
 /// half.
@@ -9,11 +9,20 @@ pub fn hash_map_bytes<K, V>(map: &HashMap<K, V>) -> usize {
     table_bytes::<(K, V)>(map.capacity())
 }
 
-/// Bytes that a tree takes at the most, which tells no capacity: its nodes have eleven places, of
-/// which five are used at least.
+/// Bytes that a tree takes at the most.
 pub fn tree_map_bytes<K, V>(map: &BTreeMap<K, V>) -> usize {
+    tree_bytes::<(K, V)>(map.len())
+}
+
+/// The same for one without values.
+pub fn tree_set_bytes<K>(set: &BTreeSet<K>) -> usize {
+    tree_bytes::<K>(set.len())
+}
+
+/// A tree tells no capacity: its nodes have eleven places, of which five are used at least.
+fn tree_bytes<Entry>(entries: usize) -> usize {
     const NODE_BYTES: usize = 16 + 12 * size_of::<usize>();
-    map.len().div_ceil(5) * (11 * size_of::<(K, V)>() + NODE_BYTES)
+    entries.div_ceil(5) * (11 * size_of::<Entry>() + NODE_BYTES)
 }
 
 /// A hash table that says this of its capacity. It has a power of two of places, of which seven

@@ -18,9 +18,17 @@ fn main() -> ExitCode {
         Command::Help => print!("{}", config::help()),
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
-            println!("tollgate {version}, {}", config::compiled_in());
+            let commit = option_env!("SOURCE_COMMIT").map(|commit| format!(" ({commit})"));
+            let commit = commit.unwrap_or_default();
+            println!("tollgate {version}{commit}, {}", config::compiled_in());
         }
         Command::Check(_) => println!("the options are good"),
+        Command::Health(config) => {
+            if let Err(error) = server::health(&config) {
+                eprintln!("tollgate: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
         Command::Run(config) => {
             if let Err(error) = server::run(&config) {
                 eprintln!("tollgate: {error}");

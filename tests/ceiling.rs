@@ -1,5 +1,5 @@
 //! The ceiling of memory that follows from the options: every bound is filled, and the server stays
-//! below what the README says.
+//! below what `docs/security.md` says.
 
 mod support;
 
@@ -18,7 +18,7 @@ const BUFFER: usize = 1 << 20;
 const HEAD_BYTES: usize = 16 << 10;
 const UDP_CLIENTS: usize = 1;
 
-/// What the README says, in bytes.
+/// What `docs/security.md` says, in bytes.
 const CEILING: usize = (20 << 20)
     + BUFFERS
     + STREAMS * (BUFFER + BUFFER / 30 + (1843 << 10))

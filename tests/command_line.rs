@@ -10,7 +10,7 @@ use support::client::Client;
 use support::media::media;
 use support::server::{Server, command};
 use support::streaming::{Source, Viewer};
-use support::until;
+use support::{free_address, until};
 use tollgate::config::FEATURES;
 
 /// Runs the program to its end. Only for arguments with which it does not stay.
@@ -384,6 +384,30 @@ fn an_idle_server_ends_at_once_with_status_0() {
     let mut server = Server::start(&[]);
     server.signal("TERM");
     assert_eq!(server.exit_status().code(), Some(0));
+}
+
+/// By TCP, by a socket in the file system, and from a host that introduces whom it speaks for.
+#[test]
+fn a_server_that_runs_is_found_well_and_another_is_not() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("health.socket");
+    let _ = std::fs::remove_file(&path);
+    let unix = format!("--listen=unix:{}", path.display());
+    let server = Server::start(&["--listen=127.0.0.1:0", &unix, "--proxy-protocol=127.0.0.1"]);
+    let listen = format!("--listen={}", server.address());
+    for listener in [&listen, &unix] {
+        let asked = run(&[listener, "--proxy-protocol=127.0.0.1", "--health"]);
+        assert_eq!(asked.status.code(), Some(0), "{listener}: {asked:?}");
+        assert!(asked.stdout.is_empty() && asked.stderr.is_empty());
+    }
+    // Something else listens there, and nothing at all.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let closed = free_address();
+    for address in [silent.local_addr().expect("its address"), closed] {
+        let asked = run(&[&format!("--listen={address}"), "--health"]);
+        assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+        assert!(only_line(&asked).contains(&address.to_string()));
+    }
 }
 
 #[test]

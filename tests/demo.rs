@@ -1,4 +1,4 @@
-//! The example that a newcomer runs first.
+//! What a newcomer runs first.
 
 mod support;
 
@@ -26,7 +26,15 @@ fn the_demo_streams_and_says_where() {
     // As a newcomer starts it; cargo becomes the program that it runs.
     let mut demo = Demo(
         Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--example", "demo"])
+            .args([
+                "run",
+                "--quiet",
+                "--features",
+                "demo",
+                "--bin",
+                "tollgate-demo",
+                "--",
+            ])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .arg(address.to_string())
             .stdout(Stdio::piped())
@@ -35,7 +43,10 @@ fn the_demo_streams_and_says_where() {
     );
     let mut said = BufReader::new(demo.0.stdout.take().expect("stdout is piped")).lines();
     let line = said.next().expect("a line").expect("UTF-8");
-    assert!(line.contains(&format!("http://{address}/ ")), "{line}");
+    assert!(
+        line.contains(&format!("http://{address}/watch/demo ")),
+        "{line}"
+    );
     assert_eq!(request(address, "GET", "/", &[]).status(), 200);
 
     // Its source connects as any other does.

@@ -350,8 +350,8 @@ fn another_format_is_refused_in_words() {
     );
 }
 
-/// Whoever watches, in whichever container and by whichever way, gets the same bytes whether another
-/// core takes over at each step or none ever does.
+/// Whoever watches, in whichever container and by whichever way, gets the same bytes whether
+/// another core takes over at each step or none ever does.
 #[test]
 fn what_goes_out_is_the_same_byte_for_byte() {
     let (without, with) = (play(false), play(true));

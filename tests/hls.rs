@@ -184,6 +184,45 @@ fn a_clock_that_begins_again_after_26_hours_makes_no_seam() {
     }
 }
 
+/// It is sent from a file, or its encoder has kept back what came first: what is said of when a
+/// segment began goes on, by less than it is long, until that is true again. Where nothing comes
+/// for long it is true at once. (The checker knows whether dates fall.)
+#[test]
+fn dates_never_fall_however_far_ahead_a_source_sends() {
+    for (segment, ahead) in [(2, 12.0), (2, 60.0), (6, 30.0), (6, 90.0)] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let cut = Plan {
+            segment: Duration::from_secs(segment),
+            ..plan(BUFFER_BYTES)
+        };
+        rig.cutter = Cutter::of(cut).expect("it is cut");
+        let mut encoder = Encoder::new(Kind::Ts);
+        rig.feed(&encoder.run(ahead), 0.0);
+        let lag = |rig: &mut Rig| {
+            let began = Duration::from_secs_f64(rig.seconds) + plan(0).started;
+            let of_day = began.as_secs_f64() % 86_400.0;
+            let newest = rig.playlist().segments.pop().expect("a segment");
+            of_day - newest.date
+        };
+        rig.watch(&mut encoder, 20.0, &mut checker);
+        assert!(lag(&mut rig) > -(7.0 * segment as f64), "{segment} {ahead}");
+        rig.watch(&mut encoder, 400.0, &mut checker);
+        // The newest that is whole has begun one ago, or just now two.
+        let range = segment as f64 - 0.5..2.0 * segment as f64 + 0.5;
+        let late = lag(&mut rig);
+        assert!(range.contains(&late), "{segment} {ahead}: {late}");
+        assert_eq!(checker.discontinuities, 0);
+        // It stands still for half a minute.
+        rig.seconds += 30.0;
+        rig.feed(&encoder.run(3.0 * segment as f64), 3.0 * segment as f64);
+        let late = lag(&mut rig);
+        assert!(
+            late < 3.0 * segment as f64 + 0.5,
+            "{segment} {ahead}: {late}"
+        );
+    }
+}
+
 #[test]
 fn where_times_jump_the_next_segment_says_so() {
     for (to, seams) in [(5.0, 1), (90_000.0, 1), (42.0, 1), (40.5, 0)] {

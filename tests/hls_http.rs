@@ -13,7 +13,7 @@ mod transport;
 use encoder::{Encoder, KINDS, Kind};
 use playlist::{Checker, Playlist};
 use serde_json::{Value, json};
-use support::client::Client;
+use support::client::{Client, request};
 use support::response::{End, Response};
 use support::server::Server;
 use support::streaming::Source;
@@ -314,6 +314,91 @@ fn a_token_that_is_revoked_ends_hls_with_the_next_request() {
     fetch(&server, &list.segments[3].name).assert_problem(403, &["token"]);
     source.send(&encoder.run(4.0));
     waiting.response("GET").assert_problem(403, &["token"]);
+}
+
+/// It is asked again what everybody is asked who comes: whether its address is kept out, and how
+/// many may watch, if that was said while it waited.
+#[test]
+fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
+    let server = Server::start(&["--token-server=127.0.0.0/8", "--forwarded-from=127.0.0.1"]);
+    let own = |method: &str, target: &str| {
+        request(
+            server.address(),
+            method,
+            target,
+            &["X-Forwarded-For: 127.0.0.9"],
+        )
+    };
+    let status = |call: &str| own("POST", &format!("/api/add-token?type=http&{call}")).status();
+    assert_eq!(status("sessionid=demo&direction=in"), 201);
+    for key in ["kicked", "counted", "free", "moved"] {
+        let call = format!("sessionid={key}&for=demo&direction=out");
+        assert_eq!(status(&call), 201);
+    }
+    let mut encoder = Encoder::new(Kind::Ts);
+    let field = ["X-Forwarded-For: 127.0.0.9"];
+    let mut source = Source::open_with(server.address(), "PUT", "/stream/demo", &field);
+    source.send(&encoder.run(1.0));
+    let wait = |key: &str, host: u8| {
+        let mut client = Client::connect(server.address());
+        let from = format!("X-Forwarded-For: 192.0.2.{host}");
+        client.send_head("GET", &format!("/stream/{key}/index.m3u8"), &[&from]);
+        client
+    };
+    let rows = || {
+        let rows = own("GET", "/api/list-viewers").json();
+        rows.as_array().expect("an array").clone()
+    };
+    let mut waiting = Vec::new();
+    for (key, host) in [
+        ("kicked", 1),
+        ("kicked", 1),
+        ("kicked", 2),
+        ("counted", 3),
+        ("counted", 4),
+        ("free", 5),
+        ("moved", 6),
+    ] {
+        waiting.push(wait(key, host));
+        until("it waits", || (rows().len() == waiting.len()).then_some(()));
+    }
+    // One of two that are behind an address is ended, and the address kept out.
+    let id = rows()[0]["id"].as_str().expect("an id").to_owned();
+    let kick = format!("/api/kick-viewer?id={id}&block=60");
+    assert_eq!(own("DELETE", &kick).status(), 204);
+    // And that one may watch by a key is said now.
+    assert_eq!(
+        own("DELETE", "/api/revoke-token?sessionid=counted").status(),
+        200
+    );
+    assert_eq!(
+        status("sessionid=counted&for=demo&direction=out&max-viewers=1"),
+        201
+    );
+    // And a key is to another session now.
+    let revoke = "/api/revoke-token?sessionid=moved";
+    assert_eq!(own("DELETE", revoke).status(), 200);
+    assert_eq!(status("sessionid=moved&for=other&direction=out"), 201);
+    source.send(&encoder.run(8.0));
+    let mut answers = waiting.iter_mut().map(|client| client.response("GET"));
+    let mut next = || answers.next().expect("an answer");
+    next().assert_problem(403, &["ended by the operator"]);
+    next().assert_problem(429, &["kept out"]);
+    assert_eq!(next().status(), 200);
+    let mut counted = [next(), next()];
+    counted.sort_by_key(Response::status);
+    assert_eq!(counted[0].status(), 200);
+    counted[1].assert_problem(503, &["by this sessionid"]);
+    assert_eq!(next().status(), 200);
+    next().assert_problem(403, &["token"]);
+    // Who was let in has the seat.
+    let list = request(
+        server.address(),
+        "GET",
+        "/stream/counted/index.m3u8",
+        &["X-Forwarded-For: 192.0.2.9"],
+    );
+    list.assert_problem(503, &["by this sessionid"]);
 }
 
 #[test]

@@ -9,12 +9,14 @@ mod picture;
 mod support;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use events::Follower;
 use support::client::Client;
 use support::datagrams::{admit_as, client, datagram, start, transport};
 
 use support::server::Server;
+use support::streaming::{Source, Viewer};
 use support::until;
 
 /// So many datagrams at once of these bytes each: those that go out to the other client.
@@ -144,4 +146,41 @@ fn a_source_that_waits_is_told_of_once() {
     assert_eq!(told[0].data["max_bitrate"], 800_000);
     assert_eq!(told[0].data["sessionid"], "show");
     server.await_line(&["event=source-too-fast", "what=waits"]);
+}
+
+/// What is fetched from another relay is read no faster than the token here says: that waits, and
+/// loses nothing as long as the origin has it still.
+#[test]
+fn what_is_fetched_is_slowed_to_its_rate() {
+    let origin = Server::gated(&[]);
+    origin.admit("show");
+    let edge = Server::gated(&[&format!("--origin=http://{}", origin.address())]);
+    // 100,000 bytes a second, and as many at once to begin with; and so for a key.
+    edge.add_token("sessionid=show&max-bitrate=800000");
+    edge.add_token("sessionid=key&for=show&direction=out");
+    let mut follower = Follower::ask(edge.address(), "", "");
+    follower.until("snapshot-end");
+    let mut source = Source::open(origin.address(), "/stream/show");
+    source.send(b"begins");
+    let mut viewer = Viewer::ask(edge.address(), "/stream/key");
+    assert_eq!(viewer.read(6), b"begins");
+    let media: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+    let began = Instant::now();
+    source.send(&media);
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(&media);
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_millis(1_900),
+        "it took {took:?} for what lasts 2 s"
+    );
+    let told = follower.until("stream-ends");
+    let told: Vec<_> = told
+        .iter()
+        .filter(|unit| unit.event == "source-too-fast")
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].data["what"], "waits");
+    assert_eq!(told[0].data["max_bitrate"], 800_000);
+    assert_eq!(told[0].data["source"], origin.address().to_string());
 }

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use support::PATIENCE;
 use support::client::Client;
 use support::process::signal;
+use support::{PATIENCE, free_address};
 
 /// A server that gets `sockets` as systemd passes them, and one to tell its state to.
 struct Service {
@@ -20,15 +20,22 @@ struct Service {
 
 impl Service {
     fn start(name: &str, sockets: [OwnedFd; 2], options: &[&str]) -> Service {
+        Service::start_as(name, "$$", sockets, options)
+    }
+
+    /// `process` is whose they are said to be.
+    fn start_as(name: &str, process: &str, sockets: [OwnedFd; 2], options: &[&str]) -> Service {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = std::fs::remove_file(&path);
         let states = UnixDatagram::bind(&path).expect("a socket for its state");
         states.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let [listener, rtp] = sockets;
         // The shell moves them to where systemd puts them.
-        let script = "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" \"$@\"";
+        let script = format!(
+            "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID={process} LISTEN_FDS=2; exec \"$0\" \"$@\""
+        );
         let child = Command::new("sh")
-            .args(["-c", script, env!("CARGO_BIN_EXE_tollgate")])
+            .args(["-c", &script, env!("CARGO_BIN_EXE_tollgate")])
             .args(options)
             .env("NOTIFY_SOCKET", &path)
             .stdin(Stdio::from(listener))
@@ -83,4 +90,19 @@ fn a_restart_refuses_nobody() {
     assert_eq!(early.response("GET").status(), 200);
     drop(early);
     assert!(second.stop().success());
+}
+
+/// They were left open by whoever started whoever started it: they take no option's place.
+#[test]
+fn sockets_that_are_anothers_are_left_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let rtp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let own = free_address();
+    let options = [&format!("--listen={own}"), "--rtp=off"];
+    let sockets = [listener.into(), rtp.into()];
+    let service = Service::start_as("another.state", "1", sockets, &options);
+    service.await_state("READY=1");
+    let answer = Client::connect(own).request("GET", "/healthz", &[]);
+    assert_eq!(answer.status(), 200);
+    assert!(service.stop().success());
 }

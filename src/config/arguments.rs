@@ -47,6 +47,7 @@ pub fn parse(
     check_together(&config)?;
     Ok(match asked {
         Some(Asked::Check) => Command::Check(config),
+        Some(Asked::Health) => Command::Health(config),
         Some(Asked::Help | Asked::Version) | None => Command::Run(config),
     })
 }
@@ -81,7 +82,7 @@ fn blank() -> Config {
 /// Reads all arguments, or up to the first that asks for something else than to run.
 fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgument> {
     let mut given = Given::new();
-    let mut checks = None;
+    let mut later = None;
     // The parser only fails over a value that was not fetched.
     while let Some(argument) = parser.next().expect("every value is fetched") {
         let row = match argument {
@@ -115,11 +116,11 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgum
             Takes::Asked(asked @ (Asked::Help | Asked::Version)) => {
                 return Ok((given, Some(asked)));
             }
-            Takes::Asked(asked @ Asked::Check) => checks = Some(asked),
+            Takes::Asked(asked @ (Asked::Check | Asked::Health)) => later = Some(asked),
             Takes::Nothing(_) | Takes::One(..) | Takes::Many(..) => {}
         }
     }
-    Ok((given, checks))
+    Ok((given, later))
 }
 
 fn row_named(name: &str) -> Option<&'static Row> {

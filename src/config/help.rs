@@ -1,4 +1,4 @@
-//! What the table of options says to people: `--help`, and the README's list.
+//! What the table of options says to people: `--help`, and to whoever writes more about it.
 
 use super::arguments::variable;
 use super::options::options;
@@ -32,37 +32,39 @@ pub fn help() -> String {
     text
 }
 
-/// The README's list of options, in Markdown: a table for each group.
-pub fn readme_table() -> String {
-    let mut text = String::new();
-    for group in Group::ALL {
-        let title = group.title();
-        text += &format!("\n**{title}**\n\n| option | meaning | default |\n|---|---|---|\n");
-        for row in rows(group) {
-            let repeated = if is_repeatable(row) {
-                " (repeatable)"
-            } else {
-                ""
-            };
-            let more = if row.more.is_empty() {
-                String::new()
-            } else {
-                format!(". {}", row.more)
-            };
-            let default = shown_default(row);
-            let default = if default.is_empty() {
-                String::new()
-            } else {
-                format!("`{default}`")
-            };
-            text += &format!(
-                "| `{}`{repeated} | {}{more} | {default} |\n",
-                row.usage(),
-                row.help
-            );
-        }
-    }
-    text.trim_start().to_owned()
+/// An option, for whoever writes about it: `docs/options.md`, the manual page, shells' completions.
+pub struct Listed {
+    /// Without the two dashes.
+    pub name: &'static str,
+    /// As it is typed: `--name` or `--name=PLACEHOLDER`.
+    pub usage: String,
+    /// The heading under which it stands.
+    pub heading: &'static str,
+    /// May be given several times.
+    pub is_repeatable: bool,
+    /// May be given by a variable as well.
+    pub has_variable: bool,
+    /// A line, without its full stop.
+    pub help: &'static str,
+    /// Sentences, or nothing.
+    pub more: &'static str,
+    /// What holds without it, in a word, or nothing.
+    pub default: &'static str,
+}
+
+/// All of them, in the order of their headings.
+pub fn listed() -> impl Iterator<Item = Listed> {
+    let rows = Group::ALL.into_iter().flat_map(rows);
+    rows.map(|row| Listed {
+        name: row.name,
+        usage: row.usage(),
+        heading: row.group.title(),
+        is_repeatable: is_repeatable(row),
+        has_variable: row.has_variable(),
+        help: row.help,
+        more: row.more,
+        default: shown_default(row),
+    })
 }
 
 fn rows(group: Group) -> impl Iterator<Item = &'static Row> {

@@ -1,7 +1,7 @@
 //! The options: what the server can be told at its start, and the [`Config`] that comes of it.
 //!
 //! All about an option stands in its row of the table in `options`; what is written there is what
-//! the command line, the environment, `--help` and the README's list know. It is written where the
+//! the command line, the environment, `--help` and `docs/options.md` know. It is written where the
 //! core reads it, into its [`Settings`]; nothing here opens, binds or resolves.
 
 mod arguments;
@@ -22,7 +22,7 @@ use crate::relay::{Fields, Limits, Settings};
 
 pub use arguments::{BadArgument, parse};
 pub use features::{FEATURES, Feature, compiled_in};
-pub use help::{help, readme_table};
+pub use help::{Listed, help, listed};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub enum Command {
     Run(Config),
     /// Say that the options are good, and exit.
     Check(Config),
+    /// Ask the server that runs with these options whether it does.
+    Health(Config),
     Help,
     Version,
 }

@@ -38,7 +38,7 @@ const MANY: usize = 10_000_000;
 /// The shortest time that cuts somebody, in seconds.
 const MOMENT: f64 = 0.01;
 
-/// All of them, whatever their order: `--help` and the README go by their groups.
+/// All of them, whatever their order: `--help` and `docs/options.md` go by their groups.
 pub(super) fn options() -> impl Iterator<Item = &'static Row> + Clone {
     ROWS.iter().chain(bounds::ROWS)
 }
@@ -130,6 +130,15 @@ const ROWS: &[Row] = &[
         fallback: Fallback::None,
         help: "say whether the options are good, and exit",
         more: "Exit status 0 or 2.",
+    },
+    Row {
+        name: "health",
+        takes: Takes::Asked(Asked::Health),
+        group: Group::Main,
+        fallback: Fallback::None,
+        help: "ask the server here if it runs, and exit",
+        more: "By its first `--listen`, which has to be given as the server has it. Exit status 0 or 1: \
+               for a container's health check.",
     },
     Row {
         name: "help",
@@ -232,7 +241,7 @@ const ROWS: &[Row] = &[
         help: "proxies there say whose a connection is",
         more: "Connections from this subnet must begin with a PROXY protocol header, version 1 or 2, \
                and the address in it is the client's for all checks, limits and logs. From anywhere \
-               else such a header is a bad request. See *Behind a proxy*.",
+               else such a header is a bad request. See `docs/proxies.md`.",
     },
     Row {
         name: "forwarded-from",
@@ -368,7 +377,7 @@ const ROWS: &[Row] = &[
         help: "fetch streams from the relay there",
         more: "`http://HOST:PORT` or `http://HOST:PORT/PATH`. A viewer of a session that does not \
                run here starts one pull, which all its viewers share. The first origin that has \
-               the stream counts. See *From relay to relay*.",
+               the stream counts. See `docs/edges.md`.",
     },
     Row {
         name: "origin-tokens",

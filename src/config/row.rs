@@ -8,13 +8,13 @@ pub(super) struct Row {
     pub name: &'static str,
     /// What follows it, and where that is written.
     pub takes: Takes,
-    /// Under which heading it stands in `--help` and the README.
+    /// Under which heading it stands in `--help` and `docs/options.md`.
     pub group: Group,
     /// What holds without it.
     pub fallback: Fallback,
     /// Its one line in `--help`; the default is put behind it.
     pub help: &'static str,
-    /// What the README says besides: what happens at it. Sentences, or nothing.
+    /// What `docs/options.md` says besides: what happens at it. Sentences, or nothing.
     pub more: &'static str,
 }
 
@@ -37,6 +37,7 @@ pub(super) enum Asked {
     Help,
     Version,
     Check,
+    Health,
 }
 
 /// What holds when the option is not given, and how that is shown.
@@ -62,7 +63,7 @@ pub(super) enum Group {
 }
 
 impl Group {
-    /// In the order of `--help` and the README.
+    /// In the order of `--help` and `docs/options.md`.
     pub const ALL: [Group; 6] = [
         Group::Main,
         Group::Gate,

@@ -372,7 +372,8 @@ impl Scanner {
 
 #[cfg(feature = "handover")]
 impl Scanner {
-    /// Whether what was told of it can be, of bytes up to this offset: all places that it tells lie within them.
+    /// Whether what was told of it can be, of bytes up to this offset: all places that it tells
+    /// lie within them.
     pub(crate) fn fits(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
             State::Undecided(beginning) => beginning.fits(),

@@ -42,8 +42,8 @@ const ROUNDING_TICKS: i64 = TICKS / 100;
 const REORDER_TICKS: i64 = TICKS;
 /// The target is settled after so long, though there is no second join point.
 const GROUP_TICKS_MAX: i64 = 10 * TICKS;
-/// A source whose clock is further from this server's is sent ahead, or from a file.
-const CLOCKS_APART: Duration = Duration::from_secs(10);
+/// A source whose next segment comes later than that has stood still, and goes on from now.
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// What one picture lasts where nothing is known of it.
 const PICTURE_TICKS: i64 = TICKS / 25;
 
@@ -365,16 +365,17 @@ impl Cutter {
     }
 
     /// When a segment begins: so much later than the one before as its clock says, which is led
-    /// back by and by to when its bytes come.
+    /// back by and by to when its bytes come; and never before that one, however far ahead of its
+    /// time it is sent.
     fn began(&self, now: Moment) -> Duration {
         let arrived = self.plan.started + now.since_start();
-        let before = self.segments.back().filter(|_| !self.is_broken);
-        let by_clock = before.map(|before| before.began + before.duration());
-        match by_clock {
-            Some(by_clock) if by_clock.abs_diff(arrived) <= CLOCKS_APART => {
-                by_clock * 7 / 8 + arrived / 8
-            }
-            Some(_) | None => arrived,
+        let Some(before) = self.segments.back().filter(|_| !self.is_broken) else {
+            return arrived;
+        };
+        let by_clock = before.began + before.duration();
+        match arrived.saturating_sub(by_clock) <= LATE_MAX {
+            true => (by_clock * 7 / 8 + arrived / 8).max(before.began),
+            false => arrived,
         }
     }
 

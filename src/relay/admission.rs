@@ -560,8 +560,8 @@ impl Gate<'_> {
     }
 
     /// Whether the operator has ended a viewer from there, and keeps it out still.
-    fn check_barred(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
-        let from = claim.from.map(|from| (name.clone(), from.ip()));
+    fn check_barred(&self, from: Option<IpAddr>, name: &SessionId) -> Result<(), Refusal> {
+        let from = from.map(|from| (name.clone(), from));
         let left = from.and_then(|whom| self.barred.left(&whom, self.now));
         match left {
             None => Ok(()),

@@ -33,7 +33,7 @@ const EVENTS_BYTES: usize = events::BYTES_MAX + events::UNITS_MAX * 32 + 64 * 10
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
 impl Settings {
-    /// What each part may hold at the most, whatever comes in: the sum that the README states,
+    /// What each part may hold at the most, whatever comes in: the sum of `docs/security.md`,
     /// without the program itself.
     pub(super) fn held_bytes_max(&self) -> HeldBytes {
         let limits = &self.limits;

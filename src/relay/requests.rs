@@ -68,21 +68,27 @@ impl Relay {
                 is_late,
                 fault,
             } => {
-                let name = self.clients.came_by(id).unwrap_or(&session);
+                self.clients.clear_seats(&self.desk);
+                let name = self.clients.came_by(id).unwrap_or(&session).clone();
+                let from = self.clients.peer(id).map(|peer| peer.ip());
+                let standing = self.standing(&session);
+                let standing = self.clients.standing((&name, from), standing);
                 let gate = self.grants.gate(&self.desk);
                 let verdict = match fault {
-                    None => gate.go_on_late(
-                        (name, &session),
-                        !view.is_whole(),
-                        &self.standing(&session),
-                        || self.fetch.absence(&session),
-                    ),
+                    None => {
+                        gate.go_on_late((&name, &session), (view.way(), from), &standing, || {
+                            self.fetch.absence(&session)
+                        })
+                    }
                     Some(fault) => Err(gate.turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => {
-                        let session = session.clone();
-                        self.watch(id, (session, view), None, (reply, !is_late));
+                        if view.is_of_segments() {
+                            let pass = gate.pass(name, &session, view.way());
+                            self.clients.admit(id, pass, &mut self.desk);
+                        }
+                        self.watch(id, (session.clone(), view), None, (reply, !is_late));
                     }
                     Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
                 }
@@ -102,10 +108,9 @@ impl Relay {
             framing,
             gate: self.grants.gate(&self.desk),
             settings: self.desk.settings(),
-            standing: &|session, name| Standing {
-                viewers_by_name: self.clients.viewers_by(name),
-                seat: self.clients.seat(name, caller.peer.ip()),
-                ..self.standing(session)
+            standing: &|session, name| {
+                let whom = (name, Some(caller.peer.ip()));
+                self.clients.standing(whom, self.standing(session))
             },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
@@ -128,8 +133,7 @@ impl Relay {
                 self.clients.admit(id, pass, &mut self.desk);
                 self.streams.end_for_takeover(&session, &mut self.desk);
                 self.take_from_origins(&session);
-                let source = Feed::Http(id);
-                let live = self.begin(session.clone(), content_type, source, caller.peer);
+                let live = self.begin(session.clone(), content_type, Feed::Http(id), caller.peer);
                 self.clients
                     .publish(id, live, (head, framing), reply, &self.desk);
                 self.admit_waiting(&session);

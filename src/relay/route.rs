@@ -246,7 +246,10 @@ impl<'a> Asked<'a> {
         (self.may_pass)()?;
         match &view {
             View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
-            View::Part(_) => self.gate.watch_in_segments(&claim, &name, &standing)?,
+            View::Part(_) => {
+                let from = claim.from.map(|from| from.ip());
+                self.gate.watch_in_segments(from, &name, &standing)?;
+            }
         }
         Ok(Wish::Watch {
             pass: self.gate.pass(name, &session, way),
@@ -280,7 +283,8 @@ impl<'a> Asked<'a> {
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
         (self.may_pass)()?;
-        self.gate.watch_in_segments(&claim, &name, &standing)?;
+        let from = claim.from.map(|from| from.ip());
+        self.gate.watch_in_segments(from, &name, &standing)?;
         let place = percent_encoded(name.as_str());
         let query = rest
             .query

@@ -2,8 +2,12 @@
 //! what has happened, and that is heard here, when nobody is in the middle of anything. Every input
 //! of [`Relay`] ends with this.
 
+use std::net::IpAddr;
+
+use super::admission::Way;
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
+use super::fetch::Fault;
 use super::streams::{Cut, Feed, Streams, Watched};
 use super::view::View;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
@@ -303,8 +307,11 @@ impl Relay {
             return;
         }
         let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
-        let may_watch =
-            |name: &SessionId| standing.runs && gate.may_go_on(name, session, &standing).is_ok();
+        let may_watch = |name: &SessionId, from: Option<IpAddr>| {
+            let how = (Way::Viewer, from);
+            let verdict = gate.go_on_late((name, session), how, &standing, || Fault::NotFound);
+            verdict.is_ok()
+        };
         self.clients.call_others(session, may_watch);
         for (id, view, reply) in self.clients.end_waiting(session) {
             self.watch(id, (session.clone(), view), None, (reply, true));

@@ -44,11 +44,6 @@ impl View {
         }
     }
 
-    /// Whether it is the stream as it comes.
-    pub fn is_whole(&self) -> bool {
-        *self == View::Whole
-    }
-
     /// Whether it is had by playlists and segments.
     pub fn is_of_segments(&self) -> bool {
         matches!(self, View::Part(_))

@@ -27,6 +27,7 @@ mod clock;
 mod disk;
 #[cfg_attr(not(feature = "handover"), path = "handover/absent.rs")]
 mod handover;
+mod health;
 mod log;
 mod names;
 mod own;
@@ -53,6 +54,7 @@ use crate::relay::{
 use clock::since_1970;
 use disk::Disk;
 use handover::Handover;
+pub use health::health;
 use log::{AccessLog, Console};
 use names::LookUps;
 use own::Own;

@@ -8,7 +8,7 @@ use super::hall::Hall;
 use super::meter;
 
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
-/// What the README states for a connection: its head, and its answers.
+/// What `docs/security.md` states for a connection: its head, and its answers.
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 
 /// So many clients, and a token file.
@@ -21,7 +21,7 @@ fn hall_with_file(connections: usize) -> Hall {
     hall
 }
 
-/// What fifty connections hold, and what the README states for changes that wait.
+/// What fifty connections hold, and what `docs/security.md` states for changes that wait.
 fn assert_waiting_is_bounded(before: usize) {
     let held = meter::held() - before;
     let stated = (8 << 20) + 50 * (96 << 10);

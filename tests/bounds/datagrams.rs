@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::hall::Hall;
 use super::meter;
 
-/// What the README states for RTP that is no stream's: first packets that wait for their second.
+/// What `docs/security.md` states for RTP that is no stream's: first packets.
 const FIRST_PACKETS_BYTES_MAX: usize = 1 << 20;
 /// What it states for one stream beside its buffer.
 const STREAM_BYTES_MAX: usize = 1 << 20;

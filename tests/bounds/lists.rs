@@ -7,7 +7,7 @@ use super::meter;
 
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 const CALL: &[u8] = b"GET /api/list-tokens HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n";
-/// What the README states for a connection: its head, and its answers.
+/// What `docs/security.md` states for a connection: its head, and its answers.
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 /// And of them at a time for each peer.
 const LISTS_MAX: usize = 8;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::hall::Hall;
 use super::meter;
 
-/// What the README states for a connection: its head, and its answers.
+/// What `docs/security.md` states for a connection: its head, and its answers.
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 /// What a refused request may cost, beside two copies of what was sent.
 const REFUSAL_ALLOCATED_MAX: u64 = 4 << 10;

@@ -6,7 +6,7 @@ use super::hall::Hall;
 use super::meter;
 
 const HOST: [u8; 4] = [192, 0, 2, 1];
-/// What the README states for one stream beside its buffer.
+/// What `docs/security.md` states for one stream beside its buffer.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 

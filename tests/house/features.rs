@@ -1,4 +1,4 @@
-//! What can be left out, and what that saves whoever reads it all: the README's table of features,
+//! What can be left out, and what that saves whoever reads it all: the table of features,
 //! beside the sources.
 //!
 //! A feature's door is a module that is declared so, and all that is below it:
@@ -103,7 +103,7 @@ fn marked_in(source: &Source) -> Vec<Marked> {
     marked
 }
 
-/// As the README has it.
+/// As `docs/building.md` has it.
 fn table(sources: &[Source]) -> String {
     let extras = extras(sources);
     let mut text = String::from(
@@ -144,10 +144,10 @@ fn thousands(number: usize) -> String {
 
 /// `TOLLGATE_WRITE_README=1 cargo test --test house features` writes the table anew.
 #[test]
-fn the_readme_says_what_features_are_and_what_they_cost_to_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = read(&path);
-    let (before, rest) = readme
+fn the_docs_say_what_features_are_and_what_they_cost_to_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/building.md");
+    let page = read(&path);
+    let (before, rest) = page
         .split_once("<!-- features -->\n")
         .expect("where the table begins");
     let (listed, behind) = rest
@@ -156,7 +156,7 @@ fn the_readme_says_what_features_are_and_what_they_cost_to_read() {
     let table = table(&sources());
     if std::env::var_os("TOLLGATE_WRITE_README").is_some() {
         let written = format!("{before}<!-- features -->\n{table}<!-- /features -->{behind}");
-        std::fs::write(&path, written).expect("README.md can be written");
+        std::fs::write(&path, written).expect("it can be written");
     } else {
         assert!(
             listed == table,

@@ -22,6 +22,7 @@ mod control;
 mod curl;
 mod decoding;
 mod devtools;
+mod docs;
 mod ffmpeg;
 mod firefox;
 mod gstreamer;

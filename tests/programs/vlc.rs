@@ -65,16 +65,45 @@ fn vlc_watches_udp_and_groups() {
     }
 }
 
+/// A session, with how it is encoded, and written, and what is in it.
+type Way = (
+    &'static str,
+    &'static [&'static str],
+    Vec<&'static str>,
+    &'static [&'static str],
+);
+
 #[test]
 #[ignore = "needs VLC and ffmpeg"]
 fn vlc_watches_hls() {
     let server = Server::start(&["--hls-segment=1"]);
-    let url = format!("http://{}/stream/tv", server.address());
-    let _encoder = publish(&url, &[H264, &["-c:a", "aac"]].concat(), &["-f", "mpegts"]);
-    until("there is a playlist", || {
-        (server.request("HEAD", "/stream/tv/index.m3u8").status() == 200).then_some(())
-    });
-    let path = watch("hls", &format!("{url}/index.m3u8"));
-    assert_plays(&path, &["h264", "aac"], false);
-    let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
+    let fragments = "frag_keyframe+empty_moov+default_base_moof";
+    let sound = |codec, format| vec!["-vn", "-c:a", codec, "-f", format];
+    let ways: [Way; 4] = [
+        (
+            "ts",
+            H264,
+            vec!["-c:a", "aac", "-f", "mpegts"],
+            &["h264", "aac"],
+        ),
+        (
+            "mp4",
+            H264,
+            vec!["-c:a", "aac", "-f", "mp4", "-movflags", fragments],
+            &["h264", "aac"],
+        ),
+        ("mp3", &[], sound("libmp3lame", "mp3"), &["mp3"]),
+        ("aac", &[], sound("aac", "adts"), &["aac"]),
+    ];
+    for (session, codecs, output, tracks) in ways {
+        let url = format!("http://{}/stream/{session}", server.address());
+        let _encoder = publish(&url, codecs, &output);
+        let list = format!("/stream/{session}/index.m3u8");
+        until("there is a playlist", || {
+            (server.request("HEAD", &list).status() == 200).then_some(())
+        });
+        let path = watch(session, &format!("{url}/index.m3u8"));
+        assert_plays(&path, tracks, false);
+        let _ = std::fs::remove_dir_all(path.parent().expect("its folder"));
+    }
 }

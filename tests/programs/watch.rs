@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::devtools::Browser;
 use super::firefox::Firefox;
-use super::support::PATIENCE;
 use super::support::server::Server;
+use super::support::{PATIENCE, until};
 use super::tools::*;
 
 /// A browser that shows a page.
@@ -54,7 +54,8 @@ const VIDEO: &str = "document.querySelector('video')";
 
 /// What of a page says most about it.
 const SEEN: &str = "document.body.dataset.state, document.body.innerText.slice(0, 300), \
-                    [...document.querySelectorAll('video')].map((video) => [video.src, video.currentTime, video.error?.message])";
+                    [...document.querySelectorAll('video')].map((video) => [video.src, video.currentTime, video.error?.message, \
+                    [...Array(video.buffered.length).keys()].map((n) => [video.buffered.start(n), video.buffered.end(n)])])";
 
 impl Shows for Browser {
     fn go_to(&mut self, url: &str) {
@@ -185,6 +186,40 @@ fn chromium_comes_back_by_itself() {
 fn firefox_comes_back_by_itself() {
     let server = Server::gated(&[]);
     comes_back(&server, &mut Firefox::open("back"));
+}
+
+/// Its source is killed and comes back, and what it sends is remuxed for the browser: the page
+/// plays on over the seam, by itself and without asking for it anew.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_remuxed_stream_is_played_over_its_seam() {
+    let server = Server::gated(&["--hold=60"]);
+    let mut browser = Browser::open("over", "about:blank");
+    for (session, container) in [("ts", TRANSPORT), ("flv", FLV)] {
+        server.admit(session);
+        let url = stream(&server, session);
+        let encoder = publish(&url, H264, container);
+        browser.go_to(&page(&server, session));
+        browser.await_playing();
+        let source = browser.look(&format!("{VIDEO}.src"));
+        assert!(source.as_str().expect("an address").ends_with("/live.mp4"));
+        // It is asked for anew if the page asks.
+        browser.look(&format!(
+            "{VIDEO}.onemptied = () => {{ window.isAnew = true; }}, true"
+        ));
+        drop(encoder);
+        until("the stream is held", || {
+            server.stream(session)?["held"].as_bool()?.then_some(())
+        });
+        let held = browser.look(&format!("{VIDEO}.currentTime"));
+        browser.await_state("playing");
+        let _encoder = publish(&url, H264, container);
+        browser.await_page(&format!("{VIDEO}.currentTime > {held} + 12"));
+        browser.await_page("document.body.dataset.state == 'playing' && !window.isAnew");
+        browser.await_page(&format!(
+            "document.body.className.indexOf('late') < 0 && !{VIDEO}.paused"
+        ));
+    }
 }
 
 /// Who may not watch is told so; and once they may, it waits for the stream, until they may not.

@@ -18,13 +18,12 @@
 
 mod flv;
 mod frames;
-#[cfg(feature = "handover")]
-mod handover;
 mod matroska;
 mod mp4;
 mod packets;
 mod seam;
 mod timeline;
+mod told;
 
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};

@@ -157,7 +157,8 @@ impl Timeline {
 
 #[cfg(feature = "handover")]
 impl Timeline {
-    /// Whether what was told of it can be: a track has gone on at least as far as it had come at the seam.
+    /// Whether what was told of it can be: a track has gone on at least as far as it had come at
+    /// the seam.
     pub fn fits(&self) -> bool {
         let fits = |track: &Track| track.frames > 0 && track.seam <= track.end;
         self.tracks.len() <= TRACKS_MAX

@@ -1,25 +1,34 @@
 //! What those are told who have waited for a session.
 
+use std::net::IpAddr;
+
 use super::Gate;
-use super::refusals::{no_token_of_origin, not_running};
+use super::refusals::{no_token, no_token_of_origin, not_running};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 use crate::relay::RETRY_AFTER_SECONDS;
-use crate::relay::admission::Standing;
+use crate::relay::admission::{Standing, Way};
 use crate::relay::fetch::Fault;
 
 impl Gate<'_> {
-    /// What a viewer is told who has waited, and came by this sessionid. `fault` says why no origin
-    /// has the session.
+    /// What a viewer is told who has waited: who came by this sessionid, in this way, from there,
+    /// is asked all that it was asked then. `fault` says why no origin has the session.
     pub fn go_on_late(
         &self,
         (name, session): (&SessionId, &SessionId),
-        wants_part: bool,
+        (way, from): (Way, Option<IpAddr>),
         standing: &Standing,
         fault: impl FnOnce() -> Fault,
     ) -> Result<(), Refusal> {
-        self.may_go_on(name, session, standing)?;
-        match standing.runs || wants_part {
+        // One that counts as a connection counts already.
+        let opened = match way {
+            Way::Hls => self.watch_in_segments(from, name, standing)?,
+            _ => self.come_to_watch(from, name, standing)?,
+        };
+        if opened != session {
+            return Err(no_token());
+        }
+        match standing.runs || way != Way::Viewer {
             true => Ok(()),
             false => Err(self.turned_away(fault())),
         }

@@ -1,5 +1,7 @@
 //! Those who watch: whether one more may, and who of them counts.
 
+use std::net::IpAddr;
+
 use super::refusals::busy;
 use super::{Claim, Gate, Standing};
 use crate::gate::SessionId;
@@ -14,7 +16,8 @@ impl Gate<'_> {
         name: &SessionId,
         standing: &Standing,
     ) -> Result<(), Refusal> {
-        let session = self.come_to_watch(claim, name, standing)?;
+        let from = claim.from.map(|from| from.ip());
+        let session = self.come_to_watch(from, name, standing)?;
         self.check_viewers(name, session, standing)
     }
 
@@ -39,15 +42,15 @@ impl Gate<'_> {
 
     /// What is asked of whoever comes to watch, in whichever way: the session that the sessionid
     /// opens.
-    fn come_to_watch<'a>(
+    pub(super) fn come_to_watch<'a>(
         &'a self,
-        claim: &Claim<'_>,
+        from: Option<IpAddr>,
         name: &'a SessionId,
         standing: &Standing,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.opened_by(name);
         self.may_go_on(name, session, standing)?;
-        self.check_barred(claim, name)?;
+        self.check_barred(from, name)?;
         Ok(session)
     }
 
@@ -67,21 +70,24 @@ impl Gate<'_> {
     /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
     /// watches so holds no connection that could be counted: where viewers are, its address is, for
     /// a while.
-    pub fn watch_in_segments(
-        &self,
-        claim: &Claim<'_>,
-        name: &SessionId,
+    pub fn watch_in_segments<'a>(
+        &'a self,
+        from: Option<IpAddr>,
+        name: &'a SessionId,
         standing: &Standing,
-    ) -> Result<(), Refusal> {
-        let session = self.come_to_watch(claim, name, standing)?;
+    ) -> Result<&'a SessionId, Refusal> {
+        let session = self.come_to_watch(from, name, standing)?;
         match standing.seat {
-            _ if !self.counts_viewers(name, session) => Ok(()),
-            Some(true) => Ok(()),
-            Some(false) => self.check_viewers(name, session, standing),
-            None => Err(busy(
-                "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \
+            _ if !self.counts_viewers(name, session) => {}
+            Some(true) => {}
+            Some(false) => self.check_viewers(name, session, standing)?,
+            None => {
+                return Err(busy(
+                    "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \
                  the stream is at /stream/SESSIONID",
-            )),
+                ));
+            }
         }
+        Ok(session)
     }
 }

@@ -7,11 +7,11 @@
 //!
 //! Bounds: [`SEATS_MAX`] seats, and a count for each sessionid by which somebody watches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use crate::gate::SessionId;
-use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
 use crate::moment::Moment;
 use crate::relay::SEATS_MAX;
 use crate::relay::pass::Pass;
@@ -34,7 +34,7 @@ pub(super) struct Heads {
     counts: HashMap<SessionId, usize>,
     seats: BTreeMap<Sitter, Seat>,
     /// The same seats, by when they are over.
-    due: BTreeMap<(Moment, Sitter), ()>,
+    due: BTreeSet<(Moment, Sitter)>,
 }
 
 impl Heads {
@@ -80,14 +80,14 @@ impl Heads {
         } else {
             return;
         }
-        self.due.insert((until, sitter), ());
+        self.due.insert((until, sitter));
     }
 
     /// Seats whose time is over are free.
     pub fn clear(&mut self, now: Moment) {
-        let over = self.due.keys().take_while(|(until, _)| *until <= now);
+        let over = self.due.iter().take_while(|(until, _)| *until <= now);
         for _ in 0..over.take(CLEARED_MAX).count() {
-            if let Some(((_, sitter), ())) = self.due.pop_first()
+            if let Some((_, sitter)) = self.due.pop_first()
                 && let Some(seat) = self.seats.remove(&sitter)
             {
                 self.take(&sitter.0, &seat.session);
@@ -126,7 +126,7 @@ impl Heads {
         let names = self.seats.keys().map(|(name, _)| name.held_bytes());
         hash_map_bytes(&self.counts)
             + tree_map_bytes(&self.seats)
-            + tree_map_bytes(&self.due)
+            + tree_set_bytes(&self.due)
             + names.sum::<usize>()
     }
 

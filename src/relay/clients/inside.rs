@@ -12,6 +12,7 @@ use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Status};
+use crate::relay::admission::Standing;
 use crate::relay::desk::Desk;
 use crate::relay::pass::Pass;
 use crate::relay::{ConnectionId, LiveId};
@@ -139,12 +140,20 @@ impl Clients {
         self.inside.heads.of(name)
     }
 
-    /// Whether who asks from there may watch by HLS without counting anew: it has a seat. `None`:
-    /// it has none, and there is none.
-    pub fn seat(&self, name: &SessionId, address: IpAddr) -> Option<bool> {
+    /// What runs of a session, for who asks by this sessionid from there: by HLS it does not count
+    /// anew if it has a seat.
+    pub fn standing(
+        &self,
+        (name, from): (&SessionId, Option<IpAddr>),
+        standing: Standing,
+    ) -> Standing {
         let heads = &self.inside.heads;
-        let has_seat = heads.has_seat(name, address);
-        (has_seat || heads.has_free()).then_some(has_seat)
+        let has_seat = from.is_some_and(|from| heads.has_seat(name, from));
+        Standing {
+            viewers_by_name: self.viewers_by(name),
+            seat: (has_seat || heads.has_free()).then_some(has_seat),
+            ..standing
+        }
     }
 
     /// Those who have not asked for a playlist or a segment for long watch no more.

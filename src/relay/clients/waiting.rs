@@ -10,6 +10,7 @@
 //! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
@@ -228,10 +229,17 @@ impl Clients {
     }
 
     /// Those who wait for a session and may not watch it are called: each is told in its turn.
-    pub fn call_others(&mut self, session: &SessionId, may_watch: impl Fn(&SessionId) -> bool) {
+    pub fn call_others(
+        &mut self,
+        session: &SessionId,
+        may_watch: impl Fn(&SessionId, Option<IpAddr>) -> bool,
+    ) {
         let waiters = self.waiting.sessions.get(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).copied();
-        let is_other = |id: &ConnectionId| !may_watch(self.came_by(*id).unwrap_or(session));
+        let is_other = |id: &ConnectionId| {
+            let from = self.peer(*id).map(|peer| peer.ip());
+            !may_watch(self.came_by(*id).unwrap_or(session), from)
+        };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
             self.call_one(id);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::viewer::{Place, Viewing};
-use super::{Feed, Live, Streams};
+use super::{Feed, Live, Streams, hold};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::http::Reply;
 use crate::relay::allowance::Allowance;
@@ -228,9 +228,10 @@ impl Live {
         self.rtp_out.post.fit()?;
         let newest = self.stream.newest();
         let unit_bytes_max = limits.remuxed_unit_bytes_max();
+        let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let (splicer, shadow) = (self.splicer.as_ref(), self.shadow.as_ref());
         let transport = self.rtp_out.transport.as_ref();
-        let is_fit = splicer.is_none_or(|splicer| splicer.fits(limits.spliced_unit_bytes_max()))
+        let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
             && shadow.is_none_or(|shadow| shadow.fits(unit_bytes_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())

@@ -17,22 +17,18 @@ use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
-use crate::relay::{Level, Limits, LiveId};
+use crate::relay::{Level, LiveId};
 use crate::stream::{End, Told};
 
-impl Limits {
-    /// The longest unit that is held until it is whole. As much as is read at once: what goes out
-    /// in one go then drives no viewer out of the buffer.
-    pub fn spliced_unit_bytes_max(&self) -> usize {
-        self.stream.buffer_bytes / 2
-    }
-}
+/// The longest unit that is held until it is whole is such a part of the buffer. As much is read at
+/// once: what goes out in one go then drives no viewer out of the buffer.
+pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
         let limits = &desk.settings().limits;
-        let unit_bytes_max = limits.spliced_unit_bytes_max();
+        let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
     }
 

@@ -20,7 +20,7 @@ use super::super::medium::{Codec, Fault, Shape, Track};
 use super::interleave::Kept;
 use super::timeline::ticks;
 #[cfg(feature = "handover")]
-use crate::{handover::are_times, remux::TRACKS_MAX};
+use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 use fragment::{Run, Sample};
 
 /// A fragment lasts so long at the most, in nanoseconds.
@@ -278,7 +278,8 @@ impl Lane {
 
 #[cfg(feature = "handover")]
 impl Mp4 {
-    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many bytes.
+    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many
+    /// bytes.
     pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
         let samples = self.lanes.iter().flat_map(|lane| &lane.samples);
         let bytes = samples.clone().map(|sample| sample.bytes.len());

@@ -21,7 +21,7 @@ use super::interleave::Kept;
 #[cfg(feature = "handover")]
 use crate::{
     handover::are_times,
-    remux::{TRACKS_MAX, medium::Time},
+    remux::medium::{TRACKS_MAX, Time},
 };
 use clock::{Clock, MARGIN, MILLISECOND, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
@@ -388,7 +388,8 @@ impl Stream {
 
 #[cfg(feature = "handover")]
 impl MpegTs {
-    /// Whether what was told of it can be, of so many tracks: what leads is a stream, if there is any.
+    /// Whether what was told of it can be, of so many tracks: what leads is a stream, if there is
+    /// any.
     pub fn fits(&self, tracks: usize) -> bool {
         let leader = self.leader.map(|leader| self.streams.get(leader));
         let leader_fits = match leader {

@@ -6,7 +6,7 @@
 
 use super::interleave::Kept;
 #[cfg(feature = "handover")]
-use crate::{handover::are_times, remux::TRACKS_MAX};
+use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 
 /// So many nanoseconds in ticks of a clock, rounded to the nearest.
 pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {

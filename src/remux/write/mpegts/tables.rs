@@ -3,7 +3,7 @@
 use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
 use crate::format::mpegts::checksum;
 #[cfg(feature = "handover")]
-use crate::remux::TRACKS_MAX;
+use crate::remux::medium::TRACKS_MAX;
 
 pub(super) const MAP_PID: u16 = 0x1000;
 const PROGRAM: u16 = 1;

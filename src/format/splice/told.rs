@@ -1,4 +1,5 @@
 //! What was told of a splicer by another process is one that can be.
+#![cfg(feature = "handover")]
 
 use super::{Cutter, Had, Joining, Opening, Running, Splicer, Stage};
 use crate::format::{HEADER_BYTES_MAX, detect};

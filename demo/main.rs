@@ -1,7 +1,7 @@
 //! A first look: starts the server with its gate up, gives itself a token, and publishes a small
 //! clip as a live stream without end.
 //!
-//!     cargo run --release --example demo [ADDR:PORT]
+//!     cargo demo [ADDR:PORT]
 //!
 //! Then open the page whose address it prints.
 
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
     }
     add_token(&address)?;
     println!(
-        "the page: http://{address}/   the stream: http://{address}/stream/demo   (Ctrl-C ends it)"
+        "to watch: http://{address}/watch/demo   the operator's page: http://{address}/   (Ctrl-C ends it)"
     );
     thread::spawn(move || publish(&address));
     serving

@@ -1,0 +1,306 @@
+//! The README and the pages of `docs`, by somebody who pastes each page's commands, one after
+//! another, into one shell.
+//!
+//! Each page has a network, a folder and processes of its own, so that `127.0.0.1:8000` is free as
+//! it is printed. A block of `sh` is commands; one of `console` has what they print below them. A
+//! command has to succeed; where its comment begins with a status, that is the answer. Whoever
+//! pastes is slower than this is: what runs in the background is waited for.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::tools::{folder, run};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// What stands before a block that is not for here, with the reason.
+const NOT_RUN: &str = "<!-- not run here: ";
+/// Nothing on a page takes longer, in seconds.
+const TIME_MAX: &str = "150";
+
+/// Around a page's commands.
+const SHELL: &str = r#"
+set -m
+ip link set lo up
+# As whoever waits for the prompt before.
+curl() {
+  local status
+  for _ in $(seq 50); do
+    command curl -sS "$@"
+    status=$?
+    [ $status = 7 ] || return $status
+    sleep 0.2
+  done
+  return $status
+}
+answers() {
+  for _ in $(seq 100); do
+    case $(command curl -s -o /dev/null -w '%{http_code}' -I "$1") in 000 | 404) sleep 0.1 ;; *) return 0 ;; esac
+  done
+}
+"#;
+
+/// In place of programs that show pictures: a second of it can be decoded.
+const PLAYER: &str = r#"#!/bin/bash
+case $1 in http*) for _ in $(seq 100); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
+timeout 40 ffmpeg -v error -i "$1" -t 1 -f null - && echo "$1" >>played
+"#;
+
+/// One command of a page.
+struct Step {
+    command: String,
+    /// Below it, where it has to be alike.
+    prints: Option<String>,
+}
+
+impl Step {
+    /// The status that its comment says.
+    fn refusal(&self) -> Option<&str> {
+        let (_, comment) = self.command.split_once(" # ")?;
+        let status = comment.trim().get(..3)?;
+        status.parse::<u16>().is_ok().then_some(status)
+    }
+
+    /// Without its comment.
+    fn bare(&self) -> &str {
+        let bare = self.command.split_once(" # ").map(|(bare, _)| bare);
+        bare.unwrap_or(&self.command).trim_end()
+    }
+
+    fn is_background(&self) -> bool {
+        self.bare().ends_with('&')
+    }
+
+    /// What is played for somebody to see.
+    fn plays(&self) -> Option<&str> {
+        let mut words = self.bare().split_whitespace();
+        let is_player = matches!(words.next(), Some("ffplay" | "vlc"));
+        is_player.then(|| words.next().expect("what it plays"))
+    }
+
+    /// What has to answer before the next command.
+    fn answers(&self) -> Option<String> {
+        let words = || self.bare().split_whitespace();
+        if !self.is_background() {
+            None
+        } else if self.bare().starts_with("tollgate") {
+            let listen = words().find_map(|word| word.strip_prefix("--listen="));
+            let address = listen.unwrap_or("127.0.0.1:8000");
+            Some(format!("http://{address}/healthz"))
+        } else if words().any(|word| matches!(word, "-T" | "PUT")) {
+            words()
+                .find(|word| word.contains("/stream/"))
+                .map(str::to_owned)
+        } else {
+            None
+        }
+    }
+}
+
+/// The commands of a page's text.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut last_words = "";
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let language = line.strip_prefix("```");
+        let block: Vec<&str> = match language {
+            Some(_) => lines.by_ref().take_while(|line| *line != "```").collect(),
+            None => Vec::new(),
+        };
+        let is_run = !last_words.starts_with(NOT_RUN);
+        match language {
+            Some("sh") if is_run => {
+                let commands = block.join("\n").replace("\\\n", " ");
+                steps.extend(commands.lines().map(|line| Step {
+                    command: line.to_owned(),
+                    prints: None,
+                }));
+            }
+            Some("console") if is_run => {
+                for line in block {
+                    if let Some(command) = line.strip_prefix("$ ") {
+                        steps.push(Step {
+                            command: command.to_owned(),
+                            prints: Some(String::new()),
+                        });
+                    } else if let Some(prints) =
+                        steps.last_mut().and_then(|step| step.prints.as_mut())
+                    {
+                        prints.push_str(line.trim());
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !line.is_empty() {
+            last_words = line;
+        }
+    }
+    steps.retain(|step| !step.bare().is_empty());
+    steps
+}
+
+/// What the shell is told: between the commands, lines that say which it was and how it ended.
+fn script(steps: &[Step]) -> String {
+    let mut script = SHELL.to_owned();
+    for (number, step) in steps.iter().enumerate() {
+        script += &format!("echo; echo '@@ {number}'\n{}\n", step.command);
+        script += "echo; echo \"@@ ended $?\"\n";
+        if let Some(url) = step.answers() {
+            script += &format!("answers {url}\n");
+        }
+        let written = step.bare().rsplit_once("> ").map(|(_, file)| file);
+        if let Some(file) = written.filter(|_| !step.is_background()) {
+            script += &format!("[ $(stat -c %s {file}) -ge 100000 ] || echo '@@ short {number}'\n");
+        }
+    }
+    script += "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\n";
+    script
+}
+
+/// The keys of JSON, wherever they stand; of anything else, all of it.
+fn shape(text: &str) -> Value {
+    fn keys(value: Value) -> Value {
+        match value {
+            Value::Object(fields) => fields
+                .into_iter()
+                .map(|(key, value)| (key, keys(value)))
+                .collect(),
+            Value::Array(values) => values.into_iter().map(keys).collect(),
+            _ => Value::Null,
+        }
+    }
+    match serde_json::from_str(text) {
+        Ok(value) => keys(value),
+        Err(_) => Value::String(text.trim().to_owned()),
+    }
+}
+
+/// What is wrong with what a command has printed, and how it ended.
+fn fault(step: &Step, printed: &str) -> Option<&'static str> {
+    let (printed, status) = printed
+        .split_once("\n@@ ended ")
+        .unwrap_or((printed, "none"));
+    let status = status.lines().next().unwrap_or_default();
+    let problem = printed
+        .split_once("\"status\":")
+        .map(|(_, code)| &code[..3]);
+    if step.is_background() {
+        return None;
+    }
+    if status != "0" {
+        return Some("it failed");
+    }
+    if problem != step.refusal() {
+        return Some("it has another status");
+    }
+    let prints = step.prints.as_deref().unwrap_or_default();
+    let is_other = !prints.is_empty() && shape(prints) != shape(printed);
+    is_other.then_some("it prints something else")
+}
+
+/// A folder with the programs that the page names, and the sources' examples.
+fn place(page: &Path) -> PathBuf {
+    let name = page.file_stem().expect("a name").to_string_lossy();
+    let place = folder(&format!("docs-{name}"));
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(place.join("bin")).expect("a folder");
+    symlink(env!("CARGO_BIN_EXE_tollgate"), place.join("bin/tollgate")).expect("a link");
+    symlink(Path::new(ROOT).join("examples"), place.join("examples")).expect("a link");
+    for name in ["ffplay", "vlc"] {
+        let path = place.join("bin").join(name);
+        fs::write(&path, PLAYER).expect("a file");
+        assert!(
+            run("chmod", &["+x", path.to_str().expect("UTF-8")])
+                .status
+                .success()
+        );
+    }
+    place
+}
+
+#[track_caller]
+fn follow(page: &str) {
+    let page = Path::new(ROOT).join(page);
+    let steps = steps(&fs::read_to_string(&page).expect("a page"));
+    assert!(!steps.is_empty(), "{} has no commands", page.display());
+    let place = place(&page);
+    fs::write(place.join("script"), script(&steps)).expect("a file");
+    let enter = format!(
+        "cd '{}' && PATH=$PWD/bin:$PATH exec timeout {TIME_MAX} unshare --user --map-root-user --net --pid --fork \
+         --kill-child --mount-proc bash script",
+        place.display()
+    );
+    let output = run("sh", &["-c", &enter]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let played = fs::read_to_string(place.join("played")).unwrap_or_default();
+    let mut wrong = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let begin = format!("\n@@ {number}\n");
+        let printed = text.split_once(&begin).map(|(_, rest)| rest);
+        let fault = match printed {
+            None => Some("it was not come to"),
+            Some(_) if text.contains(&format!("@@ short {number}\n")) => {
+                Some("it wrote too little")
+            }
+            Some(printed) => {
+                let end = format!("\n@@ {}\n", number + 1);
+                let printed = printed
+                    .split_once(&end)
+                    .map_or(printed, |(printed, _)| printed);
+                fault(step, printed)
+            }
+        };
+        let unplayed = step
+            .plays()
+            .filter(|url| !played.lines().any(|line| line == *url));
+        let fault = fault.or(unplayed.map(|_| "it was not played"));
+        wrong.extend(fault.map(|fault| format!("{fault}: {}", step.command)));
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let page = page.display();
+    assert!(wrong.is_empty(), "{page}: {wrong:#?}\n{text}\n{errors}");
+}
+
+macro_rules! pages {
+    ($($test:ident $page:literal),* $(,)?) => {
+        /// The pages that have commands.
+        const PAGES: &[&str] = &[$($page),*];
+        $(
+            #[test]
+            #[ignore = "needs curl, ffmpeg, iproute2, Python, Prometheus and namespaces"]
+            fn $test() {
+                follow($page);
+            }
+        )*
+    };
+}
+
+pages! {
+    the_readmes_commands_do_what_it_says "README.md",
+    those_of_api_do "docs/api.md",
+    those_of_refusals_do "docs/refusals.md",
+    those_of_edges_do "docs/edges.md",
+    those_of_handover_do "docs/handover.md",
+    those_of_hls_do "docs/hls.md",
+    those_of_hold_do "docs/hold.md",
+    those_of_operating_do "docs/operating.md",
+    those_of_remuxing_do "docs/remuxing.md",
+    those_of_rtp_do "docs/rtp.md",
+    those_of_tokens_do "docs/tokens.md",
+}
+
+#[test]
+fn every_page_with_commands_is_followed() {
+    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs");
+    let names = docs.map(|page| page.expect("an entry").file_name());
+    let names = names.map(|name| format!("docs/{}", name.to_string_lossy()));
+    for name in names.filter(|name| name.ends_with(".md")) {
+        let text = fs::read_to_string(Path::new(ROOT).join(&name)).expect("a page");
+        let has_commands = !steps(&text).is_empty();
+        assert_eq!(has_commands, PAGES.contains(&name.as_str()), "{name}");
+    }
+}

@@ -1,0 +1,107 @@
+//! `packaging/completions`: what shells know of the options.
+
+use tollgate::config::{Listed, listed};
+
+/// What an option's value can be completed from.
+enum Value {
+    /// It takes none.
+    None,
+    File,
+    OnOff,
+    /// Only its writer knows.
+    Other,
+}
+
+fn value(option: &Listed) -> Value {
+    match option.usage.split_once('=') {
+        None => Value::None,
+        Some((_, "PATH")) => Value::File,
+        Some((_, "on/off")) => Value::OnOff,
+        Some(_) => Value::Other,
+    }
+}
+
+/// The names of those whose value is such.
+fn names(is_wanted: fn(Value) -> bool) -> String {
+    let options = listed().filter(|option| is_wanted(value(option)));
+    let names: Vec<String> = options.map(|option| format!("--{}", option.name)).collect();
+    names.join(" | ")
+}
+
+pub fn bash() -> String {
+    let words: Vec<String> = listed()
+        .map(|option| match value(&option) {
+            Value::None => format!("--{}", option.name),
+            _ => format!("--{}=", option.name),
+        })
+        .collect();
+    let words = words.join(" ");
+    let files = names(|value| matches!(value, Value::File));
+    let on_off = names(|value| matches!(value, Value::OnOff));
+    format!(
+        r#"# Made of the table of options by tests/readme.
+_tollgate() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} option=
+  if [[ $word == = ]]; then
+    option=${{COMP_WORDS[COMP_CWORD - 1]}} word=
+  elif [[ ${{COMP_WORDS[COMP_CWORD - 1]}} == = ]]; then
+    option=${{COMP_WORDS[COMP_CWORD - 2]}}
+  fi
+  COMPREPLY=()
+  case $option in
+    '') mapfile -t COMPREPLY < <(compgen -W '{words}' -- "$word") ;;
+    {files}) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+    {on_off}) mapfile -t COMPREPLY < <(compgen -W 'on off' -- "$word") ;;
+  esac
+  if [[ ${{COMPREPLY[0]-}} == *= ]]; then compopt -o nospace; fi
+}}
+complete -F _tollgate tollgate
+"#
+    )
+}
+
+pub fn zsh() -> String {
+    let mut text = String::from(
+        "#compdef tollgate\n# Made of the table of options by tests/readme.\n_arguments -s",
+    );
+    for option in listed() {
+        let repeated = if option.is_repeatable { "*" } else { "" };
+        let help = quoted(option.help);
+        let help = help
+            .replace('[', "\\[")
+            .replace(']', "\\]")
+            .replace(':', "\\:");
+        let (equals, rest) = match (value(&option), option.usage.split_once('=')) {
+            (Value::File, Some((_, what))) => ("=", format!(":{what}:_files")),
+            (Value::OnOff, Some((_, what))) => ("=", format!(":{what}:(on off)")),
+            (_, Some((_, what))) => ("=", format!(":{}: ", what.replace(':', "\\:"))),
+            (_, None) => ("", String::new()),
+        };
+        text += &format!(" \\\n  '{repeated}--{}{equals}[{help}]{rest}'", option.name);
+    }
+    text + "\n"
+}
+
+pub fn fish() -> String {
+    let mut text =
+        String::from("# Made of the table of options by tests/readme.\ncomplete -c tollgate -f\n");
+    for option in listed() {
+        let value = match value(&option) {
+            Value::None => "",
+            Value::File => " -r -F",
+            Value::OnOff => " -x -a 'on off'",
+            Value::Other => " -x",
+        };
+        let help = option.help.replace('\\', "\\\\").replace('\'', "\\'");
+        text += &format!(
+            "complete -c tollgate -l {}{value} -d '{help}'\n",
+            option.name
+        );
+    }
+    text
+}
+
+/// Within single quotes, as sh reads them.
+fn quoted(text: &str) -> String {
+    text.replace('\'', "'\\''")
+}
