@@ -9,21 +9,42 @@
 //!   end 42 null
 //! ```
 //!
-//! Each part writes its own and reads it again. A number that is not there yet has a default where
-//! it came later, and one that is not known is passed over: so two versions understand each other
-//! until the number in the first line changes. Media is not among it: see
-//! [`crate::relay::handover`].
+//! Each part writes its own and reads it again. Two versions understand each other both ways as
+//! long as the number in the first line is the same: what one of them adds the other passes over,
+//! or has a default for. Who changes what is told keeps to this:
+//!
+//! - A field that is added has a default (`serde(default)`), which says what was so before there
+//!   was the field. If nothing does, [`OLDEST`] is raised with [`FORMAT`].
+//! - A field that is left out, or means something else, a kind of line, and one more case of what
+//!   has several, cannot be read by the version before: [`FORMAT`] is raised.
+//!
+//! `tests/handover.rs` keeps it, with what each format that is read still has told. Media is not
+//! among it: see [`crate::relay::handover`].
 //!
 //! Nothing that is read is believed: what does not fit is [`Unfit`], in words.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Raised when what was written before cannot be read any more, or what is written now could not be
-/// read before.
+/// What is told here. Raised when it could not be read by the version before.
 pub const FORMAT: u64 = 1;
+
+/// The first of those that are still read. Raised when what was told in it cannot be any more.
+pub const OLDEST: u64 = 1;
+
+/// Whether what this version tells in this format can be read.
+pub fn is_known(format: u64, version: &str) -> Result<(), Unfit> {
+    must((OLDEST..=FORMAT).contains(&format), || {
+        let version: String = version.chars().take(32).collect();
+        format!(
+            "it is told in format {format}, by version {version:?}; this one reads {OLDEST} to \
+             {FORMAT}"
+        )
+    })
+}
 
 /// Why what is told cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +60,24 @@ impl std::error::Error for Unfit {}
 
 /// More was never counted: so much may come on top.
 pub const COUNT_MAX: u64 = u64::MAX / 4;
+
+/// Whether so much may come on top of each of these.
+pub fn are_counts<const N: usize>(counts: [u64; N]) -> bool {
+    counts.into_iter().all(|count| count <= COUNT_MAX)
+}
+
+/// Whether the differences and sums of a few such times, in whichever ticks, overflow nothing.
+pub fn are_times<const N: usize>(times: [i64; N]) -> bool {
+    let most = i64::MAX.unsigned_abs() / 4;
+    times.into_iter().all(|time| time.unsigned_abs() <= most)
+}
+
+/// Whether anything may have lasted so long: a few of them together overflow nothing.
+pub fn are_spans<const N: usize>(spans: [Duration; N]) -> bool {
+    spans
+        .into_iter()
+        .all(|span| span <= Duration::from_secs(1 << 36))
+}
 
 /// `Err` with these words unless it is so.
 pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), Unfit> {
@@ -116,14 +155,7 @@ pub fn lines(text: &[u8]) -> Result<impl Iterator<Item = Result<Line<'_>, Unfit>
     must(first.name == FIRST, || {
         format!("it begins with '{}', and not with '{FIRST}'", first.name)
     })?;
-    must(first.number == FORMAT, || {
-        let of: String = first.read().unwrap_or_default();
-        let version: String = of.chars().take(32).collect();
-        format!(
-            "it is told in format {}, by version {version:?}; this one knows format {FORMAT}",
-            first.number
-        )
-    })?;
+    is_known(first.number, &first.read::<String>().unwrap_or_default())?;
     let text = text.get(first_bytes..).unwrap_or_default();
     let text = text.strip_suffix(b"\n").unwrap_or_default();
     let begin = text
@@ -292,7 +324,7 @@ mod tests {
         };
         assert_eq!(
             why,
-            "it is told in format 2, by version \"9.1\"; this one knows format 1"
+            "it is told in format 2, by version \"9.1\"; this one reads 1 to 1"
         );
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 /// The time since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(try_from = "Duration"))]
 pub struct Moment(Duration);
 
 impl Moment {
@@ -27,6 +28,18 @@ impl Moment {
     /// How long ago `earlier` was; zero if it lies ahead.
     pub const fn since(self, earlier: Moment) -> Duration {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl TryFrom<Duration> for Moment {
+    type Error = &'static str;
+
+    fn try_from(elapsed: Duration) -> Result<Moment, &'static str> {
+        match crate::handover::are_spans([elapsed]) {
+            true => Ok(Moment(elapsed)),
+            false => Err("no server has run for so long"),
+        }
     }
 }
 

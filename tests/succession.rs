@@ -5,15 +5,15 @@
 mod support;
 
 use std::fs;
-use std::io::Read;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::PATIENCE;
-use support::client::Client;
+use support::client::{Client, request};
 use support::media::media;
 use support::server::{LOOPBACK, Server};
 use support::streaming::{Source, Viewer};
@@ -217,9 +217,10 @@ fn who_does_not_take_over_changes_nothing() {
     let mut viewer = Viewer::ask(server.address(), "/stream/tv");
     server.await_viewers("tv", 1);
     source.send(&sent[..500_000]);
-    // It hears nothing, and says nothing.
+    // It hears all, and says nothing.
     let path = folder.0.join("handover");
-    let silent = UnixStream::connect(&path).expect("it waits");
+    let mut silent = UnixStream::connect(&path).expect("it waits");
+    while silent.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
     server.await_line(&["event=not-handed-over"]);
     drop(silent);
     // With other options it cannot.
@@ -245,6 +246,116 @@ fn who_does_not_take_over_changes_nothing() {
             .filter(|line| line.contains("event=not-handed-over"));
         (failed.count() == 2).then_some(())
     });
+}
+
+/// Nobody stands still for a successor that does not even read; and after a while it is in nobody's
+/// way.
+#[test]
+fn who_does_not_read_is_waited_for_by_nobody() {
+    let folder = Folder::new("deaf");
+    let options = [LOOPBACK.to_owned(), folder.option()];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&options);
+    server.admit("tv");
+    let connect = || UnixStream::connect(folder.0.join("handover")).expect("it waits");
+    let deaf = connect();
+    assert_eq!(connect().read(&mut [0]).expect("it is closed"), 0);
+    server.await_line(&["event=not-handed-over", "another server"]);
+    // Whoever comes later takes its place.
+    until("another one is told", || {
+        let mut next = connect();
+        (next.read(&mut [0]).ok()? == 1).then_some(())
+    });
+    assert_eq!(server.tokens().len(), 1);
+    drop(deaf);
+    succeed(server, &options);
+}
+
+/// What a server asks of the kernel while another takes over, in which it can die at any call.
+const CALLS_OF_OLD: [&str; 6] = [
+    "accept4",
+    "sendmsg",
+    "write,writev,sendto",
+    "setsockopt,ioctl,fcntl",
+    "recvfrom,read,shutdown",
+    "epoll_ctl,epoll_wait,close",
+];
+
+/// A server that is killed while another takes over, before whichever call of the kernel: the other
+/// has all, and whoever watches goes on; or it has nothing and leaves, and the next one serves.
+#[test]
+#[ignore = "needs strace"]
+fn a_server_that_is_killed_has_handed_over_all_or_nothing() {
+    let (mut all, mut nothing) = (0, 0);
+    for calls in CALLS_OF_OLD {
+        for when in 1.. {
+            let folder = Folder::new("old-killed");
+            let file = format!("--token-file={}", folder.0.join("tokens").display());
+            let options = [LOOPBACK.to_owned(), folder.option(), file];
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let mut old = Server::start(&options);
+            old.admit("tv");
+            let mut source = Source::open(old.address(), "/stream/tv");
+            let mut viewer = Viewer::ask(old.address(), "/stream/tv");
+            old.await_viewers("tv", 1);
+            let before = media(1, 5_000);
+            source.send(&before);
+            assert!(viewer.read(before.len()) == before);
+            let mut strace = Command::new("strace")
+                .args(["-f", "-o", "/dev/null", "-p", &old.pid().to_string(), "-e"])
+                .arg(format!("inject={calls}:signal=KILL:when={when}"))
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("strace runs");
+            let mut said = strace.stderr.take().expect("a pipe");
+            said.read_exact(&mut [0; 8]).expect("it is attached");
+            let listen = format!("--listen={}", old.address());
+            let other = [options.as_slice(), &["--rtp=off", &listen]].concat();
+            let mut new = support::server::command(&other).spawn().expect("it runs");
+            let status = old.exit_status();
+            strace.wait().expect("a child");
+            let has_taken_over = until("the other serves, or leaves", || {
+                match new.try_wait().expect("a child") {
+                    Some(_) => Some(false),
+                    None => is_answered(old.address()).then_some(true),
+                }
+            });
+            // One that has come too late begins anew, as the first did.
+            let list = || request(old.address(), "GET", "/api/list-streams", &[]);
+            if has_taken_over && list().text().contains("\"tv\"") {
+                all += 1;
+                let more = media(1, 5_000);
+                source.send(&more);
+                assert!(viewer.read(more.len()) == more, "{calls} {when}");
+            } else {
+                nothing += 1;
+                assert!(!status.success(), "{calls} {when}");
+                let _ = new.kill();
+                new.wait().expect("a child");
+                let next = Server::start(&[options.as_slice(), &[&listen]].concat());
+                assert_eq!(next.tokens().len(), 1, "{calls} {when}");
+            }
+            let _ = new.kill();
+            new.wait().expect("a child");
+            if status.success() {
+                break;
+            }
+        }
+    }
+    assert!(
+        all > 3 && nothing > 10,
+        "{all} had all, {nothing} had nothing"
+    );
+}
+
+/// Whether somebody serves there, and does not only wait for clients.
+fn is_answered(address: SocketAddr) -> bool {
+    let answer = TcpStream::connect(address).and_then(|mut client| {
+        client.set_read_timeout(Some(Duration::from_millis(500)))?;
+        client.write_all(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n")?;
+        client.read(&mut [0; 64])
+    });
+    answer.is_ok_and(|read| read > 0)
 }
 
 /// What a successor asks of the kernel on its way, in which it can die at any call.

@@ -196,3 +196,11 @@ fn transport(bytes: &[u8]) -> Detection {
         Detection::More
     }
 }
+
+#[cfg(feature = "handover")]
+impl Beginning {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.bytes.len() <= BYTES_MAX && self.frames_from <= self.bytes.len()
+    }
+}

@@ -237,3 +237,14 @@ fn kind(tag_type: u8, body: &[u8]) -> Kind {
         _ => Kind::Other,
     }
 }
+
+#[cfg(feature = "handover")]
+impl Flv {
+    /// Whether what was told of it can be, of bytes up to this offset.
+    pub(super) fn fits(&self, offset: u64) -> bool {
+        let places = [self.last_unit, self.last_join];
+        let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
+        places.into_iter().flatten().all(|place| place <= offset)
+            && tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
+    }
+}

@@ -9,6 +9,8 @@ use super::window::{Look, Step, Walker};
 use super::{
     Finding, Findings, Format, Header, LetGo, MediaTime, SEARCH_BYTES_MAX, Start, UNIT_SPACING,
 };
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -470,6 +472,14 @@ impl Walk {
             self.unit_from = at + UNIT_SPACING;
             findings(Finding::Unit(Start::at(at)), Header::NONE);
         }
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Walk {
+    /// Whether what was told of it can be: offsets are only compared.
+    pub(super) fn fits(&self) -> bool {
+        are_counts([self.clock.ticks, self.clock.samples])
     }
 }
 

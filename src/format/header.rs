@@ -132,3 +132,11 @@ impl Elements {
         self.told.capacity() + self.next.capacity()
     }
 }
+
+#[cfg(feature = "handover")]
+impl Elements {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
+    }
+}

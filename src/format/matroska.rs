@@ -357,3 +357,15 @@ fn video_track(tracks: &[u8]) -> Option<u64> {
 
 // A Timestamp has an identifier of one byte, and a size and a body of eight at the most.
 const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);
+
+#[cfg(feature = "handover")]
+impl Matroska {
+    /// Whether what was told of it can be, of bytes up to this offset.
+    pub(super) fn fits(&self, offset: u64) -> bool {
+        let starts = [Some(self.cluster.start), Some(self.group.start)];
+        let places = starts.into_iter().chain([self.last_unit, self.last_join]);
+        self.header.fits()
+            && places.flatten().all(|place| place <= offset)
+            && self.cluster.prelude.is_none_or(|prelude| prelude.fits())
+    }
+}

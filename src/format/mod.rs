@@ -80,6 +80,12 @@ impl Prelude {
         Some(prelude)
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub(crate) fn fits(&self) -> bool {
+        usize::from(self.length) <= Prelude::BYTES_MAX
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
@@ -361,5 +367,36 @@ impl Scanner {
         self.state = State::Unknown;
         self.window = Window::default();
         findings(Finding::Unknown, Header::NONE);
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Scanner {
+    /// Whether what was told of it can be, of bytes up to this offset: all places that it tells
+    /// lie within them.
+    pub(crate) fn fits(&self, offset: u64) -> bool {
+        let state_fits = match &self.state {
+            State::Undecided(beginning) => beginning.fits(),
+            State::Known(container) => container.fits(offset),
+            State::Unknown => true,
+        };
+        state_fits
+            && self.offset == offset
+            && self.window.fits(offset, HEADER_BYTES_MAX)
+            && self.held_bytes() <= HELD_BYTES_MAX
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Container {
+    fn fits(&self, offset: u64) -> bool {
+        match self {
+            Container::Matroska(walker) => walker.fits(offset),
+            Container::MpegTs(scanner) => scanner.fits(offset),
+            Container::Mp4(walker) => walker.fits(offset),
+            Container::Flv(walker) => walker.fits(offset),
+            Container::Ogg(walker) => walker.fits(),
+            Container::Sound(walker) => walker.fits(),
+        }
     }
 }

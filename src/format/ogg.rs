@@ -418,5 +418,17 @@ impl Ogg {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Ogg {
+    /// Whether what was told of it can be: offsets are only compared.
+    pub(super) fn fits(&self) -> bool {
+        let between = match self.phase {
+            Phase::Headers { between } => between,
+            Phase::Data => 0,
+        };
+        self.header.fits() && between <= HEADER_BYTES_MAX && self.streams.len() <= STREAMS_MAX
+    }
+}
+
 #[cfg(test)]
 mod tests;

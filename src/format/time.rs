@@ -6,6 +6,7 @@
 /// Two times are compared by the shorter way round: they lie less than 13 hours apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(from = "u64"))]
 pub struct MediaTime(u64);
 
 impl MediaTime {
@@ -40,6 +41,13 @@ impl MediaTime {
         let unused = u64::BITS - MediaTime::BITS;
         // The highest bit of the 33 becomes the sign.
         (self.0.wrapping_sub(other.0) << unused) as i64 >> unused
+    }
+}
+
+#[cfg(feature = "handover")]
+impl From<u64> for MediaTime {
+    fn from(ticks: u64) -> MediaTime {
+        MediaTime::from_ticks(ticks)
     }
 }
 

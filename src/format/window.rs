@@ -159,3 +159,16 @@ pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
         bytes.reserve_exact(room - bytes.len());
     }
 }
+
+#[cfg(feature = "handover")]
+impl Window {
+    /// Whether what was told of it can be, of bytes up to this offset, of which at most so many
+    /// are looked at
+    /// together.
+    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
+        let left = self.held.len().checked_sub(self.passed);
+        left.is_some_and(|left| left as u64 <= offset)
+            && self.held.len() <= 2 * bytes_max
+            && self.wanted <= bytes_max
+    }
+}

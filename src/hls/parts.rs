@@ -301,3 +301,27 @@ fn shortest_part(group: &[u32], segment: i64, ticks_max: i64) -> Option<i64> {
         }
     }
 }
+
+#[cfg(feature = "handover")]
+impl Parts {
+    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    pub fn fits(&self, newest: u64) -> bool {
+        let length_fits = match self.length {
+            Length::Of(ticks) => (1..=TICKS_MAX).contains(&ticks),
+            Length::Unknown | Length::Unfit => true,
+        };
+        let part_fits = |part: &Part| part.from < part.to && part.to <= newest;
+        let open = self.open.map(|open| open.start.offset);
+        let places = [open, self.newest.map(|point| point.offset)];
+        length_fits
+            && self.early.len() <= EARLY_MAX
+            && self.early.iter().all(|ticks| *ticks > 0)
+            && self.whole.len() <= PARTS_MAX
+            && self.whole.iter().all(part_fits)
+            && places.into_iter().flatten().all(|place| place <= newest)
+    }
+}
+
+/// Half of what a clock goes round in.
+#[cfg(feature = "handover")]
+const TICKS_MAX: i64 = 1 << 32;

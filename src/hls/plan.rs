@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::LISTED_MAX;
+#[cfg(feature = "handover")]
+use crate::handover::{are_counts, are_spans};
 use crate::moment::Moment;
 
 /// How a stream is cut.
@@ -54,3 +56,18 @@ impl Plan {
         self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
     }
 }
+
+#[cfg(feature = "handover")]
+impl Plan {
+    /// Whether what was told of it can be.
+    pub(super) fn fits(&self) -> bool {
+        let (shortest, longest) = (Duration::from_millis(1), SEGMENT_MAX);
+        (shortest..=longest).contains(&self.segment)
+            && are_spans([self.started])
+            && are_counts([self.number_min])
+    }
+}
+
+/// Longer than any that can be asked for.
+#[cfg(feature = "handover")]
+const SEGMENT_MAX: Duration = Duration::from_secs(3600);

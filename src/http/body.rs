@@ -271,3 +271,16 @@ fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<State, Refu
         )),
     }
 }
+
+#[cfg(feature = "handover")]
+impl Body {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        match self.state {
+            State::Length { left } | State::Data { left } => left > 0,
+            State::Size { line_bytes, .. } => line_bytes <= CHUNK_LINE_BYTES_MAX,
+            State::Trailer { bytes, .. } => bytes <= TRAILER_BYTES_MAX,
+            State::UntilClose | State::DataCr | State::DataLf | State::End => true,
+        }
+    }
+}

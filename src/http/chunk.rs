@@ -86,3 +86,12 @@ impl ChunkWriter {
         of_content
     }
 }
+
+#[cfg(feature = "handover")]
+impl ChunkWriter {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let line_bytes = usize::from(self.line_bytes);
+        self.line_left <= self.line_bytes && line_bytes <= LINE_BYTES && self.tail_left <= 2
+    }
+}

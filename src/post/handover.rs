@@ -2,7 +2,7 @@
 
 use super::{POST_BYTES_MAX, Post};
 use crate::gate::MATRICES_MAX;
-use crate::handover::{Unfit, must};
+use crate::handover::{Unfit, are_counts, must};
 
 impl Post {
     /// What was told of it can be.
@@ -13,7 +13,10 @@ impl Post {
             .clients
             .iter()
             .filter(|client| self.source == Some(client.address));
-        let is_fit = self.figures.len() == self.clients.len()
+        let mut figures = self.figures.iter();
+        let is_fit = are_counts([self.bytes_sent])
+            && figures.all(|figures| are_counts([figures.sent, figures.dropped]))
+            && self.figures.len() == self.clients.len()
             && self.next_place <= self.clients.len()
             && self.client_count == self.clients.len() - sources.count()
             && self

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
 use crate::moment::Moment;
 
 /// A source's rate, and what it has used of it.
@@ -26,6 +28,13 @@ impl Allowance {
             worth: now,
             refused: 0,
         }
+    }
+
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        let rates = 1..=u64::MAX / 8;
+        rates.contains(&self.bytes_per_second) && are_counts([self.refused])
     }
 
     /// In bits a second.

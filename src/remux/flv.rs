@@ -356,3 +356,17 @@ fn size(metadata: &[u8]) -> Option<(u16, u16)> {
     };
     Some((number(b"\0\x05width\0")?, number(b"\0\x06height\0")?))
 }
+
+#[cfg(feature = "handover")]
+impl Flv {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
+        let part_fits = |part: &Part| match part {
+            Part::Unknown | Part::LeftOut => true,
+            Part::Track { packets, .. } => packets.fits(),
+        };
+        self.unit_bytes_max <= unit_bytes_max
+            && self.roll.fits()
+            && [&self.pictures, &self.sound].into_iter().all(part_fits)
+    }
+}

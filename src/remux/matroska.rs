@@ -18,6 +18,8 @@ use crate::format::matroska::{
     TIMESTAMP, TRACK_ENTRY, TRACKS,
 };
 use crate::format::window::{Step, Walker};
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
 use order::Order;
 use setup::Setup;
 
@@ -385,4 +387,18 @@ fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
         *size = usize::try_from(own).ok()?;
     }
     Some(())
+}
+
+#[cfg(feature = "handover")]
+impl Matroska {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
+        let fits = |track: &Carried| {
+            track.packets.fits() && track.order.fits() && are_times([track.delay])
+        };
+        self.unit_bytes_max <= unit_bytes_max
+            && self.roll.fits()
+            && self.scale <= 1_000_000_000
+            && self.tracks.iter().all(fits)
+    }
 }

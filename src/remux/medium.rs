@@ -126,6 +126,7 @@ pub enum Shape {
 /// converted to it and is converted back is what it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(try_from = "i64"))]
 pub struct Time(i64);
 
 impl Time {
@@ -160,6 +161,15 @@ impl Time {
         let second = i128::from(Time::SECOND);
         // Below 2^61 seconds-of-nanoseconds times 2^32 over 2^29.
         i64::try_from((doubled + second).div_euclid(2 * second)).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl TryFrom<i64> for Time {
+    type Error = &'static str;
+
+    fn try_from(nanoseconds: i64) -> Result<Time, &'static str> {
+        Time::from_nanoseconds(nanoseconds).ok_or("a time out of all reason")
     }
 }
 

@@ -32,6 +32,8 @@ pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
+#[cfg(feature = "handover")]
+use crate::{format::HEADER_BYTES_MAX, handover::are_counts};
 use flv::Flv;
 use matroska::Matroska;
 use mp4::Mp4;
@@ -125,3 +127,22 @@ fn walk<W: for<'a> Walker<Ear<'a>>>(
     let walked = window.walk(reader, bytes, offset, &mut ear);
     walked.map_err(|_| ear.fault)
 }
+
+#[cfg(feature = "handover")]
+impl Reader {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    fn fits(&self, unit_bytes_max: usize) -> bool {
+        let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + AROUND_BYTES_MAX;
+        let container_fits = match &self.container {
+            Container::Flv(reader) => reader.fits(unit_bytes_max),
+            Container::Matroska(reader) => reader.fits(unit_bytes_max),
+            Container::Mp4(reader) => reader.fits(unit_bytes_max),
+            Container::MpegTs(reader) => reader.fits(unit_bytes_max),
+        };
+        container_fits && are_counts([self.offset]) && self.window.fits(self.offset, seen_max)
+    }
+}
+
+/// What stands around a unit, and is looked at with it.
+#[cfg(feature = "handover")]
+const AROUND_BYTES_MAX: usize = 2048;

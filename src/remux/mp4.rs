@@ -334,3 +334,22 @@ impl Fragment {
         }
     }
 }
+
+#[cfg(feature = "handover")]
+impl Mp4 {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
+        let content_bytes = self.fragment.content.len();
+        let fits = |track: &Carried| {
+            let packets = track.packets.as_ref();
+            packets.is_none_or(|(_, packets)| packets.fits())
+        };
+        let runs = self.fragment.runs.get(self.fragment.next..);
+        self.unit_bytes_max <= unit_bytes_max
+            && self.roll.fits()
+            && self.tracks.len() <= TRACKS_MAX
+            && self.tracks.iter().all(fits)
+            && content_bytes <= MOOF_BYTES_MAX
+            && runs.is_some_and(|runs| runs.iter().all(|run| run.fits(content_bytes)))
+    }
+}

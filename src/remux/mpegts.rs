@@ -367,3 +367,22 @@ impl Stream {
 fn time(ticks: i64) -> Result<Time, Fault> {
     Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(Fault("a time of MPEG-TS is out of reason"))
 }
+
+#[cfg(feature = "handover")]
+impl MpegTs {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
+        let fits = |stream: &Stream| {
+            let content_fits = match &stream.content {
+                Content::Pictures(pictures) => pictures.fits(),
+                Content::Sound(sound) => sound.fits(),
+            };
+            content_fits && stream.head.fits() && stream.counter.unwrap_or(0) <= 0x0f
+        };
+        self.unit_bytes_max <= unit_bytes_max
+            && self.aligner.fits()
+            && self.roll.fits()
+            && self.programs.len() <= PROGRAMS_MAX
+            && self.streams.iter().all(fits)
+    }
+}

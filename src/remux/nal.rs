@@ -331,3 +331,13 @@ pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     *rest = behind;
     Some(taken)
 }
+
+#[cfg(feature = "handover")]
+impl Pictures {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        (1..=LENGTH_BYTES).contains(&self.length_bytes)
+            && self.sets.len() <= SETS_MAX + 1
+            && usize::from(self.sequence.reorder) <= sequence::REORDER_MAX
+    }
+}

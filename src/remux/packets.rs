@@ -203,3 +203,11 @@ impl Packets {
 fn cut(bytes: &[u8], length: usize) -> Option<(usize, &[u8])> {
     bytes.get(length..).map(|behind| (length, behind))
 }
+
+#[cfg(feature = "handover")]
+impl Packets {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.pictures.as_ref().is_none_or(Pictures::fits)
+    }
+}

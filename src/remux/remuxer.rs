@@ -210,5 +210,27 @@ impl Making {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Remuxer {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.reader.fits(unit_bytes_max)
+            && self.making.fits(unit_bytes_max)
+            && self.held_bytes() <= Remuxer::held_bytes_max(unit_bytes_max)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Making {
+    fn fits(&self, unit_bytes_max: usize) -> bool {
+        let tracks = self.tracks.len();
+        tracks <= TRACKS_MAX
+            && self.left_out.len() <= LEFT_OUT_MAX
+            && self.interleave.fits(tracks, unit_bytes_max)
+            && self.timeline.fits()
+            && self.writer.fits(tracks, unit_bytes_max)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@
 //! tracks alike, each when it comes to the jump.
 
 use super::medium::{Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
 
 /// See the module.
 #[derive(Default)]
@@ -189,5 +191,15 @@ impl Roll {
         (self.tracks.capacity() + self.said.capacity()) * size_of::<Track>()
             + self.clocks.capacity() * size_of::<Clock>()
             + setups.flatten().map(|setup| setup.len()).sum::<usize>()
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Roll {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let lengths = [self.tracks.len(), self.said.len(), self.clocks.len()];
+        lengths.into_iter().all(|length| length <= TRACKS_MAX)
+            && are_counts([self.changes, self.unit_bytes])
     }
 }

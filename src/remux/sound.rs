@@ -314,3 +314,11 @@ pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
     }
     Some(setup)
 }
+
+#[cfg(feature = "handover")]
+impl Setup {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.length <= self.bytes.len()
+    }
+}

@@ -39,6 +39,14 @@ impl Bare {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Bare {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.aligner.fits()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

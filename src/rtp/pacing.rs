@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::format::mpegts::Aligner;
+#[cfg(feature = "handover")]
+use crate::handover::{are_counts, are_spans};
 use crate::moment::Moment;
 
 /// The clock's ticks in a second.
@@ -354,6 +356,36 @@ fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
         None => next.offset,
     }
 }
+
+#[cfg(feature = "handover")]
+impl Pacing {
+    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    pub fn fits(&self, newest: u64) -> bool {
+        let other_ticks = self.other_clock.map_or(0, |(_, ticks)| ticks);
+        let marks = self.passed.iter().chain(&self.marks);
+        let ends = marks.clone().last().copied();
+        let ascend = |one: &Mark, next: &Mark| one.offset <= next.offset && one.time <= next.time;
+        let zero = self.zero.map_or(Duration::ZERO, |zero| zero.time);
+        let last = ends.map_or(Duration::ZERO, |last| last.time);
+        let (interval, interval_bytes) = self.interval;
+        self.aligner.fits()
+            && self.newest_ticks < TICKS_WRAP
+            && other_ticks < TICKS_WRAP
+            && self.marks.len() <= MARKS_MAX + 1
+            && marks.is_sorted_by(|one, next| ascend(one, next))
+            && ends.is_none_or(|last| last.offset <= self.arrived)
+            && are_spans([self.newest_time, zero, last])
+            && interval <= INTERVAL_MAX
+            && are_counts([interval_bytes])
+            && (-HASTE_MAX..=HASTE_MAX).contains(&self.drift.haste)
+            && self.due <= self.arrived
+            && self.arrived <= newest
+    }
+}
+
+/// Between two references lies no more: anything else is a jump.
+#[cfg(feature = "handover")]
+const INTERVAL_MAX: Duration = Duration::from_secs(JUMP_TICKS / TICKS_PER_SECOND + 1);
 
 #[cfg(test)]
 mod tests {

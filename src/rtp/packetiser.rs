@@ -128,6 +128,15 @@ fn emit(
     *sequence_number = sequence_number.wrapping_add(1);
 }
 
+#[cfg(feature = "handover")]
+impl Packetiser {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let bytes = self.waiting.len();
+        self.aligner.fits() && bytes < PAYLOAD_BYTES && bytes.is_multiple_of(PACKET_BYTES)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

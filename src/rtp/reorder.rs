@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
 use crate::moment::Moment;
 
 /// The window between what has been handed on and what has arrived.
@@ -142,6 +144,31 @@ impl Reorder {
     pub fn held_bytes(&self) -> usize {
         let payloads = self.early.iter().map(|early| early.payload.capacity());
         payloads.sum::<usize>() + self.early.capacity() * size_of::<Early>()
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Reorder {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let numbers = self.early.iter().map(|early| early.number);
+        let bytes = self.early.iter().map(|early| early.payload.len());
+        let Disorder { late, lost } = self.disorder;
+        let next = self.next.unwrap_or(0);
+        are_counts([next, late, lost, numbers.clone().max().unwrap_or(0)])
+            && numbers.clone().is_sorted_by(|one, other| one < other)
+            && numbers.min().is_none_or(|first| first >= next)
+            && self.early_bytes == bytes.sum::<usize>()
+            && self.early.len() <= EARLY_MAX
+            && self.early_bytes <= EARLY_BYTES_MAX + usize::from(u16::MAX)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Disorder {
+    /// Whether what was told of it can be: it is never more than this one, that came later.
+    pub fn fits(&self, later: Disorder) -> bool {
+        self.late <= later.late && self.lost <= later.lost
     }
 }
 

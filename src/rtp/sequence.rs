@@ -1,6 +1,9 @@
 //! Sequence numbers: which source is real, and how its numbers go on past 65,535 (RFC 3550 appendix
 //! A.1).
 
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
+
 /// A source that has sent one packet. Two in sequence make it a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probation {
@@ -62,6 +65,14 @@ impl Sequence {
         }
         self.restart = Some(sequence_number.wrapping_add(1));
         None
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Sequence {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        are_counts([self.highest])
     }
 }
 

@@ -203,7 +203,7 @@ impl Server {
                     udp.note_readable();
                 }
             }
-            HEIR => self.handover.note(),
+            HEIR => self.handover.note(event.is_writable()),
             Token(token) if token >= LISTENERS_FROM => {
                 if let Some(accepting) = self.listeners.get_mut(token - LISTENERS_FROM) {
                     accepting.is_ready = true;

@@ -592,6 +592,17 @@ pub mod descriptors {
         Ok((peer.pid as u32, peer.uid))
     }
 
+    /// Whether the other side of a connected Unix stream socket has read all that was sent.
+    pub fn has_read_all(socket: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut unread: c_int = 0;
+        // SAFETY: the descriptor is open while it is borrowed; the kernel writes one number, to
+        // where there is one.
+        match unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) } {
+            0 => Ok(unread == 0),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Whose process this is: its user's number.
     pub fn own_user() -> u32 {
         // SAFETY: it takes nothing and cannot fail.

@@ -62,7 +62,10 @@ impl<C: Copy> Stream<C> {
             self.pace_floor <= newest && self.newest_piece <= newest,
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
-        self.points.fit(newest)?;
+        self.points.fit(self.buffer.oldest(), newest)?;
+        must(self.scanner.fits(newest), || {
+            "what reads its container has read other bytes".to_owned()
+        })?;
         let Figures {
             bytes_received,
             bytes_sent,
@@ -156,17 +159,22 @@ impl Versions {
 }
 
 impl Points {
-    /// They can be, in a buffer whose newest byte is this one.
-    fn fit(&self, newest: u64) -> Result<(), Unfit> {
+    /// They can be, in a buffer from this offset to that.
+    fn fit(&self, oldest: u64, newest: u64) -> Result<(), Unfit> {
         let joins = self.joins.iter().map(|join| join.start.offset);
-        let is_fit = joins.clone().is_sorted()
+        let unit = self.newest_unit.iter();
+        let starts = self.joins.iter().map(|join| &join.start).chain(unit);
+        let mut places = starts.clone().map(|start| start.offset);
+        let is_fit = joins.is_sorted()
             && self.units.iter().is_sorted()
-            && joins
-                .chain(self.units.iter().copied())
-                .all(|offset| offset <= newest)
-            && self.newest_unit.is_none_or(|unit| unit.offset <= newest);
+            && places.all(|offset| (oldest..=newest).contains(&offset))
+            && self
+                .units
+                .iter()
+                .all(|offset| (oldest..=newest).contains(offset))
+            && starts.into_iter().all(|start| start.prelude.fits());
         must(is_fit, || {
-            "places to begin that lie ahead of its newest byte".to_owned()
+            "places to begin that lie outside of its bytes".to_owned()
         })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::gather::Gather;
+use tollgate::moment::Moment;
 use tollgate::relay::handover::Successor;
 use tollgate::relay::{ConnectionId, LiveId, Outgoing, Relay, write_next};
 
@@ -19,7 +20,8 @@ pub fn records(data: &[u8]) {
     let subnet = "10.9.0.0/16".parse().expect("a subnet");
     config.core.token_servers = vec![subnet];
     config.core.limits.stream.buffer_bytes = 128 * 1024;
-    config.core.limits.buffers_bytes_max = 1024 * 1024;
+    config.core.limits.buffers_bytes_max = 8 * 1024 * 1024;
+    config.core.limits.hold_time = Duration::from_secs(60);
     let mut successor = Successor::new(config.settings(100, 1_800_000_000, 7));
     let mut rest = data;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -32,9 +34,38 @@ pub fn records(data: &[u8]) {
             return;
         }
     }
-    if let Ok((relay, _)) = successor.take_over(rest, false) {
-        go_on(relay);
+    if let Ok((relay, now)) = successor.take_over(rest, false) {
+        go_on(relay, now, sources_and_others(rest));
     }
+}
+
+/// What the sources of [`told`](crate::door) go on with, each of which has sent half of a file.
+const FILES: [&[u8]; 10] = [
+    include_bytes!("../media/h264.ts"),
+    include_bytes!("../media/h264.mp4"),
+    include_bytes!("../media/h264.mkv"),
+    include_bytes!("../media/h264.flv"),
+    include_bytes!("../media/vp8.webm"),
+    include_bytes!("../media/vp9.webm"),
+    include_bytes!("../media/theora.ogg"),
+    include_bytes!("../media/opus.ogg"),
+    include_bytes!("../media/sound.mp3"),
+    include_bytes!("../media/sound.aac"),
+];
+
+/// The connections that are told, each with what it sends next.
+fn sources_and_others(records: &[u8]) -> Vec<(ConnectionId, &'static [u8])> {
+    let mut files = FILES.iter().cycle();
+    let lines = records.split(|byte| *byte == b'\n');
+    let connections = lines.filter_map(|line| {
+        let line = std::str::from_utf8(line).ok()?;
+        let (id, what) = line.strip_prefix("connection ")?.split_once(' ')?;
+        let is_source = what.contains("\"Source\"");
+        let file = is_source.then(|| files.next()).flatten();
+        let sends = file.map_or(&PIECE[..], |file| &file[file.len() / 2..]);
+        Some((ConnectionId::from_u64(id.parse().ok()?), sends))
+    });
+    connections.take(64).collect()
 }
 
 fn media(line: &[u8]) -> Option<(u64, u64, usize)> {
@@ -56,26 +87,24 @@ fn tell_media(successor: &mut Successor, live: LiveId, from: u64, bytes: usize) 
 }
 
 /// Everybody sends something, gets something, and leaves.
-fn go_on(mut relay: Relay) {
+fn go_on(mut relay: Relay, now: Moment, mut clients: Vec<(ConnectionId, &'static [u8])>) {
     relay.check();
-    let mut now = relay.next_deadline().unwrap_or_default();
-    let mut ids: Vec<ConnectionId> = (0..16).map(ConnectionId::from_u64).collect();
+    let mut now = relay.next_deadline().unwrap_or(now).max(now);
     let newcomer = relay.accepted(SocketAddr::from(([10, 9, 0, 1], 9)), now);
-    ids.extend(newcomer);
+    clients.extend(newcomer.map(|id| (id, &PIECE[..])));
     for round in 0..4 {
-        for id in &ids {
+        for (id, sends) in &mut clients {
             relay.unblocked(*id);
-            let wanted = relay.appetite(*id).min(PIECE.len());
+            let wanted = relay.appetite(*id).min(sends.len()).min(PIECE.len());
             if wanted > 0 {
-                relay.received(*id, &PIECE[..wanted], now);
+                let (piece, rest) = sends.split_at(wanted);
+                relay.received(*id, piece, now);
+                *sends = rest;
             }
             relay.check();
         }
         for _ in 0..64 {
-            let write = |id, gather: &Gather<'_>| {
-                ids.push(id);
-                Outgoing::Whole(gather.bytes())
-            };
+            let write = |_, gather: &Gather<'_>| Outgoing::Whole(gather.bytes());
             if write_next(&mut relay, now, write).is_none() {
                 break;
             }
@@ -86,11 +115,8 @@ fn go_on(mut relay: Relay) {
         now = now + Duration::from_secs(round);
         relay.expire(now);
         relay.check();
-        ids.sort();
-        ids.dedup();
-        ids.truncate(64);
     }
-    for id in ids {
+    for (id, _) in clients {
         relay.lost(id, now);
         relay.check();
     }

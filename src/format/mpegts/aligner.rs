@@ -177,6 +177,17 @@ impl Aligner {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Aligner {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.held.len() <= PROOF_BYTES_MAX
+            && self
+                .shape
+                .map_or(!self.in_step, |shape| Shape::ALL.contains(&shape))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

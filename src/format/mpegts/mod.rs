@@ -240,5 +240,18 @@ pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
     Some(MediaTime::from_ticks(ticks))
 }
 
+#[cfg(feature = "handover")]
+impl MpegTs {
+    /// Whether what was told of it can be, of bytes up to this offset.
+    pub fn fits(&self, offset: u64) -> bool {
+        let begin = self.search.as_ref().map(|search| search.begins_at());
+        let places = [self.last_unit, self.last_join, self.last_split, begin];
+        self.aligner.fits()
+            && self.tables.fits()
+            && self.open.fits()
+            && places.into_iter().flatten().all(|place| place <= offset)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -64,3 +64,12 @@ fn whole_bytes(payload: &[u8]) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(feature = "handover")]
+impl Open {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let mut places = self.places.iter();
+        self.count == places.by_ref().filter(|(_, left)| *left > 0).count()
+    }
+}

@@ -145,3 +145,11 @@ fn elementary(pes: &[u8]) -> Option<&[u8]> {
         _ => None,
     }
 }
+
+#[cfg(feature = "handover")]
+impl Search {
+    /// Where the PES packet begins.
+    pub fn begins_at(&self) -> u64 {
+        self.begin
+    }
+}

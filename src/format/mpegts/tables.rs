@@ -252,3 +252,13 @@ impl Table {
         self.section.capacity() + self.packets.capacity()
     }
 }
+
+#[cfg(feature = "handover")]
+impl Tables {
+    /// Whether what was told of it can be.
+    pub(super) fn fits(&self) -> bool {
+        self.named <= self.programs.len()
+            && self.programs.len() <= 2 * PROGRAMS_MAX
+            && self.held_bytes() <= HELD_BYTES_MAX
+    }
+}

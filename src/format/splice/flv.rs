@@ -5,6 +5,8 @@ use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD
 use super::super::window::{Step, Walker};
 use super::copy;
 use super::timeline::Timeline;
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
 
 /// Cuts and moves.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -186,4 +188,14 @@ fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         rest = behind.get(PREVIOUS_SIZE_BYTES..).unwrap_or_default();
         Some((*kind, body))
     })
+}
+
+#[cfg(feature = "handover")]
+impl Tags {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max
+            && are_times([self.time.unwrap_or(0)])
+            && self.timeline.fits()
+    }
 }

@@ -323,3 +323,11 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
         tracks,
     })
 }
+
+#[cfg(feature = "handover")]
+impl Blocks {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    }
+}

@@ -23,6 +23,7 @@ mod mp4;
 mod packets;
 mod seam;
 mod timeline;
+mod told;
 
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};

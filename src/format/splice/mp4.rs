@@ -464,3 +464,13 @@ fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
         .all(|is_told| *is_told)
         .then_some(clocks)
 }
+
+#[cfg(feature = "handover")]
+impl Fragments {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max
+            && self.clocks.len() <= TRACKS_MAX
+            && self.timeline.fits()
+    }
+}

@@ -202,3 +202,23 @@ fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
     let length = usize::from(high) << 8 | usize::from(low);
     Some((length > 0).then_some(6 + length))
 }
+
+#[cfg(feature = "handover")]
+impl Packets {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        let Waiting {
+            bytes_max,
+            bytes,
+            open,
+        } = &self.waiting;
+        let begins = open.iter().map(|open| open.begin);
+        self.aligner.fits()
+            && *bytes_max <= unit_bytes_max
+            && bytes.len() <= unit_bytes_max
+            && open.len() <= OPEN_MAX
+            && begins.clone().is_sorted()
+            && begins.max().is_none_or(|last| last <= bytes.len())
+            && self.bytes_without <= 2 * OUT_OF_STEP_BYTES_MAX as usize
+    }
+}

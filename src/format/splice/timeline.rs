@@ -155,6 +155,18 @@ impl Timeline {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Timeline {
+    /// Whether what was told of it can be: a track has gone on at least as far as it had come at
+    /// the seam.
+    pub fn fits(&self) -> bool {
+        let fits = |track: &Track| track.frames > 0 && track.seam <= track.end;
+        self.tracks.len() <= TRACKS_MAX
+            && self.tracks.iter().all(fits)
+            && self.ticks_per_second >= 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use crate::hls::segment::{Map, Segment};
 use crate::hls::{LEAD_BYTES_MAX, list};
 #[cfg(feature = "handover")]
 use crate::{
-    handover::{Unfit, must},
+    handover::{Unfit, are_counts, are_spans, are_times, must},
     hls::{cutter::NO_CONTAINER_OF_HLS, segment::Kind},
 };
 
@@ -62,7 +62,6 @@ impl Cutter {
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), Unfit> {
         self.plan.buffer_bytes = buffer_bytes;
-        let mut before = 0;
         let mut maps: Vec<Rc<_>> = Vec::new();
         let kept = self.segments.iter_mut().map(|segment| &mut segment.map);
         for map in kept.chain([&mut self.map]).flatten() {
@@ -73,25 +72,59 @@ impl Cutter {
         }
         let maps_fit =
             maps.len() <= MAPS_MAX + 1 && maps.iter().all(|map| map.bytes.len() <= MAP_BYTES_MAX);
+        let is_fit = maps_fit
+            && self.plan.fits()
+            && self.parts.fits(newest)
+            && self.numbers_fit()
+            && self.places_fit(newest);
+        must(is_fit, || "its segments are none of its bytes".to_owned())
+    }
+
+    /// Whether the numbers and lengths that were told of it can be.
+    #[cfg(feature = "handover")]
+    fn numbers_fit(&self) -> bool {
+        let next = self.segments.iter().skip(1).map(|segment| segment.number);
+        let next = next.chain([self.number]);
+        let mut follow = self.segments.iter().zip(next);
+        let filling = self.filling.as_ref().map(|filling| filling.began);
+        let mut began = self
+            .segments
+            .iter()
+            .map(|segment| segment.began)
+            .chain(filling);
+        let counts = [
+            self.number,
+            self.discontinuities,
+            self.listed_from,
+            self.cuts_in_groups,
+        ];
+        are_counts(counts)
+            && self.number >= self.plan.first_number()
+            && follow.all(|(segment, next)| segment.number.checked_add(1) == Some(next))
+            && began.all(|began| are_spans([began]))
+            && are_times([self.gap])
+    }
+
+    /// Whether what was told of it lies in order up to this offset.
+    #[cfg(feature = "handover")]
+    fn places_fit(&self, newest: u64) -> bool {
+        let mut before = 0;
         let segments_fit = self.segments.iter().all(|segment| {
             let is_behind = before <= segment.from && segment.from < segment.to;
             before = segment.to;
             is_behind && segment.lead.len() <= LEAD_BYTES_MAX && segment.parts.len() <= PARTS_MAX
         });
-        let numbers = self.segments.iter().zip(self.segments.iter().skip(1));
-        let follow = numbers
-            .into_iter()
-            .all(|(one, next)| one.number.checked_add(1) == Some(next.number));
-        let filling_fits = self.filling.as_ref().is_none_or(|filling| {
-            filling.lead.len() <= LEAD_BYTES_MAX && filling.start.offset <= newest
-        });
-        let is_fit = maps_fit
-            && segments_fit
-            && follow
-            && filling_fits
+        let filling = self.filling.as_ref();
+        let points = filling.map(|filling| [Some(filling.start), filling.join, filling.whole]);
+        let points = points.into_iter().flatten().chain([self.newest]);
+        let mut places = points.flatten().map(|point| point.offset).chain(self.split);
+        segments_fit
             && before <= newest
-            && self.segments.len() <= KEPT_MAX;
-        must(is_fit, || "its segments are none of its bytes".to_owned())
+            && self.segments.len() <= KEPT_MAX
+            && places.all(|place| place <= newest)
+            && filling.is_none_or(|filling| {
+                filling.lead.len() <= LEAD_BYTES_MAX && before <= filling.start.offset
+            })
     }
 
     /// What must hold between any two calls.

@@ -107,6 +107,9 @@ impl Clients {
         must(output.sent <= output.bytes.len(), || {
             format!("{id:?}: more has been sent than there is")
         })?;
+        must(connection.phase.fits(), || {
+            format!("{id:?}: its body, or what it is sent, is in no state that can be")
+        })?;
         connection.progress = connection.progress.min(desk.now());
         connection.taken = connection.taken.min(desk.now());
         connection.read_again(desk);
@@ -232,6 +235,25 @@ impl Settings {
 const DEPRECATED: Fields = &[DEPRECATION];
 
 impl Phase {
+    /// Whether what was told of bodies, and of how they are framed, can be.
+    fn fits(&self) -> bool {
+        match self {
+            Phase::Payload(payload) => payload.fits(),
+            Phase::Source(source) => source.fits(),
+            Phase::Viewer(viewing) => viewing.fits(),
+            Phase::Introduction
+            | Phase::Head(_)
+            | Phase::Waiting(_)
+            | Phase::Listing(_)
+            | Phase::Following(_)
+            | Phase::Errand(_)
+            | Phase::Asking(_)
+            | Phase::Telling(_)
+            | Phase::Recording
+            | Phase::Lingering(_) => true,
+        }
+    }
+
     /// How what is asked is answered, if it is not yet.
     fn reply_mut(&mut self) -> Option<&mut Reply> {
         match self {

@@ -33,6 +33,12 @@ impl Pace {
         }
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.allowance.fits()
+    }
+
     /// So many bytes have come.
     pub fn count(&mut self, bytes: usize, now: Moment) {
         let ahead = self.allowance.count(bytes, now);

@@ -32,6 +32,12 @@ pub(super) struct Payload {
 }
 
 impl Payload {
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.body.fits()
+    }
+
     /// Reads on in it. Says whether it is whole; `None`: there is no more for now.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Refusal> {
         match self.body.read(input)? {

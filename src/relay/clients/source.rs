@@ -79,6 +79,12 @@ impl Source {
         }
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.body.fits() && self.pace.as_ref().is_none_or(Pace::fits)
+    }
+
     /// It was told by another process, which cannot have seen what is to come.
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, now: Moment) {

@@ -23,6 +23,12 @@ impl BareInput {
         size_of::<BareInput>() + self.bare.held_bytes()
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.bare.fits()
+    }
+
     /// Where its datagrams come from. Nobody else's count: nothing in them says whose they are.
     pub fn from(&self) -> SocketAddr {
         self.from

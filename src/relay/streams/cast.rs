@@ -134,6 +134,14 @@ impl Shadow {
         2 * Remuxer::held_bytes_max(unit_bytes_max)
     }
 
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        let remuxer = self.remuxer.as_deref();
+        remuxer.is_none_or(|remuxer| remuxer.fits(unit_bytes_max))
+            && self.allowance <= Shadow::allowance_max(unit_bytes_max)
+    }
+
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let remuxer = self.remuxer.as_deref();

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::viewer::{Place, Viewing};
-use super::{Feed, Live, Streams};
+use super::{Feed, Live, Streams, hold};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::http::Reply;
+use crate::relay::allowance::Allowance;
 use crate::relay::desk::Desk;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, LiveId};
@@ -131,7 +132,7 @@ impl Streams {
         let stream = &mut live.stream;
         stream.become_whole(received, viewers, bounds, &mut self.pool)?;
         live.lined_up = live.stream.newest();
-        live.rtp_out.post.fit()?;
+        live.fit(limits)?;
         let is_new = self.order.insert(live.serial, id).is_none();
         let is_next = live.serial < self.live_serial_next;
         must(is_new && is_next, || {
@@ -218,6 +219,28 @@ impl Streams {
     /// Where the media of each comes from.
     pub fn feeds(&self) -> impl Iterator<Item = (LiveId, Feed)> {
         self.lives.iter().map(|(id, live)| (id, live.source))
+    }
+}
+
+impl Live {
+    /// What was told of what is between its source and it, and of what it goes out by, can be.
+    fn fit(&mut self, limits: &Limits) -> Result<(), Unfit> {
+        self.rtp_out.post.fit()?;
+        let newest = self.stream.newest();
+        let unit_bytes_max = limits.remuxed_unit_bytes_max();
+        let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
+        let (splicer, shadow) = (self.splicer.as_ref(), self.shadow.as_ref());
+        let transport = self.rtp_out.transport.as_ref();
+        let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
+            && shadow.is_none_or(|shadow| shadow.fits(unit_bytes_max))
+            && self.input.as_ref().is_none_or(|input| input.fits())
+            && self.bare.as_ref().is_none_or(|bare| bare.fits())
+            && self.quota.as_ref().is_none_or(Allowance::fits)
+            && transport.is_none_or(|transport| transport.fits(newest))
+            && self.cuts.fit();
+        must(is_fit, || {
+            "what its source sends, or what goes out, is in no state that can be".to_owned()
+        })
     }
 }
 

@@ -20,13 +20,15 @@ use crate::relay::happening::Happening;
 use crate::relay::{Level, LiveId};
 use crate::stream::{End, Told};
 
+/// The longest unit that is held until it is whole is such a part of the buffer. As much is read at
+/// once: what goes out in one go then drives no viewer out of the buffer.
+pub(super) const UNIT_PART: usize = 2;
+
 impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
     pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
         let limits = &desk.settings().limits;
-        // As much as is read at once: what goes out in one go then drives no viewer out of the
-        // buffer.
-        let unit_bytes_max = limits.stream.buffer_bytes / 2;
+        let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
     }
 

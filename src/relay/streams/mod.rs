@@ -44,6 +44,8 @@ use super::timers::Owner;
 use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, LiveId, PullId};
 use crate::gate::SessionId;
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::moment::Moment;
 use crate::post::ClientFigures;
@@ -140,6 +142,12 @@ impl Cuts {
         self.lost_unit += other.lost_unit;
         self.token += other.token;
         self.kicked += other.kicked;
+    }
+
+    /// Whether so many more may come.
+    #[cfg(feature = "handover")]
+    fn fit(&self) -> bool {
+        are_counts([self.stalled, self.lost_unit, self.token, self.kicked])
     }
 
     /// One more viewer was cut for this reason.

@@ -43,6 +43,14 @@ impl RtpInput {
         size_of::<RtpInput>() + self.reorder.held_bytes()
     }
 
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.sequence.fits()
+            && self.reorder.fits()
+            && self.disorder_told.fits(self.reorder.disorder())
+    }
+
     /// When its last packet came.
     pub fn heard(&self) -> Moment {
         self.heard

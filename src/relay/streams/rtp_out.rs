@@ -199,6 +199,12 @@ impl Transport {
         ticks.wrapping_add(self.timestamp_offset)
     }
 
+    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, newest: u64) -> bool {
+        self.pacing.fits(newest) && self.packetiser.fits() && self.cursor <= newest
+    }
+
     /// When there is something to do, if nothing arrives.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let resting = self.rests_until.filter(|until| now < *until);

@@ -59,6 +59,15 @@ pub enum Watched {
 }
 
 impl Viewing {
+    /// Whether the chunk that is open, as it was told, can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        match &self.framing {
+            Outgoing::Chunked(chunks) => chunks.fits(),
+            Outgoing::UntilClose | Outgoing::Length => true,
+        }
+    }
+
     /// A segment's viewer, whose head is out.
     pub fn of_segment((live, viewer): Place, reply: Reply) -> Viewing {
         Viewing {

@@ -65,6 +65,14 @@ impl Order {
     }
 }
 
+#[cfg(feature = "handover")]
+impl Order {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.deeper <= REORDER_MAX && self.waiting.len() <= REORDER_MAX
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

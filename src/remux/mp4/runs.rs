@@ -222,3 +222,11 @@ impl Run {
         self.samples == 0
     }
 }
+
+#[cfg(feature = "handover")]
+impl Run {
+    /// Whether what was told of it can be, of a fragment of so many bytes.
+    pub fn fits(&self, content_bytes: usize) -> bool {
+        self.entry <= content_bytes && (1..=SAMPLES_MAX).contains(&self.samples)
+    }
+}

@@ -197,3 +197,19 @@ fn ticks(bytes: &[u8]) -> Option<u64> {
             | u64::from(e >> 1),
     )
 }
+
+#[cfg(feature = "handover")]
+impl Marks {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.0.len() <= MARKS_MAX && self.0.is_sorted_by_key(|(place, _)| *place)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Head {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.bytes.len() <= FIXED_BYTES + usize::from(u8::MAX)
+    }
+}

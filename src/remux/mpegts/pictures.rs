@@ -9,6 +9,8 @@ use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
 use super::super::roll::Times;
 use super::Voice;
 use super::pes::{Mark, Marks};
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
 
 /// One stream of them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -258,4 +260,15 @@ fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
         let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
         Some(&nal[..nal.len() - zeros])
     })
+}
+
+#[cfg(feature = "handover")]
+impl PictureStream {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.pictures.fits()
+            && self.marks.fits()
+            && self.searched <= self.bytes.len()
+            && are_times([self.gap])
+    }
 }

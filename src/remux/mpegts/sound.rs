@@ -230,3 +230,11 @@ fn opus(bytes: &[u8]) -> Look {
         head: None,
     })
 }
+
+#[cfg(feature = "handover")]
+impl SoundStream {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.marks.fits() && self.setup.fits()
+    }
+}

@@ -10,6 +10,8 @@
 use std::collections::VecDeque;
 
 use super::super::medium::Unit;
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
 
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
@@ -169,5 +171,31 @@ impl Lane {
         };
         self.is_missing = decode.saturating_add(patience) <= newest;
         self.is_missing
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Interleave {
+    /// Whether what was told of it can be, of so many tracks, where so many bytes wait at most.
+    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
+        let lanes = self.lanes.iter().enumerate();
+        let kept = lanes.flat_map(|(index, lane)| {
+            let waiting = lane.waiting.iter();
+            waiting.map(move |kept| (index, kept))
+        });
+        let fits = |(index, kept): (usize, &Kept)| {
+            kept.track == index
+                && kept.decode <= kept.present
+                && are_times([kept.decode, kept.present])
+        };
+        let behind = 0..=BEHIND_MAX;
+        let bytes = kept.clone().map(|(_, kept)| kept.bytes.len());
+        self.lanes.len() <= tracks
+            && self.lanes.iter().all(|lane| behind.contains(&lane.behind))
+            && self.bytes_max <= bytes_max
+            && self.bytes == bytes.sum::<usize>()
+            && self.units == kept.clone().count()
+            && self.units <= UNITS_MAX + 1
+            && kept.clone().all(fits)
     }
 }

@@ -119,3 +119,15 @@ impl Writer {
         }
     }
 }
+
+#[cfg(feature = "handover")]
+impl Writer {
+    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many
+    /// bytes.
+    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
+        match self {
+            Writer::MpegTs(writer) => writer.fits(tracks),
+            Writer::Mp4(writer) => writer.fits(tracks, bytes_max),
+        }
+    }
+}

@@ -19,6 +19,8 @@ mod header;
 use super::super::medium::{Codec, Fault, Shape, Track};
 use super::interleave::Kept;
 use super::timeline::ticks;
+#[cfg(feature = "handover")]
+use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 use fragment::{Run, Sample};
 
 /// A fragment lasts so long at the most, in nanoseconds.
@@ -271,5 +273,27 @@ impl Lane {
         let newest = self.samples.last().map_or(0, |sample| sample.decode);
         let second = i64::from(self.clock);
         newest.saturating_add(self.frame.unwrap_or(self.gap).clamp(1, second.max(1)))
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Mp4 {
+    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many
+    /// bytes.
+    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
+        let samples = self.lanes.iter().flat_map(|lane| &lane.samples);
+        let bytes = samples.clone().map(|sample| sample.bytes.len());
+        let lane_fits =
+            |lane: &Lane| are_times([lane.newest.unwrap_or(0), lane.gap, lane.frame.unwrap_or(0)]);
+        self.lanes.len() <= tracks
+            && self.tracks.len() == self.lanes.len()
+            && self.header.len() <= TRACKS_MAX
+            && self.lanes.iter().all(lane_fits)
+            && samples.clone().all(|sample| are_times([sample.decode]))
+            && self.bytes_max <= bytes_max
+            && self.bytes == bytes.sum::<usize>()
+            && self.samples == samples.count()
+            && self.samples <= SAMPLES_MAX
+            && self.allowance <= HEADER_ALLOWANCE
     }
 }

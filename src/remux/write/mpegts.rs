@@ -18,6 +18,11 @@ mod tables;
 
 use super::super::medium::{Fault, Track};
 use super::interleave::Kept;
+#[cfg(feature = "handover")]
+use crate::{
+    handover::are_times,
+    remux::medium::{TRACKS_MAX, Time},
+};
 use clock::{Clock, MARGIN, MILLISECOND, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
 pub(super) use payload::left_out;
@@ -378,5 +383,32 @@ impl Stream {
             Framing::Adts(_) | Framing::Whole | Framing::Opus => 0,
         };
         self.gathered.capacity() + sets + self.carriage.descriptors.capacity()
+    }
+}
+
+#[cfg(feature = "handover")]
+impl MpegTs {
+    /// Whether what was told of it can be, of so many tracks: what leads is a stream, if there is
+    /// any.
+    pub fn fits(&self, tracks: usize) -> bool {
+        let leader = self.leader.map(|leader| self.streams.get(leader));
+        let leader_fits = match leader {
+            None => self.streams.iter().all(Option::is_none),
+            Some(leader) => leader.is_some_and(Option::is_some),
+        };
+        let fits = |stream: &Stream| {
+            are_times([stream.since])
+                && (1..=Time::SECOND).contains(&stream.packet_time)
+                && stream.past.counter.fits()
+                && stream.gathered.len() <= GATHER_BYTES_MAX + 2 * SOUND_BYTES_MAX
+        };
+        leader_fits
+            && self.streams.len() <= tracks
+            && self.past.len() <= TRACKS_MAX
+            && self.past.iter().all(|past| past.counter.fits())
+            && self.streams.iter().flatten().all(fits)
+            && self.tables.fits()
+            && self.clock.fits()
+            && self.allowance <= ALLOWANCE_MAX
     }
 }

@@ -5,6 +5,8 @@
 //! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
 
 use super::interleave::Kept;
+#[cfg(feature = "handover")]
+use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 
 /// So many nanoseconds in ticks of a clock, rounded to the nearest.
 pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
@@ -113,5 +115,16 @@ impl Track {
     /// Where what comes next may begin.
     fn end(&self) -> i64 {
         self.newest.saturating_add(self.gap)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Timeline {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let fits = |track: &Track| are_times([track.newest]) && (0..=GAP_MAX).contains(&track.gap);
+        self.tracks.len() <= TRACKS_MAX
+            && are_times([self.newest.unwrap_or(0)])
+            && self.tracks.iter().all(fits)
     }
 }

@@ -33,7 +33,7 @@ impl Handover {
         false
     }
 
-    pub fn note(&mut self) {}
+    pub fn note(&mut self, _: bool) {}
 }
 
 impl Server {

@@ -19,7 +19,7 @@ use crate::moment::Moment;
 use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
 use crate::relay::{ConnectionId, LiveId, Relay, UdpPort};
 use crate::server::disk::Disk;
-use crate::server::sys::descriptors::AT_ONCE_MAX;
+use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::Listener;
 use crate::server::udp::Udp;
 use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server};
@@ -46,6 +46,8 @@ struct Heir {
     is_open: bool,
     /// There is more to copy, and a turn's share was used up.
     has_more: bool,
+    /// When it came, or was last seen to read.
+    seen: Instant,
 }
 
 /// What is copied in a turn.
@@ -54,6 +56,8 @@ const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
+/// Who has something to read for so long, and does not, is in nobody's way any more.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A stream's id, and an offset.
 const PLACE_BYTES: usize = 16;
 
@@ -84,11 +88,12 @@ impl Handover {
         self.is_ready || self.heir.as_ref().is_some_and(|heir| heir.has_more)
     }
 
-    /// Somebody has come, or the heir's socket takes bytes again.
-    pub fn note(&mut self) {
+    /// Somebody has come, or the heir's socket takes bytes again, as some of them were read.
+    pub fn note(&mut self, takes_bytes: bool) {
         self.is_ready = self.listener.is_some();
-        if let Some(heir) = &mut self.heir {
+        if let Some(heir) = self.heir.as_mut().filter(|_| takes_bytes) {
             heir.is_open = true;
+            heir.seen = Instant::now();
         }
     }
 
@@ -107,8 +112,12 @@ impl Handover {
         };
         let socket = UnixStream::from(OwnedFd::from(socket));
         let process = peer_of_same_user(&socket)?;
-        if self.heir.is_some() {
-            return Err(io::Error::other("another server takes over already"));
+        match &self.heir {
+            Some(heir) if heir.is_silent()? => {
+                registry.deregister(&mut SourceFd(&heir.socket.as_raw_fd()))?;
+            }
+            Some(_) => return Err(io::Error::other("another server takes over already")),
+            None => {}
         }
         registry.register(&mut SourceFd(&socket.as_raw_fd()), HEIR, Interest::WRITABLE)?;
         self.heir = Some(Heir {
@@ -118,6 +127,7 @@ impl Handover {
             rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
             is_open: true,
             has_more: false,
+            seen: Instant::now(),
         });
         Ok(())
     }
@@ -157,8 +167,18 @@ impl Heir {
             }
         }
         self.has_more = self.is_open && budget == 0;
+        // Nobody stands still for who does not read: it is told of when it has.
+        if !descriptors::has_read_all(self.socket.as_fd())? {
+            return Ok(false);
+        }
         let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
         Ok(left.sum::<u64>() <= LEFT_MAX)
+    }
+
+    /// Whether it has long had something to read.
+    fn is_silent(&self) -> io::Result<bool> {
+        let has_read_all = descriptors::has_read_all(self.socket.as_fd())?;
+        Ok(!has_read_all && self.seen.elapsed() >= SILENCE_MAX)
     }
 
     fn copied_of(&self, id: LiveId) -> u64 {

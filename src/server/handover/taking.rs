@@ -14,7 +14,7 @@ use super::wire::{Frame, Inbox, Kind, TAKEN};
 use super::{Greeting, Place, Port, peer_of_same_user};
 use crate::config::{Bind, Config};
 use crate::gate::Join;
-use crate::handover::FORMAT;
+use crate::handover::is_known;
 use crate::moment::Moment;
 use crate::relay::handover::Successor;
 use crate::relay::{ConnectionId, LiveId, Relay, Settings};
@@ -186,12 +186,7 @@ impl Hearing {
             Kind::Greeting => of_json(&first.bytes)?,
             _ => return Err(io::Error::other("it does not say who it is")),
         };
-        if greeting.format != FORMAT {
-            return Err(io::Error::other(format!(
-                "it is version {:?} and tells in format {}; this one knows format {FORMAT}",
-                greeting.version, greeting.format
-            )));
-        }
+        is_known(greeting.format, &greeting.version).map_err(io::Error::other)?;
         loop {
             let frame = inbox.next()?;
             if frame.kind == Kind::End {

@@ -6,6 +6,9 @@
 //! milliseconds, and no buffer runs over that the stream itself would not run over. Nothing waits
 //! for that; it is what the clock says, not what the writer does.
 
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
+
 /// So long before it is decoded a unit begins to arrive. Sound of 286 kbit/s fills its buffer of
 /// 3,584 bytes in that time; a picture of 150 kB arrives in it at 12 Mbit/s.
 pub(super) const MARGIN: i64 = 100 * MILLISECOND;
@@ -187,6 +190,16 @@ pub(super) fn h265_bits(level: u8) -> u64 {
         _ => 240_000,
     };
     kilobits * 1_100
+}
+
+#[cfg(feature = "handover")]
+impl Clock {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        let told = [self.referred, self.tables].map(|told| told.unwrap_or(0));
+        let gaps = [self.leading.gap, self.all.gap];
+        are_times([self.now]) && are_times(told) && are_times(gaps)
+    }
 }
 
 #[cfg(test)]

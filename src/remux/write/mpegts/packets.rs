@@ -166,3 +166,11 @@ impl Adaptation {
         out.resize(end, 0xff);
     }
 }
+
+#[cfg(feature = "handover")]
+impl Counter {
+    /// Whether what was told of it can be.
+    pub fn fits(self) -> bool {
+        self.0 <= 0x0f
+    }
+}

@@ -2,6 +2,8 @@
 
 use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
 use crate::format::mpegts::checksum;
+#[cfg(feature = "handover")]
+use crate::remux::medium::TRACKS_MAX;
 
 pub(super) const MAP_PID: u16 = 0x1000;
 const PROGRAM: u16 = 1;
@@ -115,3 +117,18 @@ fn write_section(pid: u16, section: &[u8], counter: &mut Counter, out: &mut Vec<
         (rest, is_first) = (later, false);
     }
 }
+
+#[cfg(feature = "handover")]
+impl Tables {
+    /// Whether what was told of it can be.
+    pub fn fits(&self) -> bool {
+        self.entries.len() <= TRACKS_MAX
+            && self.version <= 0x1f
+            && self.map.len() <= SECTION_BYTES_MAX
+            && self.counters.iter().all(|counter| counter.fits())
+    }
+}
+
+/// Its length has twelve bits, of which the highest two are zero.
+#[cfg(feature = "handover")]
+const SECTION_BYTES_MAX: usize = 1024;

@@ -1,0 +1,70 @@
+//! What was told of a splicer by another process is one that can be.
+#![cfg(feature = "handover")]
+
+use super::{Cutter, Had, Joining, Opening, Running, Splicer, Stage};
+use crate::format::{HEADER_BYTES_MAX, detect};
+use crate::handover::are_counts;
+
+impl Splicer {
+    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        let stage_fits = match &self.stage {
+            Stage::Opening(opening) => opening.fits(),
+            Stage::Running(running) => running.fits(unit_bytes_max),
+            Stage::Joining(joining) => joining.fits(unit_bytes_max),
+            Stage::Through => true,
+        };
+        stage_fits
+            && self.unit_bytes_max <= unit_bytes_max
+            && self.held_bytes() <= Splicer::held_bytes_max(unit_bytes_max)
+    }
+}
+
+impl Opening {
+    fn fits(&self) -> bool {
+        self.scanner.fits(self.bytes.len() as u64)
+            && self.bytes.len() <= detect::BYTES_MAX
+            && self.gone_out <= self.bytes.len()
+    }
+}
+
+impl Running {
+    fn fits(&self, unit_bytes_max: usize) -> bool {
+        let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
+        are_counts([self.offset])
+            && self.window.fits(self.offset, seen_max)
+            && self.cutter.fits(unit_bytes_max)
+            && self.had.as_ref().is_none_or(Had::fits)
+    }
+}
+
+/// Of what follows on a unit as much is looked at with it.
+const HEAD_BYTES_MAX: usize = 64;
+
+impl Had {
+    fn fits(&self) -> bool {
+        self.header.len() <= HEADER_BYTES_MAX
+    }
+}
+
+impl Joining {
+    fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.scanner.fits(self.bytes.len() as u64)
+            && self.bytes.len() <= unit_bytes_max
+            && self.shown_header.len() <= HEADER_BYTES_MAX
+            && self.had.fits()
+            && self.cutter.fits(unit_bytes_max)
+    }
+}
+
+impl Cutter {
+    fn fits(&self, unit_bytes_max: usize) -> bool {
+        match self {
+            Cutter::Frames(_) | Cutter::Pages(_) => true,
+            Cutter::Packets(packets) => packets.fits(unit_bytes_max),
+            Cutter::Blocks(blocks) => blocks.fits(unit_bytes_max),
+            Cutter::Tags(tags) => tags.fits(unit_bytes_max),
+            Cutter::Fragments(fragments) => fragments.fits(unit_bytes_max),
+        }
+    }
+}
