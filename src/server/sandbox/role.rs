@@ -284,8 +284,13 @@ impl Role {
 impl Errands {
     fn rules(&self) -> Vec<Rule> {
         let mut rules: Vec<Rule> = all(LOOP).collect();
-        let modes = [libc::FIONBIO, libc::FIOCLEX].map(|mode| vec![is(1, mode as i32)]);
-        rules.push(only("ioctl", modes.into()));
+        let mut modes = vec![libc::FIONBIO, libc::FIOCLEX];
+        if self.hands_over {
+            // How much the successor has not read yet.
+            modes.push(libc::TIOCOUTQ);
+        }
+        let modes = modes.into_iter().map(|mode| vec![is(1, mode as i32)]);
+        rules.push(only("ioctl", modes.collect()));
         rules.push(descriptors());
         let mut kinds = Vec::new();
         let mut options = Vec::new();
