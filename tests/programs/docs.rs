@@ -40,6 +40,11 @@ answers() {
     case $(command curl -s -o /dev/null -w '%{http_code}' -I "$1") in 000 | 404) sleep 0.1 ;; *) return 0 ;; esac
   done
 }
+arrives() {
+  for _ in $(seq 100); do
+    if [ -s "$1" ]; then return 0; else sleep 0.1; fi
+  done
+}
 "#;
 
 /// In place of programs that show pictures: a second of it can be decoded.
@@ -147,14 +152,30 @@ fn steps(text: &str) -> Vec<Step> {
 fn script(steps: &[Step]) -> String {
     let mut script = SHELL.to_owned();
     for (number, step) in steps.iter().enumerate() {
-        script += &format!("echo; echo '@@ {number}'\n{}\n", step.command);
+        // What it prints in the end would stand among what later ones print, where they are read.
+        let command = match step.bare().strip_suffix('&') {
+            Some(bare) if !bare.contains('>') => format!("{bare} >>background &"),
+            _ => step.command.clone(),
+        };
+        let bare = step.bare().trim_end_matches([' ', '&']);
+        let written = bare.rsplit_once("> ").map(|(_, file)| file);
+        if let Some(file) = written {
+            script += &format!("rm -f {file}\n");
+        }
+        script += &format!("echo; echo '@@ {number}'\n{command}\n");
         script += "echo; echo \"@@ ended $?\"\n";
         if let Some(url) = step.answers() {
             script += &format!("answers {url}\n");
         }
-        let written = step.bare().rsplit_once("> ").map(|(_, file)| file);
-        if let Some(file) = written.filter(|_| !step.is_background()) {
-            script += &format!("[ $(stat -c %s {file}) -ge 100000 ] || echo '@@ short {number}'\n");
+        match written {
+            Some(file) if step.is_background() => {
+                script += &format!("arrives {file}\n");
+            }
+            Some(file) => {
+                let is_long = format!("[ $(stat -c %s {file}) -ge 100000 ]");
+                script += &format!("{is_long} || echo '@@ short {number}'\n");
+            }
+            None => {}
         }
     }
     script += "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\n";
