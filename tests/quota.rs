@@ -11,6 +11,8 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use events::Follower;
 use support::client::Client;
 use support::datagrams::{admit_as, client, datagram, start, transport};
@@ -18,6 +20,15 @@ use support::datagrams::{admit_as, client, datagram, start, transport};
 use support::server::Server;
 use support::streaming::{Source, Viewer};
 use support::until;
+
+/// What is told once, until the stream ends, of a source that is too fast.
+#[track_caller]
+fn told_too_fast(follower: &mut Follower) -> Value {
+    let mut told = follower.until("stream-ends");
+    told.retain(|unit| unit.event == "source-too-fast");
+    assert_eq!(told.len(), 1);
+    told.remove(0).data
+}
 
 /// So many datagrams at once of these bytes each: those that go out to the other client.
 fn flood(
@@ -136,15 +147,10 @@ fn a_source_that_waits_is_told_of_once() {
     client.send_head("PUT", "/stream/send", &["Content-Length: 200000"]);
     client.send(vec![b'x'; 200_000]);
     assert_eq!(client.response("PUT").json()["bytes_received"], 200_000);
-    let told = follower.until("stream-ends");
-    let told: Vec<_> = told
-        .iter()
-        .filter(|unit| unit.event == "source-too-fast")
-        .collect();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].data["what"], "waits");
-    assert_eq!(told[0].data["max_bitrate"], 800_000);
-    assert_eq!(told[0].data["sessionid"], "show");
+    let told = told_too_fast(&mut follower);
+    assert_eq!(told["what"], "waits");
+    assert_eq!(told["max_bitrate"], 800_000);
+    assert_eq!(told["sessionid"], "show");
     server.await_line(&["event=source-too-fast", "what=waits"]);
 }
 
@@ -174,13 +180,8 @@ fn what_is_fetched_is_slowed_to_its_rate() {
         took >= Duration::from_millis(1_900),
         "it took {took:?} for what lasts 2 s"
     );
-    let told = follower.until("stream-ends");
-    let told: Vec<_> = told
-        .iter()
-        .filter(|unit| unit.event == "source-too-fast")
-        .collect();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].data["what"], "waits");
-    assert_eq!(told[0].data["max_bitrate"], 800_000);
-    assert_eq!(told[0].data["source"], origin.address().to_string());
+    let told = told_too_fast(&mut follower);
+    assert_eq!(told["what"], "waits");
+    assert_eq!(told["max_bitrate"], 800_000);
+    assert_eq!(told["source"], origin.address().to_string());
 }
