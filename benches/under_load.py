@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How quick everything else stays while 8 Gbit/s are relayed: prints the second table of benches/README.md.
 
-    benches/under_load.py [SECONDS]        needs gcc, and `cargo build --release`
+    benches/under_load.py [SECONDS [PART ...]]     needs gcc, and `cargo build --release`
+    PROGRAM=PATH benches/under_load.py             another build of Tollgate
 
 The load is 1,000 viewers at 1 MB/s, by fanload, whose viewers also tell of their latency. What is timed here is timed in this process,
 which shares the cores with both: its own turns are part of every figure.
@@ -9,7 +10,7 @@ which shares the cores with both: its own turns are part of every figure.
 import json, os, resource, select, socket, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAM = os.path.join(HERE, "..", "target", "release", "tollgate")
+PROGRAM = os.environ.get("PROGRAM", os.path.join(HERE, "..", "target", "release", "tollgate"))
 SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 8
 LOAD = ["--viewers", "1000", "--rate", "1000000", "--chunk", "16384"]
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -217,8 +218,8 @@ def flood(tool):
 
 def readers(tool):
     """A hundred who follow the events, while some happen: pairs of runs, one with them and one without."""
-    costs = {0: [], 100: []}
-    for _ in range(4):
+    costs, fans = {0: [], 100: []}, {0: [], 100: []}
+    for _ in range(5):
         for count, own in costs.items():
             with gated() as server:
                 poll, followers = select.epoll(), []
@@ -239,11 +240,15 @@ def readers(tool):
                         while (left := begun + number / 20 - time.monotonic()) > 0:
                             for ready, _ in poll.poll(left):
                                 read += len(by_number[ready].recv(1 << 16))
-                fan, _ = loaded(tool, server, happens, "--viewers", "300")
+                fan, _ = loaded(tool, server, happens)
                 own.append(fan["cpu_s_per_gb"])
+                fans[count].append(fan)
                 assert not count or read > 100 * 1000, "nothing has come"
     pairs = [with_them / without for without, with_them in zip(*costs.values())]
     row("100 readers of events, of which 20 a second happen", f"{statistics.median(costs[100]):.3f} CPU-s/GB ({statistics.median(costs[0]):.3f} without them): in pairs {', '.join(f'{pair:.2f}' for pair in pairs)}")
+    for count, own in fans.items():
+        middle = sorted(own, key=lambda fan: fan["lat_us_p99"])[len(own) // 2]
+        row(f"the same, {count} readers, the run with the middle p99", latency(middle))
 
 
 def idle(tool):

@@ -11,8 +11,8 @@
 //! A reader is a number: of the next unit that it gets. It always stands between two units: of one
 //! that its socket took a part of it is given the rest ([`Events::advance`]).
 //!
-//! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] units. Nothing is kept before somebody asked for
-//! it. What a unit costs does not depend on how many read it.
+//! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] units, each with a sessionid. Nothing is kept
+//! before somebody asked for it. What a unit costs does not depend on how many read it.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -29,6 +29,8 @@ pub struct Events {
     units: VecDeque<Unit>,
     /// The number of the first unit.
     first: u64,
+    /// What the texts of their sessionids take.
+    names_bytes: usize,
     /// The offset of the first byte, since it all began.
     begin: u64,
     /// Somebody has asked.
@@ -43,6 +45,13 @@ struct Unit {
     end: u64,
     /// Whom it is about.
     of: Option<SessionId>,
+}
+
+impl Unit {
+    /// What the text of its sessionid takes, which nobody else may hold any more.
+    fn name_bytes(&self) -> usize {
+        self.of.as_ref().map_or(0, SessionId::held_bytes)
+    }
 }
 
 /// Text that is kept.
@@ -140,7 +149,7 @@ impl Events {
             self.reserve(text.len());
             self.bytes.extend(&text);
             let end = self.begin + self.bytes.len() as u64;
-            self.units.push_back(Unit { end, of });
+            self.put(Unit { end, of });
             self.is_new = true;
         }
         self.scratch = text;
@@ -155,8 +164,14 @@ impl Events {
         }
     }
 
+    fn put(&mut self, unit: Unit) {
+        self.names_bytes += unit.name_bytes();
+        self.units.push_back(unit);
+    }
+
     fn drop_first(&mut self) {
         if let Some(unit) = self.units.pop_front() {
+            self.names_bytes -= unit.name_bytes();
             let bytes = (unit.end - self.begin) as usize;
             self.bytes.drain(..bytes);
             self.begin = unit.end;
@@ -252,9 +267,10 @@ impl Events {
         units.next().map_or(looked_at, |(number, ..)| number)
     }
 
-    /// Bytes that its allocations take.
+    /// Bytes that its allocations take, whoever else holds the names in it.
     pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.units.capacity() * size_of::<Unit>() + self.scratch.capacity()
+        let units = self.units.capacity() * size_of::<Unit>() + self.names_bytes;
+        self.bytes.capacity() + units + self.scratch.capacity()
     }
 }
 
@@ -326,11 +342,32 @@ mod tests {
                         got[at].push_str(&read(&events, &mut from[at], of, bytes_max));
                     }
                 }
-                assert!(events.held_bytes() <= BYTES_MAX + UNITS_MAX * size_of::<Unit>() + 4096);
+                let names = UNITS_MAX * session("a").held_bytes();
+                let units = UNITS_MAX * size_of::<Unit>() + names;
+                assert!(events.held_bytes() <= BYTES_MAX + units + 4096);
             }
             assert!(events.first() > 1, "it is longer than is kept");
             assert!(got == expected, "{bytes_max} at once");
         }
+    }
+
+    /// A sessionid may be nowhere but here, where what it was about is over.
+    #[test]
+    fn sessionids_that_are_held_are_counted() {
+        let name = "n".repeat(SessionId::BYTES_MAX);
+        let mut events = Events::default();
+        events.keep();
+        for number in 0..4 * UNITS_MAX {
+            push(&mut events, &name, &"x".repeat(200));
+            let names = events.units.len() * session(&name).held_bytes();
+            assert!(
+                events.held_bytes() >= events.bytes.len() + names,
+                "{number}"
+            );
+        }
+        let names = events.units.len() * session(&name).held_bytes();
+        assert_eq!(events.names_bytes, names, "and those that are gone are not");
+        assert!(events.held_bytes() <= BYTES_MAX * 5 / 2 + UNITS_MAX * 32 + 4096);
     }
 
     #[test]

@@ -87,27 +87,31 @@ pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), Unfit> {
     }
 }
 
-/// What is told, in the making.
-pub struct Writer {
+/// What is told, in the making: it goes out piece by piece, and is read while the next is made.
+pub struct Writer<'a> {
+    out: &'a mut dyn FnMut(&[u8]),
     text: Vec<u8>,
     lines: u64,
 }
 
-impl Default for Writer {
-    fn default() -> Writer {
+const FIRST: &str = "tollgate";
+const LAST: &str = "end";
+
+/// A piece is of whole lines, of which the last brings it to so much.
+const PIECE_BYTES: usize = 32 * 1024;
+
+impl Writer<'_> {
+    /// To where each piece goes.
+    pub fn new(out: &mut dyn FnMut(&[u8])) -> Writer<'_> {
         let mut writer = Writer {
+            out,
             text: Vec::new(),
             lines: 0,
         };
         writer.put(FIRST, FORMAT, &env!("CARGO_PKG_VERSION"));
         writer
     }
-}
 
-const FIRST: &str = "tollgate";
-const LAST: &str = "end";
-
-impl Writer {
     /// One more line, unless there is something in it that is not told. Says whether it is one.
     pub fn put(&mut self, name: &str, number: u64, value: &impl Serialize) -> bool {
         let before = self.text.len();
@@ -119,13 +123,17 @@ impl Writer {
             false => self.text.truncate(before),
         }
         self.lines += u64::from(is_told);
+        if self.text.len() >= PIECE_BYTES {
+            (self.out)(&self.text);
+            self.text.clear();
+        }
         is_told
     }
 
-    /// All of it.
-    pub fn finish(mut self) -> Vec<u8> {
+    /// That was all.
+    pub fn finish(mut self) {
         self.put(LAST, self.lines, &());
-        self.text
+        (self.out)(&self.text);
     }
 }
 
@@ -147,32 +155,69 @@ impl Line<'_> {
     }
 }
 
-/// The lines that were told, but for the first and the last; none, unless all have come of a format
-/// that is known.
-pub fn lines(text: &[u8]) -> Result<impl Iterator<Item = Result<Line<'_>, Unfit>>, Unfit> {
-    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let (first_bytes, first) = (first.len() + 1, line(first)?);
-    must(first.name == FIRST, || {
-        format!("it begins with '{}', and not with '{FIRST}'", first.name)
-    })?;
-    is_known(first.number, &first.read::<String>().unwrap_or_default())?;
-    let text = text.get(first_bytes..).unwrap_or_default();
-    let text = text.strip_suffix(b"\n").unwrap_or_default();
-    let begin = text
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    let (middle, last) = text.split_at(begin);
-    let last = line(last)?;
-    let count = 1 + middle.iter().filter(|byte| **byte == b'\n').count() as u64;
-    must(last.name == LAST && last.number == count, || {
-        format!("{count} lines have come, and not all that were told")
-    })?;
-    let middle = middle.strip_suffix(b"\n");
-    let lines = middle
-        .into_iter()
-        .flat_map(|middle| middle.split(|byte| *byte == b'\n'));
-    Ok(lines.map(line))
+/// Finds the lines in what is told, which comes in pieces.
+#[derive(Default)]
+pub struct Reader {
+    /// What has come of a line.
+    begun: Vec<u8>,
+    /// How many have come.
+    lines: u64,
+    has_ended: bool,
+}
+
+impl Reader {
+    /// One more piece, which may end anywhere. Each line that is whole with it is taken, but for
+    /// the first, which must name a format that is known, and the last.
+    pub fn hear(
+        &mut self,
+        piece: &[u8],
+        mut take: impl FnMut(Line<'_>) -> Result<(), Unfit>,
+    ) -> Result<(), Unfit> {
+        let mut rest = piece;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (text, behind) = rest.split_at(end);
+            rest = &behind[1..];
+            if self.begun.is_empty() {
+                self.hear_line(line(text)?, &mut take)?;
+            } else {
+                let mut begun = std::mem::take(&mut self.begun);
+                begun.extend_from_slice(text);
+                self.hear_line(line(&begun)?, &mut take)?;
+            }
+        }
+        self.begun.extend_from_slice(rest);
+        Ok(())
+    }
+
+    fn hear_line(
+        &mut self,
+        line: Line<'_>,
+        take: &mut impl FnMut(Line<'_>) -> Result<(), Unfit>,
+    ) -> Result<(), Unfit> {
+        must(!self.has_ended, || "it goes on behind its end".to_owned())?;
+        let before = self.lines;
+        self.lines += 1;
+        if before == 0 {
+            must(line.name == FIRST, || {
+                format!("it begins with '{}', and not with '{FIRST}'", line.name)
+            })?;
+            return is_known(line.number, &line.read::<String>().unwrap_or_default());
+        }
+        if line.name != LAST {
+            return take(line);
+        }
+        self.has_ended = true;
+        must(line.number == before, || {
+            format!("{before} lines have come, and not all that were told")
+        })
+    }
+
+    /// Whether all has come.
+    pub fn finish(&self) -> Result<(), Unfit> {
+        must(self.has_ended && self.begun.is_empty(), || {
+            format!("{} lines have come, and not the last", self.lines)
+        })
+    }
 }
 
 fn line(line: &[u8]) -> Result<Line<'_>, Unfit> {
@@ -298,28 +343,62 @@ pub mod array {
 mod tests {
     use super::*;
 
+    /// What is read of these pieces: each line's name, number and value.
+    fn read<'a>(
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Vec<(String, u64, String)>, Unfit> {
+        let (mut reader, mut read) = (Reader::default(), Vec::new());
+        for piece in pieces {
+            reader.hear(piece, |line| {
+                let value = String::from_utf8_lossy(line.value).into_owned();
+                read.push((line.name.to_owned(), line.number, value));
+                Ok(())
+            })?;
+        }
+        reader.finish().map(|()| read)
+    }
+
     #[test]
     fn what_is_written_is_read_back_and_nothing_less() {
-        let mut writer = Writer::default();
+        let mut text = Vec::new();
+        let mut out = |piece: &[u8]| text.extend_from_slice(piece);
+        let mut writer = Writer::new(&mut out);
         writer.put("a", 7, &"line\nend");
         writer.put("b", 8, &[1, 2]);
-        let text = writer.finish();
-        let read: Vec<Line<'_>> = lines(&text)
-            .expect("all of it")
-            .collect::<Result<_, _>>()
-            .expect("lines");
-        assert_eq!((read[0].name, read[0].number), ("a", 7));
-        assert_eq!(read[0].read::<String>().expect("text"), "line\nend");
-        assert_eq!(read[1].read::<Vec<u8>>().expect("a list"), [1, 2]);
+        writer.finish();
+        let lines = [("a", 7, "\"line\\nend\""), ("b", 8, "[1,2]")];
+        let lines = lines.map(|(name, number, value)| (name.to_owned(), number, value.to_owned()));
         for end in 0..text.len() {
-            assert!(lines(&text[..end]).is_err(), "{end}");
+            let (one, other) = text.split_at(end);
+            assert!(read([one]).is_err(), "{end}");
+            assert_eq!(read([one, other]).expect("all of it"), lines, "{end}");
         }
+        assert_eq!(read(text.chunks(1)).expect("all of it"), lines);
+        assert!(read([&text[..], b"a 7 1\n"]).is_err());
+    }
+
+    /// It goes out in pieces of whole lines, and no line is left out.
+    #[test]
+    fn pieces_are_told_as_they_are_made() {
+        let mut pieces = Vec::new();
+        let mut out = |piece: &[u8]| pieces.push(piece.to_vec());
+        let mut writer = Writer::new(&mut out);
+        for number in 0..10_000 {
+            writer.put("number", number, &"of many");
+        }
+        writer.finish();
+        assert!(pieces.len() > 5);
+        let is_whole = |piece: &Vec<u8>| piece.ends_with(b"\n") && piece.len() < 2 * PIECE_BYTES;
+        assert!(pieces.iter().all(is_whole));
+        let lines = read(pieces.iter().map(Vec::as_slice)).expect("all of it");
+        let numbers = lines.into_iter().map(|(_, number, _)| number);
+        assert!(numbers.eq(0..10_000));
     }
 
     #[test]
     fn another_format_is_refused_in_words() {
         let text = b"tollgate 2 \"9.1\"\nend 1 null\n";
-        let Err(Unfit(why)) = lines(text) else {
+        let Err(Unfit(why)) = read([text.as_slice()]) else {
             panic!("it is taken");
         };
         assert_eq!(

@@ -71,7 +71,12 @@
 //!
 //! In the other process they are put into a buffer, and wait for what is to be known of them.
 //!
-//! - `relay::handover::Successor::take_over` reads the lines, each by its part,
+//! - `relay::handover::Successor::hear` finds the lines, as they come,
+//! - `relay::handover::Told::hear` has each read by its part.
+//!
+//! When all have come,
+//!
+//! - `relay::handover::Successor::take_over` has it so,
 //! - `relay::handover::Told::relay` makes a server of them:
 //! - `relay::clients::handover::Clients::take_over` and
 //! - `relay::streams::handover::Streams::take_over` put everybody where they were,

@@ -21,6 +21,18 @@ impl Random {
         }
     }
 
+    /// How many numbers have been drawn.
+    #[cfg(feature = "handover")]
+    pub fn drawn(&self) -> u64 {
+        self.drawn
+    }
+
+    /// As if so many numbers had been drawn.
+    #[cfg(feature = "handover")]
+    pub fn go_on_behind(&mut self, drawn: u64) {
+        self.drawn = drawn;
+    }
+
     /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.drawn = self.drawn.wrapping_add(1);

@@ -61,6 +61,11 @@ fn what_is_described_is_what_is_answered() {
             assert_eq!(ask("DELETE", path, &query, &[]), status);
         }
     }
+    let key = "?type=http&sessionid=k&for=b&direction=out";
+    assert_eq!(ask("POST", "/api/add-token", key, &[]), 201);
+    let key = "?sessionid=k";
+    assert_eq!(ask("DELETE", "/api/abort-stream", key, &[]), 409);
+    assert_eq!(ask("DELETE", "/api/revoke-token", key, &[]), 200);
     let mut blocked = (0..).map(|number| format!("?sessionid={number}&block=60"));
     let mut block = || {
         ask(

@@ -5,10 +5,14 @@
 
 use std::fmt::Debug;
 
+use tollgate::events::EventId;
 use tollgate::format::{Finding, Scanner};
-use tollgate::gate::udp_clients;
+use tollgate::gate::{SessionId, udp_clients};
+#[cfg(feature = "icecast")]
+use tollgate::http::credentials::basic_password;
 use tollgate::http::{Body, Framing, Part};
 use tollgate::proxy_header;
+use tollgate::stamp::Stamp;
 
 const BYTES_MAX: usize = 6;
 
@@ -255,4 +259,46 @@ fn tuples_are_read_or_refused() {
             }
         });
     }
+}
+
+/// Calls with every text over these letters behind a beginning.
+fn each_behind(beginning: &str, letters: &[u8], look: impl Fn(&str)) {
+    each(letters, |input| {
+        look(&format!("{beginning}{}", String::from_utf8_lossy(input)));
+    });
+}
+
+#[test]
+#[cfg(feature = "icecast")]
+fn short_credentials_are_read_or_refused() {
+    for beginning in ["Basic ", "Basic OnNlY3"] {
+        each_behind(beginning, b"Q/+= a", |text| {
+            if let Some(password) = basic_password(text) {
+                assert!(password.len() <= text.len() * 3 / 4, "{text}");
+            }
+        });
+    }
+}
+
+/// Times, numbers of events and sessionids, behind a beginning that is one of them.
+#[test]
+fn short_texts_are_read_or_refused() {
+    for beginning in ["", "2026-02-28T23:5", "2026-02-28T23:59:59"] {
+        each_behind(beginning, b"09-:.+Z", |text| {
+            if let Some(stamp) = Stamp::parse(text) {
+                assert!(stamp.unix_seconds > 0, "{text}");
+            }
+        });
+    }
+    for beginning in ["", "18446744073709551"] {
+        each_behind(beginning, b"0169-", |text| {
+            if let Some(id) = EventId::of_text(text) {
+                assert_eq!(id.to_string(), text);
+            }
+        });
+    }
+    each(b"a\0%\xc3\xbc\xff", |bytes| {
+        let is_text = std::str::from_utf8(bytes).is_ok() && !bytes.is_empty();
+        assert!(SessionId::parse(bytes).is_err() || is_text, "{bytes:x?}");
+    });
 }

@@ -195,13 +195,14 @@ fn told((mut relay, now): (Relay, Moment)) -> Vec<u8> {
     });
     let mut text: String = ranges.collect();
     text.push('\n');
-    let (records, going) = hand_over(&mut relay, now);
+    let mut told = text.into_bytes();
+    let going = hand_over(&mut relay, now, &mut |piece| told.extend_from_slice(piece));
     assert!(going.len() > 5);
-    [text.into_bytes(), records].concat()
+    told
 }
 
 fn take_over(data: &[u8]) -> Result<Relay, String> {
-    let mut successor = Successor::new(settings());
+    let mut successor = Successor::new(settings(), false);
     let mut rest = data;
     while let Some(line) = rest.strip_prefix(b"media ") {
         let end = line.iter().position(|byte| *byte == b'\n').expect("a line");
@@ -216,7 +217,7 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
         rest = &line[end + 1..];
     }
     let records = rest.strip_prefix(b"\n").expect("an empty line");
-    let taken = successor.take_over(records, false);
+    let taken = successor.hear(records).and_then(|()| successor.take_over());
     taken.map(|(relay, _)| relay).map_err(|why| why.to_string())
 }
 
@@ -434,7 +435,7 @@ fn take_out(relay: &mut Relay, now: Moment, out: &mut Out) {
 
 /// Another core that has taken over from this one.
 fn next_core(mut relay: Relay, now: Moment) -> Relay {
-    let mut successor = Successor::new(settings());
+    let mut successor = Successor::new(settings(), false);
     for (live, range) in media(&relay) {
         let mut at = range.start;
         while at < range.end {
@@ -443,10 +444,10 @@ fn next_core(mut relay: Relay, now: Moment) -> Relay {
             at += bytes.len() as u64;
         }
     }
-    let (records, going) = hand_over(&mut relay, now);
-    let (mut next, _) = successor
-        .take_over(&records, false)
-        .expect("it is taken over");
+    let going = hand_over(&mut relay, now, &mut |piece| {
+        successor.hear(piece).expect("it is read");
+    });
+    let (mut next, _) = successor.take_over().expect("it is taken over");
     next.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));
     for id in going {
         next.unblocked(id);

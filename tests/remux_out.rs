@@ -6,6 +6,9 @@ mod analyser;
 #[path = "support/corpus.rs"]
 #[allow(dead_code)]
 mod corpus;
+#[path = "support/made.rs"]
+#[allow(dead_code)]
+mod made;
 #[path = "support/spliced.rs"]
 mod spliced;
 #[path = "support/transport.rs"]
@@ -18,6 +21,8 @@ use tollgate::format::Format;
 use tollgate::remux::{Heard, Reader, Remuxer, Target};
 
 const UNIT_BYTES_MAX: usize = 1 << 20;
+/// AAC of two channels, 48,000 samples a second, as a tag of FLV sets it up.
+const SOUND_48: &[u8] = &[0xaf, 0, 0x11, 0x90];
 
 /// Files of the corpus that have pictures and sound.
 const FILES: &[(&str, Format)] = &[
@@ -57,6 +62,10 @@ fn remuxed(
     out
 }
 
+/// Bytes that wait for a decoder of H.264 (ITU-T H.264 table A-1: MaxCPB, in units of 1,200 bits).
+const PICTURES_OF_LEVEL_1: usize = 175 * 1_200 / 8;
+const PICTURES_OF_LEVEL_4: usize = 25_000 * 1_200 / 8;
+
 #[test]
 fn an_hour_of_mpeg_ts_has_no_error() {
     for (name, format, file) in files() {
@@ -77,8 +86,13 @@ fn an_hour_of_mpeg_ts_has_no_error() {
         assert!(found.errors.is_empty(), "{name}: {:#?}", found.errors);
         println!(
             "{name}: {} packets, clock every {:.3} s, tables every {:.3} s, whole {:.3} s before it \
-             is decoded, buffers of {:?} bytes",
-            found.packets, found.clock_gap, found.tables_gap, found.margin, found.buffered
+             is decoded, buffers of {:?} bytes behind {:.0?}",
+            found.packets,
+            found.clock_gap,
+            found.tables_gap,
+            found.margin,
+            found.buffered,
+            found.transport
         );
         assert!(found.clock_gap <= 0.1 && found.tables_gap <= 0.1 && found.margin >= 0.0);
         for (pid, units) in &found.units {
@@ -101,6 +115,93 @@ fn an_hour_of_mpeg_ts_has_no_error() {
         // Sound of two channels: ISO/IEC 13818-1 section 2.4.2.6.
         let sound = found.buffered.iter().filter(|(pid, _)| **pid != 0x100);
         assert!(sound.clone().count() > 0 && sound.clone().all(|(_, bytes)| *bytes <= 3584));
+        // And pictures of level 1: those that are larger than their level has find room, too.
+        assert!(found.buffered[&0x100] <= PICTURES_OF_LEVEL_1, "{name}");
+        // But they arrive faster than its transport buffer empties.
+        assert!(found.transport[&0x101] <= 512.0, "{name}");
+    }
+}
+
+/// FLV of so many seconds: 25 pictures a second of these sizes, the first of every 50 a key
+/// picture, with the setup of a file that is said to be of level 4, and 48,000 samples of sound.
+fn film(seconds: u32, key: usize, other: usize, sound: usize) -> Vec<u8> {
+    let file = corpus::file("h264.flv");
+    let (mut out, mut at, mut samples) = (file[..13].to_vec(), 13, [None, None]);
+    while samples.contains(&None) {
+        let length = u32::from_be_bytes([0, file[at + 1], file[at + 2], file[at + 3]]) as usize;
+        let mut body = file[at + 11..at + 11 + length].to_vec();
+        match (file[at], body[1]) {
+            (9, 0) => {
+                // In the box, and in the parameter set.
+                (body[8], body[16]) = (40, 40);
+                out.extend(made::tag(9, 0, &body));
+            }
+            (8, 0) => out.extend(made::tag(8, 0, SOUND_48)),
+            (9, _) => {
+                let is_other = body[0] != 0x17;
+                samples[usize::from(is_other)] = Some(body);
+            }
+            _ => {}
+        }
+        at += length + 15;
+    }
+    let [Some(first), Some(next)] = samples else {
+        return out;
+    };
+    let mut frames = 0;
+    for picture in 0..25 * seconds {
+        let (of_file, bytes) = match picture % 50 {
+            0 => (&first, key),
+            _ => (&next, other),
+        };
+        // What fills up is a NAL unit of its own.
+        let filler = [
+            &(bytes as u32).to_be_bytes()[..],
+            &[12],
+            &vec![0x55; bytes - 1],
+        ]
+        .concat();
+        out.extend(made::tag(9, 40 * picture, &[of_file, &filler[..]].concat()));
+        while frames * 64 / 3 <= 40 * picture {
+            let frame = [&[0xaf, 1][..], &vec![0x21; sound]].concat();
+            out.extend(made::tag(8, frames * 64 / 3, &frame));
+            frames += 1;
+        }
+    }
+    out
+}
+
+/// No buffer of a decoder runs over, however pictures and sound lie among each other (ISO/IEC
+/// 13818-1 section 2.4.2.3): what comes from one time that is told to the next comes evenly.
+#[test]
+fn large_pictures_hurry_no_sound() {
+    for (key, other, sound) in [
+        (150_000, 30_000, 341),
+        (150_000, 30_000, 512),
+        (150_000, 60_000, 853),
+        (20_000, 9_000, 341),
+        (1_000, 200, 853),
+        (9_000, 2_000, 1_450),
+    ] {
+        let media = film(20, key, other, sound);
+        let found = analyse(&remuxed(
+            (Format::Flv, &media),
+            Target::MpegTs,
+            1,
+            std::iter::empty(),
+        ));
+        let of = format!("{key}, {other}, {sound}: {:#?}", found.errors);
+        println!(
+            "{key}, {other}, {sound}: {} packets, {:.3} s, buffers of {:?} bytes behind {:.0?}",
+            found.packets, found.margin, found.buffered, found.transport
+        );
+        assert!(found.errors.is_empty() && found.margin >= 0.0, "{of}");
+        assert!(found.buffered[&0x101] <= 3_584, "{of}");
+        assert!(found.buffered[&0x100] <= PICTURES_OF_LEVEL_4, "{of}");
+        assert!(
+            found.transport.values().all(|bytes| *bytes <= 512.0),
+            "{of}"
+        );
     }
 }
 

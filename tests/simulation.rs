@@ -3,8 +3,9 @@
 //!
 //! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so
 //! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
-//! go on coming. In each third world other cores take over, behind two turns of a hundred;
-//! `SIMULATION_HANDOVER=n` has them do so in all, behind so many of a hundred.
+//! go on coming. In each third world other cores take over, at some step of two turns of a hundred;
+//! `SIMULATION_HANDOVER=n` has them do so in all, in so many of a hundred. `SIMULATION_TWINS=n` has
+//! each n-th seed run twice, once handed over and once not, to compare what clients see.
 
 #[path = "support/picture.rs"]
 #[allow(dead_code)]
@@ -27,11 +28,16 @@ mod simulation {
     pub mod relays;
     pub mod script;
     pub mod senders;
+    pub mod twins;
     pub mod wire;
     pub mod world;
 }
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 
 use simulation::knowledge::Tally;
 use simulation::world::World;
@@ -58,8 +64,8 @@ fn variable(name: &str) -> Option<u64> {
     )
 }
 
-#[test]
-fn the_core_keeps_its_promises_in_any_world() {
+/// The seeds that are asked for, and for how many turns clients go on coming.
+fn asked_for() -> (Range<u64>, usize) {
     let steps = variable("SIMULATION_STEPS").map_or(STEPS, |steps| steps as usize);
     let seeds = match variable("SIMULATION_SEED") {
         Some(seed) => seed..seed + 1,
@@ -68,38 +74,93 @@ fn the_core_keeps_its_promises_in_any_world() {
             from..from + variable("SIMULATION_SEEDS").unwrap_or(SEEDS_MAX)
         }
     };
-    let mut failed = Vec::new();
-    let mut tally = Tally::new();
-    let is_told = variable("SIMULATION_SEEDS").is_some();
-    for seed in seeds.clone() {
-        let has_all = DATAGRAMS.iter().all(|what| tally.contains_key(*what));
-        if !is_told && has_all && seed >= seeds.start + SEEDS {
-            break;
+    (seeds, steps)
+}
+
+/// Runs the worlds of these seeds, each n-th, as long as more are wanted; what has happened in all
+/// of them.
+fn run_all(
+    (seeds, each): (Range<u64>, u64),
+    is_wanted: impl Fn(u64, &Tally) -> bool + Sync,
+    run: impl Fn(u64) -> Tally + Sync,
+) -> Tally {
+    let next = AtomicU64::new(seeds.start.next_multiple_of(each));
+    let outcome = Mutex::new((Vec::new(), Tally::new()));
+    let is_wanted = |seed: u64| {
+        let tally = &outcome.lock().expect("no world holds it").1;
+        seeds.contains(&seed) && is_wanted(seed, tally)
+    };
+    let worlds = || loop {
+        let seed = next.fetch_add(each, Relaxed);
+        if !is_wanted(seed) {
+            return;
         }
-        let run = catch_unwind(AssertUnwindSafe(|| {
-            let mut world = World::new(seed);
-            world.run(steps);
-            world.tally().clone()
-        }));
-        match run {
+        let of_seed = catch_unwind(AssertUnwindSafe(|| run(seed)));
+        let (failed, tally) = &mut *outcome.lock().expect("no world holds it");
+        match of_seed {
             Ok(of_seed) => {
                 for (what, count) in of_seed {
                     *tally.entry(what).or_default() += count;
                 }
             }
             Err(_) => {
-                eprintln!("SIMULATION_SEED={seed} SIMULATION_STEPS={steps} failed");
+                eprintln!("SIMULATION_SEED={seed} failed");
                 failed.push(seed);
             }
         }
-    }
+    };
+    // A world knows of no other: each core has one of its own.
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(worlds);
+        }
+    });
+    let (mut failed, tally) = outcome.into_inner().expect("no world holds it");
+    failed.sort_unstable();
     println!("{tally:#?}");
     assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+    tally
+}
+
+#[test]
+fn the_core_keeps_its_promises_in_any_world() {
+    let (seeds, steps) = asked_for();
+    let is_told = variable("SIMULATION_SEEDS").is_some();
+    let first = seeds.start;
+    // Whether this seed is to be run, too.
+    let is_wanted = |seed: u64, tally: &Tally| {
+        let has_all = DATAGRAMS.iter().all(|what| tally.contains_key(*what));
+        is_told || !has_all || seed < first + SEEDS
+    };
+    let tally = run_all((seeds, 1), is_wanted, |seed| {
+        let mut world = World::new(seed);
+        world.run(steps);
+        world.tally().clone()
+    });
     for what in DATAGRAMS {
-        let is_enough = failed.is_empty() && variable("SIMULATION_SEED").is_none();
         assert!(
-            !is_enough || tally.contains_key(what),
+            variable("SIMULATION_SEED").is_some() || tally.contains_key(what),
             "no {what} in any world"
         );
     }
+}
+
+/// Of the seeds that are asked for each one of so many is run twice.
+#[cfg(feature = "handover")]
+const TWINS_EACH: u64 = 12;
+
+#[cfg(feature = "handover")]
+#[test]
+fn clients_see_the_same_whether_another_core_takes_over_or_not() {
+    let (seeds, steps) = asked_for();
+    let is_one = variable("SIMULATION_SEED").is_some();
+    let each = if is_one { 1 } else { TWINS_EACH };
+    let each = variable("SIMULATION_TWINS").unwrap_or(each);
+    let compare = |seed| simulation::twins::compare(seed, steps);
+    let tally = run_all((seeds, each), |_, _| true, compare);
+    assert!(
+        is_one || tally.contains_key("handed over"),
+        "none took over"
+    );
 }

@@ -7,10 +7,12 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::PATIENCE;
 use support::client::{Client, request};
@@ -217,12 +219,8 @@ fn who_does_not_take_over_changes_nothing() {
     let mut viewer = Viewer::ask(server.address(), "/stream/tv");
     server.await_viewers("tv", 1);
     source.send(&sent[..500_000]);
-    // It hears all, and says nothing.
-    let path = folder.0.join("handover");
-    let mut silent = UnixStream::connect(&path).expect("it waits");
-    while silent.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
-    server.await_line(&["event=not-handed-over"]);
-    drop(silent);
+    let began = Instant::now();
+    hear_all_and_say_nothing(&folder, &server);
     // With other options it cannot.
     let file = format!("--token-file={}", folder.0.join("tokens").display());
     let other = [
@@ -233,9 +231,11 @@ fn who_does_not_take_over_changes_nothing() {
     let output = support::server::command(&other).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !output.status.success() && said.contains("token file"),
+        !output.status.success() && said.contains("--token-file"),
         "{said}"
     );
+    // For that one nobody stood still before ten times as long.
+    assert!(began.elapsed() > Duration::from_secs(10));
     source.send(&sent[500_000..]);
     assert_eq!(source.finish().status(), 200);
     viewer.assert_rest(&sent);
@@ -248,6 +248,74 @@ fn who_does_not_take_over_changes_nothing() {
     });
 }
 
+/// One that hears all, and says nothing: a second, for which everybody waits.
+fn hear_all_and_say_nothing(folder: &Folder, server: &Server) {
+    let mut silent = UnixStream::connect(folder.0.join("handover")).expect("it waits");
+    while silent.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
+    server.await_line(&["event=not-handed-over"]);
+}
+
+/// While a successor waits, it has the sockets of those who were there already. Others come, and go
+/// over with them; and who leaves has left.
+#[test]
+fn who_comes_and_goes_while_a_successor_waits_does_so() {
+    let folder = Folder::new("waiting");
+    let options = [LOOPBACK.to_owned(), folder.option()];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&options);
+    let address = server.address();
+    server.admit("tv");
+    let mut source = Source::open(address, "/stream/tv");
+    let mut viewers = vec![Viewer::ask(address, "/stream/tv")];
+    let mut leaving = Client::connect(address);
+    server.await_viewers("tv", 1);
+    hear_all_and_say_nothing(&folder, &server);
+    let sent = media(1, 100_000);
+    let server = std::thread::scope(|scope| {
+        let successor = scope.spawn(|| succeed(server, &options));
+        for number in 0..20 {
+            viewers.push(Viewer::ask(address, "/stream/tv"));
+            drop(Viewer::ask(address, "/stream/tv"));
+            leaving.send("GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+            assert_eq!(leaving.response("GET").status(), 404, "{number}");
+            leaving.assert_closed();
+            leaving = Client::connect(address);
+        }
+        successor.join().expect("it takes over")
+    });
+    leaving.assert_usable();
+    server.await_viewers("tv", viewers.len());
+    source.send(&sent);
+    assert_eq!(source.finish().status(), 200);
+    for viewer in &mut viewers {
+        viewer.assert_rest(&sent);
+    }
+}
+
+/// The kernel says who is at the other side, to each of the two. (As another user something can be
+/// started by root only.)
+#[test]
+fn another_user_takes_nothing_over() {
+    let folder = Folder::new("stranger");
+    let options = [LOOPBACK.to_owned(), folder.option()];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&options);
+    server.admit("tv");
+    let everybody = || fs::Permissions::from_mode(0o777);
+    for path in [folder.0.clone(), folder.0.join("handover")] {
+        fs::set_permissions(path, everybody()).expect("it is ours");
+    }
+    let mut stranger = support::server::command(&options);
+    let Ok(output) = stranger.uid(65_534).output() else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("is at the other side"), "{said}");
+    server.await_line(&["event=not-handed-over", "user 65534"]);
+    assert_eq!(server.tokens().len(), 1);
+}
+
 /// Nobody stands still for a successor that does not even read; and after a while it is in nobody's
 /// way.
 #[test]
@@ -257,10 +325,16 @@ fn who_does_not_read_is_waited_for_by_nobody() {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = Server::start(&options);
     server.admit("tv");
+    let mut client = Client::connect(server.address());
+    client.assert_usable();
     let connect = || UnixStream::connect(folder.0.join("handover")).expect("it waits");
     let deaf = connect();
     assert_eq!(connect().read(&mut [0]).expect("it is closed"), 0);
     server.await_line(&["event=not-handed-over", "another server"]);
+    // What it has been passed keeps nobody here who has left.
+    client.send("GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.response("GET").status(), 404);
+    client.assert_closed();
     // Whoever comes later takes its place.
     until("another one is told", || {
         let mut next = connect();

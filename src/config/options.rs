@@ -216,7 +216,8 @@ const ROWS: &[Row] = &[
         help: "let hosts in this subnet read `/metrics`",
         more: "Beside those that may call the API, and without `--token-server`, too. Nothing else of the \
                API opens to them. Where a proxy on this host is not named with `--forwarded-from` or \
-               `--proxy-protocol`, whoever comes by it is this host.",
+               `--proxy-protocol`, whoever comes by it is this host, but for requests with one of the \
+               fields of `--forwarded-from`.",
     },
     Row {
         name: "rtp-to",
@@ -253,7 +254,8 @@ const ROWS: &[Row] = &[
         help: "proxies there say whose a request is",
         more: "For proxies that speak only HTTP: `Forwarded` or `X-Forwarded-For` is believed from \
                this subnet, read from the right up to the first address that is no proxy's. From \
-               anyone else the fields are ignored.",
+               anyone else the fields are ignored; but a request that has one does nothing that the \
+               address which it comes from would allow: the API, `/metrics`, `--publish-from`.",
     },
     Row {
         name: "log",

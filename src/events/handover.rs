@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Events {
         for (of, text) in told.units {
             events.bytes.extend(text.as_bytes());
             let end = events.bytes.len() as u64;
-            events.units.push_back(Unit { end, of });
+            events.put(Unit { end, of });
         }
         Ok(events)
     }

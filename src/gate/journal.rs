@@ -282,12 +282,15 @@ const CRC_TABLE: [u32; 256] = {
 
 /// The records that make this table anew, tuples in the same order: one for each run of tuples of a
 /// session. What has been over for long is left out, so that a journal of tokens that come and go
-/// does not grow for ever.
+/// does not grow for ever; but not a session's limits, which count for keys that are not over.
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let unix_seconds = tokens.time().unix_seconds.saturating_sub(OVER_KEPT_SECONDS);
     let long_ago = Stamp { unix_seconds };
-    let is_kept = |tuple: &&Tuple| !tuple.http().is_some_and(|grant| grant.is_shut(long_ago));
+    let is_kept = |tuple: &&Tuple| {
+        let was_shut = tuple.http().is_some_and(|grant| grant.is_shut(long_ago));
+        !was_shut || tokens.limits_keys(tuple.serial())
+    };
     for tuple in tokens.after(0).filter(is_kept) {
         match (tuple.kind(), records.last_mut()) {
             (Kind::Rtp(client), Some(Record::Add { session, rtp, .. }))

@@ -32,7 +32,7 @@ pub use join::{InterfaceName, Join};
 pub use limits::{Limits, MATRICES_MAX};
 pub use record::{Entry, Record};
 pub use session_id::{Digest, SessionId};
-pub use subnet::Subnet;
+pub use subnet::{Subnet, network_of};
 pub use tokens::{Addition, Destination, Tokens};
 pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple};
 pub use udp_clients::UdpClient;

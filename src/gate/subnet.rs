@@ -5,7 +5,7 @@
 //! against it. So `::/0` is all of IPv6, and no IPv4 host is in it.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -24,6 +24,19 @@ impl Subnet {
     /// Whether the address is in it. An IPv4-mapped one counts as the IPv4 address in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
+    }
+}
+
+/// Whose an address is, as far as it tells: by IPv6 whoever has a line has a network of 64 bits at
+/// the least (RFC 6177), every address in it, and another of them each day (RFC 8981). On a link
+/// all have the same one, so there each address is somebody, as it is by IPv4.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !(address.is_unicast_link_local() || address.is_loopback()) => {
+            let network = address.to_bits() >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address => address,
     }
 }
 

@@ -24,6 +24,14 @@ pub struct Plan {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Wanted {}
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reach(bool);
+
+impl Reach {
+    pub const STREAM: Reach = Reach(false);
+    pub const ALL: Reach = Reach(true);
+}
+
 impl Wanted {
     pub fn of(_: &[u8], _: &Target) -> Option<Result<Wanted, Refusal>> {
         None
@@ -34,6 +42,14 @@ impl Wanted {
     }
 
     pub fn is_list(&self) -> bool {
+        match *self {}
+    }
+
+    pub fn reach(&self) -> Reach {
+        match *self {}
+    }
+
+    pub fn held_bytes(&self) -> usize {
         match *self {}
     }
 }
@@ -98,6 +114,10 @@ impl Cutter {
     }
 
     pub fn find(&mut self, _: &Wanted, _: bool) -> Option<Found> {
+        match *self {}
+    }
+
+    pub fn reached(&self) -> Reach {
         match *self {}
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::cutter::Cutter;
 use super::list::MEDIA_TYPE;
 use super::parts::PARTS_MAX;
-use super::wanted::{Ahead, Wanted, wrong};
+use super::wanted::{Ahead, Reach, Wanted, wrong};
 use super::{LISTED_MIN, Unlisted};
 use crate::http::{Refusal, Status};
 
@@ -85,6 +85,19 @@ impl Cutter {
         }
     }
 
+    /// How far the playlist has come: whoever waits for less is answered, be it with a refusal.
+    pub fn reached(&self) -> Reach {
+        match (self.is_over(), self.newest_listed()) {
+            (true, _) | (false, Err(Unlisted::Unfit(_) | Unlisted::TooLarge)) => Reach::ALL,
+            (false, Err(Unlisted::TooFew)) => Reach::NOTHING,
+            // Where there are no parts, or none any more, nobody is to wait for one.
+            (false, Ok(newest)) => {
+                let parts = self.parts_whole().map(|parts| parts as u64);
+                Reach::to(newest + 1, parts.unwrap_or(u64::MAX))
+            }
+        }
+    }
+
     /// Who has asked for a list or a segment watches it for so long.
     pub fn attendance(&self) -> Duration {
         self.target() * ATTENDANCE
@@ -117,8 +130,12 @@ impl Cutter {
         Ok(Found::Object(Object {
             media_type: MEDIA_TYPE,
             // What was asked for by its number stays as it is: newer segments are asked for by
-            // theirs.
-            seconds: ahead.map_or(1, |_| self.attendance().as_secs()),
+            // theirs. Numbers that have left the list no player asks for, but who wants a cache to
+            // keep it many times.
+            seconds: match ahead.is_some_and(|ahead| ahead.number >= self.first_in_list()) {
+                true => self.attendance().as_secs(),
+                false => 1,
+            },
             is_immutable: false,
             content: Content::Bytes(list),
         }))

@@ -28,7 +28,7 @@ pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
 pub use list::MEDIA_TYPE as LIST_TYPE;
 pub use plan::Plan;
-pub use wanted::{Ahead, Wanted};
+pub use wanted::{Ahead, Reach, Wanted};
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third
 /// from the end.

@@ -22,6 +22,28 @@ pub struct Ahead {
     pub part: Option<u64>,
 }
 
+/// How far the playlist must have come for somebody to be answered, or how far it has: whoever
+/// waits for less than that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reach {
+    number: u64,
+    part: u64,
+}
+
+impl Reach {
+    /// Not so far that there is a list.
+    pub const NOTHING: Reach = Reach::to(0, 0);
+    /// Whoever waits for the stream itself is not answered by segments,
+    pub const STREAM: Reach = Reach::to(u64::MAX, u64::MAX - 1);
+    /// but when all are.
+    pub const ALL: Reach = Reach::to(u64::MAX, u64::MAX);
+
+    /// All segments before this one are there, and of it so many parts.
+    pub(super) const fn to(number: u64, part: u64) -> Reach {
+        Reach { number, part }
+    }
+}
+
 const LIST: &str = "index.m3u8";
 /// Names are shorter.
 const NAME_BYTES_MAX: usize = 64;
@@ -54,8 +76,9 @@ impl Wanted {
     fn list(target: &Target) -> Result<Wanted, Refusal> {
         let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {
-            let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-            let value = value.parse::<u64>().ok().filter(|_| digits);
+            // One list has one address: no signs, no zeros in front.
+            let parsed = value.parse::<u64>().ok();
+            let value = parsed.filter(|parsed| parsed.to_string() == value);
             let place = match name {
                 NUMBER => &mut number,
                 PART => &mut part,
@@ -79,6 +102,26 @@ impl Wanted {
         }
     }
 
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Wanted::List(_) => 0,
+            Wanted::Named(name) => name.len(),
+        }
+    }
+
+    /// How far the playlist must have come for it to be there.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Wanted::List(None) => Reach::NOTHING,
+            Wanted::List(Some(Ahead { number, part })) => {
+                Reach::to(*number, part.unwrap_or(u64::MAX))
+            }
+            // Nobody waits for what is not the name of a part.
+            Wanted::Named(name) => part_named(name).unwrap_or(Reach::NOTHING),
+        }
+    }
+
     /// Whether it is the playlist. It is the same for every session; what it names is not, and of
     /// one that does not run yet nothing has a name.
     pub fn is_list(&self) -> bool {
@@ -86,8 +129,16 @@ impl Wanted {
     }
 }
 
+/// The part that has a name like `5eed1234-1763790000.3.m4s`.
+fn part_named(name: &str) -> Option<Reach> {
+    let (_, numbers) = name.split_once('-')?;
+    let (number, rest) = numbers.split_once('.')?;
+    let (part, _) = rest.split_once('.')?;
+    Some(Reach::to(number.parse().ok()?, part.parse().ok()?))
+}
+
 const PARAMETERS: &str =
-    "a playlist's parameters are _HLS_msn and _HLS_part, numbers of digits, each once";
+    "a playlist's parameters are _HLS_msn and _HLS_part, numbers without zeros in front, each once";
 
 pub(super) fn wrong(detail: &str) -> Refusal {
     Refusal::new(Status::BadRequest, detail)

@@ -284,3 +284,34 @@ impl Body {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "handover")]
+mod tests {
+    use super::*;
+
+    /// What another process tells is taken at its bounds, and not behind one of them.
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        let fits = |state| Body { state }.fits();
+        let size = |line_bytes| State::Size {
+            size: 1,
+            digits: 1,
+            line_bytes,
+            place: SizePlace::Digits,
+        };
+        let trailer = |bytes| State::Trailer {
+            place: TrailerPlace::Name,
+            bytes,
+        };
+        assert!(fits(State::Length { left: 1 }) && fits(State::Data { left: 1 }));
+        assert!(!fits(State::Length { left: 0 }) && !fits(State::Data { left: 0 }));
+        assert!(fits(size(CHUNK_LINE_BYTES_MAX)) && !fits(size(CHUNK_LINE_BYTES_MAX + 1)));
+        assert!(fits(trailer(TRAILER_BYTES_MAX)) && !fits(trailer(TRAILER_BYTES_MAX + 1)));
+        assert!(
+            [State::UntilClose, State::DataCr, State::DataLf, State::End]
+                .into_iter()
+                .all(fits)
+        );
+    }
+}

@@ -95,3 +95,26 @@ impl ChunkWriter {
         self.line_left <= self.line_bytes && line_bytes <= LINE_BYTES && self.tail_left <= 2
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "handover")]
+mod tests {
+    use super::*;
+
+    /// What another process tells is taken at its bounds, and not behind one of them.
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        let told = |line_left, line_bytes, tail_left| {
+            let writer = ChunkWriter {
+                line_left,
+                line_bytes,
+                tail_left,
+                ..ChunkWriter::default()
+            };
+            writer.fits()
+        };
+        let bytes = LINE_BYTES as u8;
+        assert!(told(0, 0, 0) && told(bytes, bytes, 2) && told(3, bytes, 1));
+        assert!(!told(4, 3, 2) && !told(bytes + 1, bytes + 1, 2) && !told(3, bytes, 3));
+    }
+}

@@ -11,6 +11,11 @@ use super::fields::Forwarded;
 use super::refusal::{Refusal, malformed, quoted};
 
 impl Forwarded {
+    /// Whether a proxy, or somebody in its place, says whose the request is.
+    pub fn is_there(&self) -> bool {
+        self.standard.is_some() || self.x_forwarded_for.is_some()
+    }
+
     /// The client: the last address that is not one of the proxies'. `None`: there is none, since
     /// nothing is said, or proxies are named alone. The port is 0 where none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {

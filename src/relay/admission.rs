@@ -13,15 +13,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::pass::{Barred, Pass, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens};
+use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens, network_of};
 use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
-pub(super) use place::{Beyond, Door};
+pub(super) use place::{Beyond, Door, Others};
 use refusals::{
     barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
-    no_token, no_token_of_origin, not_running, of_nobody, token_is_over,
+    no_token, no_token_of_origin, not_running, of_nobody, of_stranger_proxy, token_is_over,
 };
 pub(super) use refusals::{framework_is_off, kicked, no_viewer, not_found};
 
@@ -90,6 +90,8 @@ pub(super) struct Claim<'a> {
     pub to: Option<SocketAddr>,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
+    /// It has a field of proxies that says whose it is, whoever wrote that.
+    pub is_forwarded: bool,
     /// The authority that it is for.
     pub host: &'a str,
     /// `Origin`
@@ -144,6 +146,7 @@ impl<'a> Claim<'a> {
             from: caller.is_named.then_some(caller.peer),
             to: None,
             is_proxied: caller.is_proxied,
+            is_forwarded: head.forwarded.is_there(),
             host: &head.host,
             origin: head.origin.as_deref(),
             site: head.site.as_deref(),
@@ -157,6 +160,7 @@ impl<'a> Claim<'a> {
             from: Some(from),
             to: None,
             is_proxied: false,
+            is_forwarded: false,
             host: "",
             origin: None,
             site: None,
@@ -235,6 +239,7 @@ impl Gate<'_> {
                 if !may_look {
                     self.check_caller(claim)?;
                 }
+                check_no_stranger_proxy(claim)?;
                 self.check_calling_page(claim)?;
                 self.check_host(claim)
             }
@@ -243,6 +248,7 @@ impl Gate<'_> {
             Way::Page if self.tokens.is_none() => check_named(claim),
             Way::Page => {
                 self.check_caller(claim).map_err(|_| not_found())?;
+                check_no_stranger_proxy(claim)?;
                 // A link may lead to it: what it shows it gets by calls, and it stands in no frame.
                 if claim.origin.is_some() {
                     self.check_calling_page(claim)?;
@@ -280,10 +286,13 @@ impl Gate<'_> {
 
     fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
         let subnets = &self.settings.publish_from;
-        if subnets.is_empty() || claim.is_in(subnets) {
+        if subnets.is_empty() {
             return Ok(());
         }
-        Err(from_elsewhere())
+        match claim.is_in(subnets) {
+            true => check_no_stranger_proxy(claim),
+            false => Err(from_elsewhere()),
+        }
     }
 
     /// A name that a stranger has pointed here (DNS rebinding) is not the server's.
@@ -561,7 +570,7 @@ impl Gate<'_> {
 
     /// Whether the operator has ended a viewer from there, and keeps it out still.
     fn check_barred(&self, from: Option<IpAddr>, name: &SessionId) -> Result<(), Refusal> {
-        let from = from.map(|from| (name.clone(), from));
+        let from = from.map(|from| (name.clone(), network_of(from)));
         let left = from.and_then(|whom| self.barred.left(&whom, self.now));
         match left {
             None => Ok(()),
@@ -604,6 +613,15 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
     match claim.from {
         Some(_) => Ok(()),
         None => Err(of_nobody()),
+    }
+}
+
+/// Whoever comes by a proxy that nobody has named has that host's address, and so may everybody:
+/// where it shows that a proxy has written whose a request is, the address lets nobody in.
+fn check_no_stranger_proxy(claim: &Claim<'_>) -> Result<(), Refusal> {
+    match claim.is_forwarded && !claim.is_proxied {
+        false => Ok(()),
+        true => Err(of_stranger_proxy()),
     }
 }
 

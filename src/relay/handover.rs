@@ -7,7 +7,8 @@
 //!   (it stops)
 //!   is_quiet?  until no change is on its way to the disk, of which helped tells
 //!   media, media_bytes  ── what is new ───────────▶ Successor::media      once
-//!   hand_over           ── records, sockets ──────▶ Successor::take_over  a Relay, and its Moment
+//!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
+//!                                                   Successor::take_over  a Relay, and its Moment
 //!                       ◀─ it has it all ──────────
 //!   let_go, and on until those have gone who stay   (it serves)
 //! ```
@@ -44,7 +45,7 @@ use super::rtp_in::RtpIn;
 use super::streams::{Cut, Feed, Streams, ToldStreams};
 use super::viewer_id::ListedId;
 use super::{ConnectionId, LiveId, Relay, Settings};
-use crate::handover::{Line, Unfit, Writer, lines, must};
+use crate::handover::{Line, Reader, Unfit, Writer, must};
 use crate::moment::Moment;
 
 /// The bytes of each stream that are at hand.
@@ -63,11 +64,12 @@ pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
 }
 
-/// All that a successor is to know, but for bytes of streams, at this moment; and the connections
-/// that go to it. What the shell was to do must be done ([`Relay::next_action`]).
-pub fn hand_over(relay: &mut Relay, now: Moment) -> (Vec<u8>, Vec<ConnectionId>) {
+/// All that a successor is to know, but for bytes of streams, at this moment, which goes out in
+/// pieces. Says which connections go to it. What the shell was to do must be done
+/// ([`Relay::next_action`]).
+pub fn hand_over(relay: &mut Relay, now: Moment, out: &mut dyn FnMut(&[u8])) -> Vec<ConnectionId> {
     relay.desk.set_now(now);
-    let mut writer = Writer::default();
+    let mut writer = Writer::new(out);
     relay.desk.hand_over(&mut writer);
     let ids = Ids {
         connections: relay.clients.next_id(),
@@ -81,7 +83,13 @@ pub fn hand_over(relay: &mut Relay, now: Moment) -> (Vec<u8>, Vec<ConnectionId>)
     relay.lists.hand_over(&mut writer);
     let is_told = |ticket| relay.lists.resolves(ticket);
     let going = relay.clients.hand_over(is_told, &mut writer);
-    (writer.finish(), going)
+    writer.finish();
+    going
+}
+
+/// The connections that there are.
+pub fn connections(relay: &Relay) -> impl Iterator<Item = ConnectionId> {
+    relay.clients.ids()
 }
 
 /// A successor has taken over: these connections are its own, and so are all streams. Nothing is
@@ -105,13 +113,15 @@ struct Ids {
 
 /// A server that is to take another's place, as far as it has been told.
 pub struct Successor {
-    settings: Settings,
-    streams: ToldStreams,
+    reader: Reader,
+    told: Told,
 }
 
 /// What it is told, line by line.
 struct Told {
     desk: Desk,
+    /// The desk has been told of, which comes first.
+    has_begun: bool,
     ids: Option<Ids>,
     grants: Grants,
     clients: ToldClients,
@@ -123,51 +133,63 @@ struct Told {
 }
 
 impl Successor {
-    /// Nothing yet.
-    pub fn new(settings: Settings) -> Successor {
+    /// Nothing yet. `is_kept`: there is a token file here.
+    pub fn new(settings: Settings, is_kept: bool) -> Successor {
         let streams = ToldStreams::new(&settings.limits);
-        Successor { settings, streams }
-    }
-
-    /// Bytes of a stream, from this offset on: behind those that have come, or in the place of all
-    /// of them.
-    pub fn media(&mut self, live: LiveId, from: u64, bytes: &[u8]) -> Result<(), Unfit> {
-        let limits = &self.settings.limits;
-        self.streams.hear_media((live, from), bytes, limits)
-    }
-
-    /// This stream has gone meanwhile.
-    pub fn forget_media(&mut self, live: LiveId) {
-        self.streams.forget_media(live);
-    }
-
-    /// The server, and the moment at which it goes on. `is_kept`: there is a token file here.
-    pub fn take_over(self, records: &[u8], is_kept: bool) -> Result<(Relay, Moment), Unfit> {
-        let mut lines = lines(records)?;
-        let mut desk = match lines.next().transpose()? {
-            Some(first) if first.name == "desk" => Desk::take_over(self.settings, first)?,
-            Some(_) | None => return Err(Unfit("it does not begin with the desk".to_owned())),
-        };
-        let mut told = Told {
+        let mut desk = Desk::new(settings);
+        let told = Told {
             grants: Grants::new(desk.settings()),
             fetch: Fetch::new(&mut desk),
             pulls: ToldPulls::default(),
             errands: Vec::new(),
             desk,
+            has_begun: false,
             ids: None,
             clients: ToldClients::default(),
-            streams: self.streams,
+            streams,
             is_kept,
         };
-        lines.try_for_each(|line| told.hear(line?))?;
-        let now = told.desk.now();
-        Ok((told.relay()?, now))
+        Successor {
+            reader: Reader::default(),
+            told,
+        }
+    }
+
+    /// Bytes of a stream, from this offset on: behind those that have come, or in the place of all
+    /// of them.
+    pub fn media(&mut self, live: LiveId, from: u64, bytes: &[u8]) -> Result<(), Unfit> {
+        let limits = &self.told.desk.settings().limits;
+        self.told.streams.hear_media((live, from), bytes, limits)
+    }
+
+    /// This stream has gone meanwhile.
+    pub fn forget_media(&mut self, live: LiveId) {
+        self.told.streams.forget_media(live);
+    }
+
+    /// A piece of the records.
+    pub fn hear(&mut self, records: &[u8]) -> Result<(), Unfit> {
+        self.reader.hear(records, |line| self.told.hear(line))
+    }
+
+    /// The server, and the moment at which it goes on, when all has come.
+    pub fn take_over(self) -> Result<(Relay, Moment), Unfit> {
+        self.reader.finish()?;
+        let now = self.told.desk.now();
+        Ok((self.told.relay()?, now))
     }
 }
 
 impl Told {
     fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+        must(self.has_begun || line.name == "desk", || {
+            "it does not begin with the desk".to_owned()
+        })?;
         match line.name {
+            "desk" => {
+                self.has_begun = true;
+                self.desk.hear(line)
+            }
             "counts" => self.desk.hear_counts(line, &Cut::ALL.map(Cut::name)),
             "events" => self.desk.hear_events(line),
             "ids" => {

@@ -27,8 +27,9 @@ const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 const TOKEN_BYTES: usize = 5 * 1024;
 /// Changes that wait for the disk, blocks, and what each part has for itself.
 const OTHER_BYTES: usize = 2 * 1024 * 1024;
-/// What has happened: text, and the places in it.
-const EVENTS_BYTES: usize = events::BYTES_MAX + events::UNITS_MAX * 32 + 64 * 1024;
+/// What has happened: text, the places in it, and whom it is about. The shortest that tells of a
+/// sessionid is as long as the longest of those.
+const EVENTS_BYTES: usize = events::BYTES_MAX * 5 / 2 + events::UNITS_MAX * 32 + 64 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 

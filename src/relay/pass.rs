@@ -8,7 +8,8 @@ use crate::gate::SessionId;
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
-/// A viewer who is kept out: by which sessionid it came, and from where.
+/// A viewer who is kept out: by which sessionid it came, and from where, which is its address, or
+/// the network in which it has as many as it likes ([`crate::gate::network_of`]).
 pub(super) type Barred = (SessionId, IpAddr);
 
 /// What was said when it was admitted.

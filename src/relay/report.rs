@@ -32,10 +32,14 @@ impl Level {
     }
 }
 
+/// Each has lines of its own: what streams and clients bring about does not drive out what is
+/// wrong.
+const LEVELS: usize = 4;
+
 /// The bounds of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportLimits {
-    /// Lines in one second; what is more is counted.
+    /// Lines of a level in one second; what is more is counted.
     pub lines_per_second_max: u32,
     /// Lines less grave than this are left out.
     pub level: Level,
@@ -45,7 +49,8 @@ pub struct ReportLimits {
 pub(super) struct Report {
     limits: ReportLimits,
     second: u64,
-    lines: u32,
+    /// Of each level.
+    lines: [u32; LEVELS],
     left_out: u64,
     last: String,
     repeated: u64,
@@ -57,7 +62,7 @@ impl Report {
         Report {
             limits,
             second: 0,
-            lines: 0,
+            lines: [0; LEVELS],
             left_out: 0,
             last: String::new(),
             repeated: 0,
@@ -74,7 +79,7 @@ impl Report {
         let second = now.since_start().as_secs();
         if second != self.second {
             self.second = second;
-            self.lines = 0;
+            self.lines = [0; LEVELS];
             if self.left_out > 0 {
                 lines.push(format!(
                     "level=warn event=lines-left-out count={}",
@@ -87,19 +92,59 @@ impl Report {
             self.repeated += 1;
             return lines;
         }
-        if self.lines >= self.limits.lines_per_second_max {
+        let of_level = match level {
+            Level::Error => &mut self.lines[0],
+            Level::Warn => &mut self.lines[1],
+            Level::Info => &mut self.lines[2],
+            Level::Debug => &mut self.lines[3],
+        };
+        if *of_level >= self.limits.lines_per_second_max {
             self.left_out += 1;
             return lines;
         }
+        *of_level += 1;
         if self.repeated > 0 {
             lines.push(format!(
                 "level=info event=line-repeated count={}",
                 std::mem::take(&mut self.repeated)
             ));
         }
-        self.lines += 1;
         self.last.clone_from(&line);
         lines.push(line);
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LIMITS: ReportLimits = ReportLimits {
+        lines_per_second_max: 10,
+        level: Level::Info,
+    };
+
+    /// Whoever publishes and watches may bring about any number of lines.
+    #[test]
+    fn what_is_wrong_is_told_whatever_else_happens() {
+        let mut report = Report::new(LIMITS);
+        let now = Moment::START;
+        let mut lines = 0;
+        for number in 0..1000 {
+            let line = format_args!("event=stream-begins source={number}");
+            lines += report.lines(Level::Info, now, line).len();
+            let line = format_args!("event=no-join-point number={number}");
+            lines += report.lines(Level::Warn, now, line).len();
+        }
+        assert_eq!(lines, 20);
+        let failed = format_args!("event=token-file-not-written");
+        let told = report.lines(Level::Error, now, failed);
+        assert_eq!(told, ["level=error event=token-file-not-written"]);
+        // What was left out is counted.
+        let later = now + Duration::from_secs(1);
+        let told = report.lines(Level::Info, later, format_args!("event=ending"));
+        let count = "level=warn event=lines-left-out count=1980";
+        assert_eq!(told, [count, "level=info event=ending"]);
     }
 }

@@ -327,9 +327,9 @@ impl Relay {
         session: &SessionId,
         block: Option<Duration>,
     ) -> Result<Outcome, Refusal> {
-        if let Some(block) = block {
-            self.grants.block(session, block, &self.desk)?;
-        }
+        let has_stream = self.streams.with_clients(session).next().is_some();
+        let whose = (session, has_stream);
+        self.grants.begin_abort(whose, block, &self.desk)?;
         let ended = self.end_session(session);
         if block.is_some() {
             // Nobody is admitted any more, whether it ran or not; who waits for it is told so.

@@ -63,9 +63,9 @@ impl Relay {
             }
             streams::Said::Unattended(session) => self.tend_pull(&session),
             streams::Said::Grown(id) => {
-                if let Some(session) = self.streams.session(id) {
-                    self.clients
-                        .call_waiting(Room::List, &session, Fate::Called);
+                if let Some((session, reached)) = self.streams.reached(id) {
+                    let up_to = (Room::List, reached);
+                    self.clients.call_up_to(up_to, &session, Fate::Called);
                 }
             }
             streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.desk),

@@ -3,7 +3,7 @@
 use super::Settings;
 use super::admission::Way;
 use super::parameters::no_parameters;
-use crate::hls::Wanted;
+use crate::hls::{Reach, Wanted};
 use crate::http::{Refusal, Target};
 use crate::remux;
 
@@ -47,6 +47,22 @@ impl View {
     /// Whether it is had by playlists and segments.
     pub fn is_of_segments(&self) -> bool {
         matches!(self, View::Part(_))
+    }
+
+    /// How far its stream's playlist must have come for who waits for it.
+    pub fn reach(&self) -> Reach {
+        match self {
+            View::Whole | View::In(_) => Reach::STREAM,
+            View::Part(wanted) => wanted.reach(),
+        }
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            View::Whole | View::In(_) => 0,
+            View::Part(wanted) => wanted.held_bytes(),
+        }
     }
 
     /// Whether it may be waited for where the session does not run: what a playlist names has no

@@ -15,7 +15,7 @@ use super::desk::Desk;
 use super::pass::Barred;
 use super::streams::{Outlet, Streams, Watcher};
 use super::viewer_id::{ListedId, Mark};
-use crate::gate::{Carriage, Digest, SessionId};
+use crate::gate::{Carriage, Digest, SessionId, network_of};
 use crate::http::{Refusal, Status};
 use crate::moment::Moment;
 
@@ -119,7 +119,7 @@ impl<'a> Known<'a> {
         let peer = self.clients.peer(id);
         let (session, peer) = session.zip(peer).ok_or_else(no_viewer)?;
         let name = self.clients.came_by(id).unwrap_or(&session).clone();
-        Ok((id, session, (name, peer.ip())))
+        Ok((id, session, (name, network_of(peer.ip()))))
     }
 
     fn row(&self, watcher: Watcher<'_>) -> Row {
@@ -231,6 +231,52 @@ impl Row {
             skips: None,
             datagrams_sent: None,
             datagrams_dropped: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::relay::ConnectionId;
+    use crate::relay::stage::Stage;
+
+    fn connect(stage: &mut Stage, peer: &str, request: &str) -> ConnectionId {
+        let peer = peer.parse().expect("an address");
+        let id = stage.relay.accepted(peer, stage.now).expect("room");
+        stage.send(
+            id,
+            &format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        );
+        id
+    }
+
+    /// Its next address is in the same network.
+    #[test]
+    fn who_has_many_addresses_is_kept_out_by_all_of_them() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let call = |stage: &mut Stage, line: &str| {
+            let id = connect(stage, "10.0.0.1:1", line);
+            // Each piece of a list has a turn of its own.
+            (0..4).for_each(|_| stage.settle());
+            stage.text(id)
+        };
+        call(&mut stage, "POST /api/add-token?type=http&sessionid=s");
+        stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 9\r\n\r\nx");
+        let watch = |stage: &mut Stage, peer: &str| connect(stage, peer, "GET /stream/s");
+        let first = watch(&mut stage, "[2001:db8:0:1::7]:9");
+        stage.assert_status(first, 200);
+        let list = call(&mut stage, "GET /api/list-viewers");
+        let id = list.split("\"id\":\"").nth(1).expect("a row");
+        let id = id.split('"').next().expect("an id");
+        let kick = format!("DELETE /api/kick-viewer?id={id}&block=60");
+        assert!(call(&mut stage, &kick).starts_with("HTTP/1.1 204"));
+        for (peer, status) in [
+            ("[2001:db8:0:1::7]:9", 429),
+            ("[2001:db8:0:1:9:9:9:9]:9", 429),
+            ("[2001:db8:0:2::7]:9", 200),
+        ] {
+            let next = watch(&mut stage, peer);
+            stage.assert_status(next, status);
         }
     }
 }

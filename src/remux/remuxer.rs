@@ -133,6 +133,8 @@ impl Making {
                 self.interleave.push(&unit);
                 self.pass_on(out)
             }
+            // Thousands may be named, and few are told.
+            Heard::LeftOut { .. } if self.left_out.len() >= LEFT_OUT_MAX => Ok(()),
             Heard::LeftOut { number, codec } => {
                 let codec: String = codec.chars().take(NAME_MAX).collect();
                 self.leave_out(format!("track {number}: {codec} is not remuxed"));

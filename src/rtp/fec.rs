@@ -446,4 +446,42 @@ mod tests {
             assert!(fec.held_bytes() <= 64 << 10, "{}", fec.held_bytes());
         }
     }
+
+    /// The longest packet that a network takes is protected, and a longer one is not.
+    #[test]
+    fn what_no_network_takes_is_not_protected() {
+        for (bytes, rows) in [(PACKET_BYTES_MAX, 1), (PACKET_BYTES_MAX + 1, 0)] {
+            let packets = (0..4).map(|number| {
+                let mut packet = Packet::header(33, number, 0, 9).to_vec();
+                packet.resize(bytes, 1);
+                packet
+            });
+            let made = protect(&mut Fec::new(4, 4, 1), &packets.collect::<Vec<_>>());
+            assert_eq!(made.len(), rows, "{bytes} bytes");
+        }
+    }
+
+    /// What another process tells is taken at its bounds, and not behind one of them.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        type Told = fn(&mut Fec);
+        const LONGEST: usize = 2 * PACKET_BYTES_MAX;
+        let told: [(Told, bool); 9] = [
+            (|_| {}, true),
+            (|fec| fec.place = 4 * 5 - 1, true),
+            (|fec| fec.place = 4 * 5, false),
+            (|fec| fec.columns.truncate(3), false),
+            (|fec| fec.waiting = vec![vec![0; LONGEST]; 4].into(), true),
+            (|fec| fec.waiting = vec![vec![]; 5].into(), false),
+            (|fec| fec.waiting = vec![vec![0; LONGEST + 1]].into(), false),
+            (|fec| fec.row.payload = vec![0; LONGEST + 1], false),
+            (|fec| fec.columns[3].payload = vec![0; LONGEST + 1], false),
+        ];
+        for (index, (tell, fits)) in told.into_iter().enumerate() {
+            let mut fec = Fec::new(4, 5, 1);
+            tell(&mut fec);
+            assert_eq!(fec.fits(), fits, "{index}");
+        }
+    }
 }

@@ -49,7 +49,7 @@ impl<'a> Packet<'a> {
         if first & 0x20 != 0 {
             let padding = usize::from(*payload.last().ok_or(Malformed)?);
             let length = payload.len().checked_sub(padding).filter(|_| padding > 0);
-            payload = &payload[..length.ok_or(Malformed)?];
+            payload = payload.get(..length.ok_or(Malformed)?).ok_or(Malformed)?;
         }
         Ok(Packet {
             payload_type: second & 0x7f,

@@ -184,6 +184,7 @@ impl Server {
             self.look_ups.as_ref().and_then(LookUps::next_deadline),
             self.accept_again,
             self.ends_at,
+            self.handover.next_deadline(),
         ];
         let next = deadlines.into_iter().flatten().min()?;
         if next <= now {
@@ -427,7 +428,7 @@ impl Server {
                     }
                 }
                 Action::Help(ticket, job) => self.help(ticket, job, now),
-                Action::ReturnMemory => sys::return_memory(),
+                Action::ReturnMemory => sys::process::return_memory(),
                 Action::Log(line) => self.console.tell(&line),
                 Action::LogAccess(line) => {
                     if let Some(log) = &mut self.access_log

@@ -24,7 +24,7 @@ impl Own {
     pub fn new() -> Own {
         Own {
             memory: File::open("/proc/self/statm").ok(),
-            page_bytes: sys::page_bytes(),
+            page_bytes: sys::process::page_bytes(),
             look_at: Moment::START,
         }
     }
@@ -38,7 +38,7 @@ impl Own {
         let pages = self.pages();
         let bytes = |index: usize| Some(pages?[index] * self.page_bytes);
         Some(Process {
-            cpu: sys::cpu_time(),
+            cpu: sys::process::cpu_time(),
             virtual_bytes: bytes(0),
             resident_bytes: bytes(1),
         })

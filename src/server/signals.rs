@@ -28,8 +28,9 @@ impl Signals {
     pub fn take() -> io::Result<Signals> {
         // Nobody has a reason to send the first two; a write beyond the limit on the size of files,
         // or to a terminal from its background, is an error for whoever writes, and streams go on.
-        sys::ignore_signals(&[libc::SIGUSR1, libc::SIGUSR2, libc::SIGXFSZ, libc::SIGTTOU]);
-        let descriptor = sys::signal_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+        sys::process::ignore_signals(&[libc::SIGUSR1, libc::SIGUSR2, libc::SIGXFSZ, libc::SIGTTOU]);
+        let descriptor =
+            sys::process::signal_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
         Ok(Signals(File::from(descriptor)))
     }
 

@@ -4,10 +4,9 @@ use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{self, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::Instant;
 
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
@@ -46,14 +45,14 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
     let signals = Signals::take().map_err(failed)?;
     let sandbox = Sandbox::new(config.sandbox).map_err(failed)?;
-    let files_max = sys::raise_file_limit()
+    let files_max = sys::process::raise_file_limit()
         .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
     let poll = Poll::new().map_err(failed)?;
     let waker = Waker::new(poll.registry(), THREADS).map_err(failed)?;
     // Every thread wakes the loop, and some may hang for longer than there is one.
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
-    let mut legacy = Legacy::ask(config, &settings).map_err(StartError)?;
+    let mut legacy = Legacy::ask(config, &settings, poll.registry()).map_err(StartError)?;
     let (relay, began) = match &mut legacy {
         Some(legacy) => legacy.relay().map_err(StartError)?,
         None => (Relay::new(settings), Instant::now()),
@@ -141,8 +140,16 @@ fn own_name() -> Option<String> {
 
 /// How many descriptors are open, before there is a client. The one that looks is not counted.
 fn open_files() -> u64 {
-    let count = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    count.saturating_sub(1) as u64
+    let folder = "/proc/self/fd";
+    // Newer kernels know it without a look at each, for which all clients would wait who are taken
+    // over.
+    let told = fs::metadata(folder).map_or(0, |folder| folder.len());
+    match told {
+        0 => fs::read_dir(folder)
+            .map_or(0, Iterator::count)
+            .saturating_sub(1) as u64,
+        told => told,
+    }
 }
 
 fn start_access_log(
@@ -281,19 +288,8 @@ impl Server {
         let Some(mut legacy) = legacy else {
             return Ok(0);
         };
-        let now = self.now();
-        let clients = legacy.clients();
-        let connections = clients.len();
-        for (id, socket) in clients {
-            let socket = TcpStream::from_std(net::TcpStream::from(socket));
-            if self
-                .sockets
-                .insert(id, socket, self.poll.registry())
-                .is_err()
-            {
-                self.relay.lost(id, now);
-            }
-        }
+        self.sockets = legacy.sockets();
+        let connections = self.sockets.len();
         legacy.taken().map_err(StartError)?;
         self.console.tell(&format!(
             "level=info event=taken-over connections={connections}"

@@ -10,7 +10,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use super::sys::{self, SocketKind};
+use super::sys::sockets::{self, SocketKind};
 
 /// Sockets that were opened before the server was started.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Inherited {
         for index in 0..count {
             let wrong =
                 |what: &str| io::Error::other(format!("the socket {index} that was passed {what}"));
-            match sys::inherited_socket(index).map_err(|error| wrong(&error.to_string()))? {
+            match sockets::inherited_socket(index).map_err(|error| wrong(&error.to_string()))? {
                 (SocketKind::Listener, socket) => inherited.listeners.push(socket.into()),
                 (SocketKind::Datagram, socket) if inherited.rtp.is_none() => {
                     inherited.rtp = Some(socket.into());

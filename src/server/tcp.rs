@@ -4,18 +4,20 @@
 //! until it has said that it would block. So each socket remembers whether it may have something to
 //! read; whether it takes bytes, the core remembers.
 
+#[cfg(feature = "handover")]
+mod handover;
+
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, Read};
 use std::net::{self, Ipv4Addr, Shutdown, SocketAddr};
-#[cfg(feature = "handover")]
-use std::os::fd::BorrowedFd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
-use mio::net::{TcpListener, TcpStream, UnixListener};
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use super::sys;
@@ -34,15 +36,15 @@ const BACKLOG: i32 = 65_535;
 pub(super) enum Listener {
     Tcp(TcpListener),
     /// And the file that names it, which goes with it.
-    Unix(UnixListener, PathBuf),
+    Unix(unix::UnixListener, PathBuf),
 }
 
 impl Listener {
     /// Makes a bound listener ready.
     pub fn tcp(listener: net::TcpListener) -> io::Result<Listener> {
         listener.set_nonblocking(true)?;
-        sys::set_backlog(listener.as_fd(), BACKLOG)?;
-        sys::set_for_accepted(listener.as_fd(), UNSENT_BYTES_MAX)?;
+        sys::options::set_backlog(listener.as_fd(), BACKLOG)?;
+        sys::options::set_for_accepted(listener.as_fd(), UNSENT_BYTES_MAX)?;
         Ok(Listener::Tcp(TcpListener::from_std(listener)))
     }
 
@@ -67,8 +69,7 @@ impl Listener {
     /// Makes a listener ready that is bound to this path.
     pub fn unix_again(listener: unix::UnixListener, path: &Path) -> io::Result<Listener> {
         listener.set_nonblocking(true)?;
-        sys::set_backlog(listener.as_fd(), BACKLOG)?;
-        let listener = UnixListener::from_std(listener);
+        sys::options::set_backlog(listener.as_fd(), BACKLOG)?;
         Ok(Listener::Unix(listener, path.to_owned()))
     }
 
@@ -76,7 +77,11 @@ impl Listener {
     pub fn register(&mut self, token: Token, registry: &Registry) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
-            Listener::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
+            Listener::Unix(listener, _) => registry.register(
+                &mut SourceFd(&listener.as_raw_fd()),
+                token,
+                Interest::READABLE,
+            ),
         }
     }
 
@@ -85,9 +90,8 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => listener.accept(),
             Listener::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
                 // Read, written and shut down like any stream socket; nothing else is asked of it.
-                let stream = net::TcpStream::from(OwnedFd::from(stream));
+                let stream = net::TcpStream::from(sys::sockets::accept_unnamed(listener.as_fd())?);
                 let this_host = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 Ok((TcpStream::from_std(stream), this_host))
             }
@@ -134,6 +138,8 @@ pub(super) struct Socket {
     stream: TcpStream,
     /// What is known of what it has to say.
     pub input: Input,
+    /// Another process may have it, too.
+    is_shared: bool,
 }
 
 /// All sockets, and where what one of them brings is put.
@@ -157,15 +163,21 @@ impl Sockets {
             Token(id.to_u64() as usize),
             Interest::READABLE | Interest::WRITABLE,
         )?;
-        if self.places.len() <= id.index() {
-            self.places.resize_with(id.index() + 1, || None);
-        }
-        self.places[id.index()] = Some(Socket {
+        self.put(Socket {
             id,
             stream,
             input: Input::default(),
+            is_shared: false,
         });
         Ok(())
+    }
+
+    fn put(&mut self, socket: Socket) {
+        let index = socket.id.index();
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, || None);
+        }
+        self.places[index] = Some(socket);
     }
 
     /// Connects to an origin. An event tells when its socket takes bytes; if nobody is there,
@@ -187,23 +199,9 @@ impl Sockets {
             .filter(|socket| socket.id == id)
     }
 
-    /// The descriptor of a connection's socket.
-    #[cfg(feature = "handover")]
-    pub fn descriptor(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
-        let socket = self.places.get(id.index())?.as_ref()?;
-        (socket.id == id).then(|| socket.stream.as_fd())
-    }
-
-    /// Another process has this socket, too: it is that one's alone from now on.
-    #[cfg(feature = "handover")]
-    pub fn give_away(&mut self, id: ConnectionId, registry: &Registry) {
-        let place = self.places.get_mut(id.index());
-        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|one| one.id == id))
-            && let Some(mut socket) = place.take()
-        {
-            // As long as that one has it, events of it would come here.
-            let _ = registry.deregister(&mut socket.stream);
-        }
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.places.iter().flatten().count()
     }
 
     /// Has a socket closed: in this turn, or one of the next.
@@ -274,7 +272,7 @@ impl Socket {
             return Outgoing::Whole(0);
         }
         loop {
-            match sys::send(self.stream.as_fd(), gather.slices()) {
+            match sys::sending::send(self.stream.as_fd(), gather.slices()) {
                 Ok(bytes) if bytes == gather.bytes() => return Outgoing::Whole(bytes),
                 Ok(bytes) => return Outgoing::Part(bytes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -290,6 +288,15 @@ impl Socket {
     pub fn shut_down_write(&self) {
         // It fails only where the client is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // To close it ends nothing while somebody else has it.
+        if self.is_shared {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl Udp {
         socket.set_nonblocking(true)?;
         let rtp = UdpSocket::from_std(socket);
         // The kernel grants what it may; less is no error.
-        let _ = sys::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
+        let _ = sys::options::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;
         take_no_groups(&rtp, bound)?;
         let bind = |port| UdpSocket::bind(SocketAddr::new(bound.ip(), port)).ok();
@@ -85,7 +85,7 @@ impl Udp {
         if let Some(rtcp) = &rtcp {
             take_no_groups(rtcp, bound)?;
         }
-        let has_segmentation = sys::set_segment_bytes(rtp.as_fd(), 0).is_ok();
+        let has_segmentation = sys::options::set_segment_bytes(rtp.as_fd(), 0).is_ok();
         let rtcp = rtcp.map(|socket| Inlet::new(socket, UdpPort::Rtcp, String::new()));
         let rtp = Inlet::new(rtp, UdpPort::Rtp, String::new());
         Ok(Udp {
@@ -130,8 +130,9 @@ impl Udp {
         let interface = index_of(outgoing.interface.as_ref())?;
         let socket = self.rtp().as_fd();
         for is_ipv6 in [false, true] {
-            let set = sys::set_dscp(socket, is_ipv6, outgoing.dscp)
-                .and_then(|()| sys::set_multicast(socket, is_ipv6, outgoing.hops, interface));
+            let set = sys::options::set_dscp(socket, is_ipv6, outgoing.dscp).and_then(|()| {
+                sys::options::set_multicast(socket, is_ipv6, outgoing.hops, interface)
+            });
             // Of the other version there may be nothing to be set.
             if is_ipv6 == self.is_ipv6 {
                 set?;
@@ -145,12 +146,12 @@ impl Udp {
         let interface = index_of(join.interface.as_ref())?;
         let group = SocketAddr::new(join.group, self.bound()?.port());
         // Only while this one is bound: nobody else is to share the RTP socket's address.
-        sys::set_shared(self.rtp().as_fd(), true)?;
-        let socket = sys::group_socket(group, join.source, interface);
-        sys::set_shared(self.rtp().as_fd(), false)?;
+        sys::options::set_shared(self.rtp().as_fd(), true)?;
+        let socket = sys::sockets::group_socket(group, join.source, interface);
+        sys::options::set_shared(self.rtp().as_fd(), false)?;
         let socket = socket?;
         socket.set_nonblocking(true)?;
-        let _ = sys::set_udp_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
+        let _ = sys::options::set_udp_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
         self.join_again(join, port, socket);
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Udp {
             let is_ipv6 = self.is_ipv6;
             let next = (done..).map_while(message);
             let next = next.map(|(piece, to)| (piece, reachable(is_ipv6, to)));
-            done += match sys::send_each(self.rtp().as_fd(), next) {
+            done += match sys::sending::send_each(self.rtp().as_fd(), next) {
                 Ok(sent) => sent.max(1),
                 // The first of them is refused.
                 Err(error) => {
@@ -284,7 +285,7 @@ impl Udp {
 
     fn cut_at(&mut self, size: usize) -> bool {
         if self.segment_bytes != size {
-            match sys::set_segment_bytes(self.rtp().as_fd(), size as i32) {
+            match sys::options::set_segment_bytes(self.rtp().as_fd(), size as i32) {
                 Ok(()) => self.segment_bytes = size,
                 Err(_) => {
                     self.has_segmentation = false;
@@ -321,16 +322,16 @@ impl Inlet {
 /// one.
 fn take_no_groups(socket: &UdpSocket, bound: SocketAddr) -> io::Result<()> {
     // One that cannot reach IPv4 has no use for the first.
-    let of_ipv4 = sys::take_joined_only(socket.as_fd(), false);
+    let of_ipv4 = sys::options::take_joined_only(socket.as_fd(), false);
     match bound.is_ipv6() {
         false => of_ipv4,
-        true => sys::take_joined_only(socket.as_fd(), true),
+        true => sys::options::take_joined_only(socket.as_fd(), true),
     }
 }
 
 /// The number of an interface; 0 for any.
 fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
-    interface.map_or(Ok(0), |name| sys::interface_index(name.as_str()))
+    interface.map_or(Ok(0), |name| sys::sockets::interface_index(name.as_str()))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub fn records(data: &[u8]) {
     config.core.limits.stream.buffer_bytes = 128 * 1024;
     config.core.limits.buffers_bytes_max = 8 * 1024 * 1024;
     config.core.limits.hold_time = Duration::from_secs(60);
-    let mut successor = Successor::new(config.settings(100, 1_800_000_000, 7));
+    let mut successor = Successor::new(config.settings(100, 1_800_000_000, 7), false);
     let mut rest = data;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let (line, behind) = rest.split_at(end);
@@ -34,7 +34,8 @@ pub fn records(data: &[u8]) {
             return;
         }
     }
-    if let Ok((relay, now)) = successor.take_over(rest, false) {
+    let heard = successor.hear(rest).and_then(|()| successor.take_over());
+    if let Ok((relay, now)) = heard {
         go_on(relay, now, sources_and_others(rest));
     }
 }

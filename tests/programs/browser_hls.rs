@@ -77,12 +77,12 @@ fn hls_js_joins_late_and_plays_on() {
 }
 
 /// Sound alone joins late and plays on, and every second of it is there.
-fn joins_sound(index: usize) {
+fn joins_sound(index: usize, open: fn(&str, &str) -> Browser, name: &str) {
     let server = Server::start(&["--hls-segment=1", "--cors=*"]);
     let (session, codecs, output) = STREAMS[index];
     let _encoder = publish_for(&server, session, "120", codecs, output);
     await_segments(&server, session, 8);
-    let mut browser = scripted(&format!("sound-{session}"), &list_url(&server, session));
+    let mut browser = open(&format!("{name}-{session}"), &list_url(&server, session));
     is_heard(&mut browser, 8);
     let buffered = format!("{VIDEO}.buffered.length");
     assert_eq!(browser.evaluate(&buffered), 1, "there is no gap in it");
@@ -93,13 +93,19 @@ fn joins_sound(index: usize) {
 #[test]
 #[ignore = "needs Chromium, npm and ffmpeg"]
 fn hls_js_plays_mp3() {
-    joins_sound(2);
+    joins_sound(2, scripted, "sound");
 }
 
 #[test]
 #[ignore = "needs Chromium, npm and ffmpeg"]
 fn hls_js_plays_aac() {
-    joins_sound(3);
+    joins_sound(3, scripted, "sound");
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromiums_own_player_plays_aac() {
+    joins_sound(3, native, "alone");
 }
 
 /// What the source's end makes of its stream: held, it goes on behind a seam; else another begins,

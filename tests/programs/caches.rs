@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::encoder::{Encoder, Kind};
-use super::playlist::Playlist;
 use super::support::client::{Client, request};
+use super::support::encoder::{Encoder, Kind};
+use super::support::playlist::Playlist;
 use super::support::response::{End, Response};
 use super::support::server::Server;
 use super::support::streaming::Source;

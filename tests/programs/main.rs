@@ -2,19 +2,12 @@
 //! are asked for: `cargo test --test programs -- --ignored` (CI does).
 #![cfg(feature = "default")]
 
-#[allow(dead_code, reason = "one container is enough for caches")]
-#[path = "../support/encoder.rs"]
-mod encoder;
-#[allow(dead_code, reason = "players check what they play")]
-#[path = "../support/playlist.rs"]
-mod playlist;
 #[path = "../support/spliced.rs"]
 mod spliced;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/transport.rs"]
-mod transport;
 
+mod aborted;
 mod browser_hls;
 mod caches;
 mod chromium;

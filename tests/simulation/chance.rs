@@ -5,20 +5,26 @@ use std::time::Duration;
 
 use tollgate::random::Random;
 
-pub struct Chance(Random);
+pub struct Chance(Random, u64);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        Chance(Random::new(seed.into()))
+        Chance(Random::new(seed.into()), 0)
     }
 
     pub fn draw(&mut self) -> u64 {
+        self.1 += 1;
         self.0.draw()
+    }
+
+    /// How often it was asked.
+    pub fn drawn(&self) -> u64 {
+        self.1
     }
 
     pub fn within(&mut self, range: RangeInclusive<usize>) -> usize {
         let span = (range.end() - range.start()) as u64 + 1;
-        range.start() + (self.0.draw() % span) as usize
+        range.start() + (self.draw() % span) as usize
     }
 
     /// A number of which small ones are as likely as large ones: first its magnitude is drawn.

@@ -8,9 +8,12 @@ use tollgate::remux::Target;
 
 use super::chance::Chance;
 use super::films::Given;
+#[cfg(all(feature = "hls", feature = "remux"))]
+use super::knowledge::Session;
 use super::knowledge::{Knowledge, State, StreamNumber};
 use super::media::Track;
 use super::script::{Asked, Request, Script};
+use super::twins::Seen;
 use super::wire::{Socket, Wire};
 use crate::playlist::Playlist;
 use crate::response::{Body, End, Head};
@@ -90,13 +93,15 @@ pub struct Client {
     /// More requests that it makes when the one before is answered.
     pub rounds: usize,
     reading: Reading,
-    /// The playlist that it had last.
-    list: Option<Playlist>,
+    /// The playlist that it had last, and of which session that is.
+    list: Option<(usize, Playlist)>,
     names: Vec<String>,
     /// The server said that this answer was the last.
     was_told_to_go: bool,
     /// A write to it was not whole at some time.
     pub was_blocked: bool,
+    /// Where worlds are compared.
+    pub seen: Seen,
 }
 
 struct Asking {
@@ -155,6 +160,7 @@ impl Client {
             names: Vec::new(),
             was_told_to_go: false,
             was_blocked: false,
+            seen: Seen::default(),
         }
     }
 
@@ -324,6 +330,7 @@ impl Client {
             }
         };
         let bytes = self.wire.receive(bytes_max);
+        self.seen.take(&bytes);
         if self.role == Role::Relay {
             self.heard.extend_from_slice(&bytes);
         } else {
@@ -565,7 +572,8 @@ impl Client {
             assert!(entry.seconds.round() <= list.target as f64, "{text}");
         }
         let first = |list: &Playlist| list.segments.first().map(|entry| entry.number);
-        if let Some(last) = self.list.take() {
+        let last = self.list.take().filter(|(of, _)| *of == session);
+        if let Some((_, last)) = last {
             // A shadow's numbers begin anew with it.
             assert!(
                 knowledge.has_origins || knowledge.is_film(session) || first(&list) >= first(&last),
@@ -590,7 +598,7 @@ impl Client {
             .iter()
             .map(|entry| entry.name.clone())
             .collect();
-        self.list = Some(list);
+        self.list = Some((session, list));
     }
 
     /// The segments that it knows of.
@@ -656,6 +664,7 @@ impl Client {
     /// The connection is over for it.
     fn end(&mut self, knowledge: &mut Knowledge) {
         self.is_over = true;
+        self.seen.end(self.wire.is_reset());
         if let Reading::Body { body, .. } = &self.reading {
             let end = if self.wire.is_reset() || self.wire.is_torn() {
                 End::CutShort
@@ -756,5 +765,22 @@ fn check_json(head: &Head, content: &[u8], method: &str, end: End) {
     let is_json = head.field("Content-Type") == Some("application/json");
     if is_json && method != "HEAD" && end == End::Complete {
         serde_json::from_slice::<serde_json::Value>(content).expect("a body of JSON");
+    }
+}
+
+/// What is known of one session's playlist says nothing of another's.
+#[cfg(all(feature = "hls", feature = "remux"))]
+#[test]
+fn a_client_may_have_lists_of_two_sessions() {
+    let sessions = ["film", "hls"].map(Session::new).into();
+    let mut knowledge = Knowledge::new(sessions, 2);
+    let mut client = Client::placeholder(([10, 0, 0, 1], 1).into());
+    for (session, number) in [(0, 9), (1, 5), (1, 6)] {
+        let list = format!(
+            "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:{number}\n\
+             #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:00.619Z\n\
+             #EXTINF:2.00000,\n5eed1234-{number}.ts\n#EXT-X-ENDLIST\n"
+        );
+        client.check_list(session, list.as_bytes(), &mut knowledge);
     }
 }

@@ -221,25 +221,21 @@ impl Given<'_> {
             State::Announced | State::Refused | State::Running => false,
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
-        given.iter().enumerate().all(|(track, given)| {
-            let Some(whole) = whole.get(track) else {
-                return given.is_empty();
-            };
+        given.iter().all(|given| {
             let Some(first) = given.first() else {
                 return true;
             };
-            let Some(from) = whole.iter().position(|unit| unit == first) else {
+            // Who came behind the last key frame has the sound alone, as the first track.
+            let mut tracks = whole.iter();
+            let Some(whole) = tracks.find_map(|whole| behind(whole, first)) else {
                 return false;
             };
             // Who has just come may fall behind a source that sends as fast as it can, and whoever
             // falls out of the buffer may have a part of a picture before the gap.
-            match self.end == End::Complete && self.is_prompt || self.is_segment {
-                true => {
-                    whole[from..].starts_with(given)
-                        && (!must_end || whole.len() == from + given.len())
-                }
+            match self.is_prompt || self.is_segment {
+                true => whole.starts_with(given) && (!must_end || whole.len() == given.len()),
                 false => {
-                    let mut rest = &whole[from..];
+                    let mut rest = whole;
                     let mut parts = 0;
                     for unit in given {
                         match rest.iter().position(|other| other == unit) {
@@ -252,4 +248,10 @@ impl Given<'_> {
             }
         })
     }
+}
+
+/// What a track has from this unit on.
+fn behind<'a>(track: &'a [Vec<u8>], first: &Vec<u8>) -> Option<&'a [Vec<u8>]> {
+    let from = track.iter().position(|unit| unit == first)?;
+    Some(&track[from..])
 }

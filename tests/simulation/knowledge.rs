@@ -22,6 +22,8 @@ pub struct Knowledge {
     pub holds: bool,
     /// Streams are fetched.
     pub has_origins: bool,
+    /// What clients see is compared.
+    pub is_compared: bool,
     /// The server has been told to end.
     pub is_closing: bool,
     /// Sessions whose sources send datagrams that run.
@@ -36,7 +38,8 @@ pub struct Session {
     pub name: String,
     /// As it stands in a query or a path.
     pub encoded: String,
-    digest: String,
+    /// As it stands in the log.
+    pub digest: String,
 }
 
 /// A stream, from its source's first thought of it on.
@@ -95,6 +98,7 @@ impl Knowledge {
             has_jumps: false,
             holds: false,
             has_origins: false,
+            is_compared: false,
             is_closing: false,
             by_datagrams: BTreeSet::new(),
             tally: Tally::new(),

@@ -190,7 +190,9 @@ impl Track {
         for stream in knowledge.streams_of(self.session) {
             let content = knowledge.arrived(stream);
             let at = self.start_in(knowledge, stream);
-            if content[at as usize..].starts_with(needle) {
+            // What was sent while it ended is not its own, of which the log tells behind the turn.
+            let behind = content.get(at as usize..);
+            if behind.is_some_and(|behind| behind.starts_with(needle)) {
                 return Some(Place {
                     stream,
                     at,
@@ -331,4 +333,34 @@ fn find(content: &[u8], from: usize, needle: &[u8]) -> Option<u64> {
         at += 1;
     }
     None
+}
+
+/// The one before was sent more, while it was ended, than it had of it.
+#[test]
+fn a_viewer_of_another_stream_may_have_asked_when_more_had_been_sent() {
+    let session = super::knowledge::Session::new("a");
+    let its = format!("session={}", session.digest);
+    let mut knowledge = Knowledge::new(vec![session], 1);
+    let mut chance = Chance::new(1);
+    let mut announce = |knowledge: &mut Knowledge, number: usize| {
+        let content = content(Kind::Text, 100, &mut chance);
+        let source = ([10, 0, 0, 1], number as u16).into();
+        let stream = knowledge.announce(0, Kind::Text, content.clone(), vec![(0, 0, 100)], source);
+        knowledge.read_log(&format!(
+            "level=info event=stream-begins {its} source={source}"
+        ));
+        knowledge.handed(stream, 100);
+        (stream, content)
+    };
+    let (first, _) = announce(&mut knowledge, 1);
+    let asked_at = vec![(first, knowledge.newest(first))];
+    let figures = "bytes_received=50 bytes_sent=0 skips=0";
+    knowledge.read_log(&format!(
+        "level=info event=stream-ends {its} reason=x {figures}"
+    ));
+    let (second, content) = announce(&mut knowledge, 2);
+    let mut track = Track::new(0, asked_at, true);
+    track.take(&content, &knowledge);
+    let place = track.place().expect("it is found");
+    assert_eq!((place.stream, place.at, place.gaps), (second, 100, 0));
 }

@@ -347,6 +347,10 @@ impl Script {
         let port = chance.within(5000..=5010);
         let host = chance.within(1..=6);
         let (method, target, statuses): (_, _, &'static [u16]) = match chance.within(0..=13) {
+            // They say how much memory is held, of which a table that was told takes less.
+            9..=11 if knowledge.is_compared => {
+                ("GET", format!("{prefix}/list-tokens"), &[200, 403])
+            }
             0..=2 => {
                 let direction = *chance.pick(&["", "", "", "&direction=in", "&direction=out"]);
                 let target = format!("{prefix}/add-token?type=http&sessionid={session}{direction}");

@@ -2,7 +2,8 @@
 //! chance winds on.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tollgate::config::{AccessLog, Config};
@@ -10,8 +11,6 @@ use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
-#[cfg(feature = "handover")]
-use tollgate::relay::handover::{self, Successor};
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, OriginUrl,
     Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, Ticket, write_next,
@@ -24,13 +23,21 @@ use super::knowledge::{Knowledge, Session, State, Tally};
 use super::relays::{self, Question};
 use super::script::{Asked, Script};
 use super::senders::{self, Senders};
+use super::twins::Seen;
 use super::wire::{Edge, Socket, Wire};
+
+#[cfg_attr(not(feature = "handover"), path = "world/no_succession.rs")]
+mod succession;
 
 /// What the shell reads at once, and how much it does in a turn.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 const WRITES_PER_TURN_MAX: usize = 256;
 /// In a calm world a turn takes a tenth of a millisecond: longer than any call that nobody answers.
 const TURNS_TO_REST_MAX: usize = 200_000;
+/// Where the RTP socket is bound.
+const PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 5004);
+/// While a world that is compared waits for its end.
+const STEP: Duration = Duration::from_millis(100);
 /// How long the shell lets viewers drain at its end.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
@@ -49,16 +56,27 @@ pub struct World {
     senders: Senders,
     has_rtp: bool,
     /// There is a token file.
-    #[cfg_attr(not(feature = "handover"), allow(dead_code))]
     is_kept: bool,
-    /// Chance in a hundred that another core goes on behind a turn.
-    hands_over_percent: usize,
+    succession: Succession,
+    /// What clients see is held against what those of another world of the same seed see.
+    is_compared: bool,
+    seed: u64,
+    random_key: u64,
+    /// How many there have been behind each turn, and how many clients.
+    choices: Vec<(u64, usize)>,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
     jumps_percent: usize,
     is_calm: bool,
     ends_at: Option<Moment>,
+}
+
+/// When other cores take over. It has chances of its own, so that nothing else is another for it.
+struct Succession {
+    chance: Chance,
+    /// Chance in a hundred, behind each turn, or behind each step of one.
+    percent: usize,
 }
 
 /// Options that are often run into.
@@ -129,6 +147,13 @@ fn variable(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// The chance of one thing of a kind in a world, in whichever order they come.
+fn chance_of(seed: u64, kind: &str, which: u64) -> Chance {
+    let mut hasher = DefaultHasher::new();
+    (seed, kind, which).hash(&mut hasher);
+    Chance::new(hasher.finish())
+}
+
 fn relay_at(place: &str) -> OriginUrl {
     let (host, port) = host_and_port(place).expect("a place");
     OriginUrl {
@@ -139,17 +164,38 @@ fn relay_at(place: &str) -> OriginUrl {
 }
 
 impl World {
+    /// A world of its own.
     pub fn new(seed: u64) -> World {
+        let percent = usize::from(seed.is_multiple_of(3)) * 2;
+        let percent = variable("SIMULATION_HANDOVER").unwrap_or(percent);
+        World::of(seed, percent, false)
+    }
+
+    /// One of two worlds of a seed, in which other cores take over or not. What of a world is known
+    /// to its core alone decides nothing in them: all that may be written is written in each turn,
+    /// and the clock does not jump to deadlines.
+    #[cfg_attr(not(feature = "handover"), allow(dead_code))]
+    pub fn compared(seed: u64, percent: usize) -> World {
+        World::of(seed, percent, true)
+    }
+
+    fn of(seed: u64, percent: usize, is_compared: bool) -> World {
         let mut chance = Chance::new(seed);
-        let config = config(&mut chance);
-        let mut relay = Relay::new(config.settings(1000, 1_800_000_000, chance.draw().into()));
+        let mut config = config(&mut chance);
+        if is_compared {
+            // What the comparison says that it leaves out.
+            (config.core.origins, config.core.asks_origin) = (Vec::new(), false);
+            config.core.peers = Vec::new();
+        }
+        let random_key = chance.draw();
+        let mut relay = Relay::new(config.settings(1000, 1_800_000_000, random_key.into()));
         let is_kept = chance.percent(50);
         if is_kept {
             relay.restore(Tokens::new(relay.token_limits()), Moment::START);
         }
         let has_rtp = chance.percent(60);
         if has_rtp {
-            relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+            relay.set_rtp(PORT);
         }
         if std::env::var("SIMULATION_SEED").is_ok() {
             println!("{config:?}");
@@ -160,6 +206,7 @@ impl World {
         let jumps_percent = *chance.pick(&[0, 1, 1, 5]);
         knowledge.holds = config.core.limits.hold_time > Duration::ZERO;
         knowledge.has_jumps = jumps_percent > 0;
+        knowledge.is_compared = is_compared;
         knowledge.has_origins = !config.core.origins.is_empty();
         let senders = Senders::new(&mut chance);
         let mut world = World {
@@ -177,8 +224,14 @@ impl World {
             senders,
             has_rtp,
             is_kept,
-            hands_over_percent: variable("SIMULATION_HANDOVER")
-                .unwrap_or(usize::from(seed.is_multiple_of(3)) * 2),
+            succession: Succession {
+                chance: chance_of(seed, "succession", 0),
+                percent,
+            },
+            is_compared,
+            seed,
+            random_key,
+            choices: Vec::new(),
             calls: Vec::new(),
             jumps_percent,
             is_calm: false,
@@ -391,85 +444,28 @@ impl World {
     fn turn(&mut self) {
         self.turns += 1;
         self.clients_act();
+        if self.is_compared {
+            self.note_what_is_seen();
+        }
         self.wind_on();
         self.note();
+        self.hand_over_within();
         self.accept();
         self.read();
+        self.hand_over_within();
         self.receive();
         self.relay.expire(self.now);
         self.relay.check();
+        self.hand_over_within();
         self.write();
         self.send();
         self.act();
-        if self.hands_over_percent > 0
-            && self.ends_at.is_none()
-            && self.chance.percent(self.hands_over_percent)
-        {
-            self.hand_over();
-        }
+        self.hand_over_behind();
         self.relay.counts().turn_took(Duration::from_micros(50));
         self.relay.check();
         self.check_bounds();
         if self.turns.is_multiple_of(60) && self.ends_at.is_none() && !self.is_calm {
             self.check_followed();
-        }
-    }
-
-    #[cfg(not(feature = "handover"))]
-    fn hand_over(&mut self) {}
-
-    /// Another core takes this one's place.
-    #[cfg(feature = "handover")]
-    fn hand_over(&mut self) {
-        if !handover::is_quiet(&self.relay) {
-            return;
-        }
-        let settings = self.config.settings(1000, 0, self.chance.draw().into());
-        let mut successor = Successor::new(settings);
-        for (live, bytes) in handover::media(&self.relay) {
-            let mut at = bytes.start;
-            while at < bytes.end {
-                let piece = handover::media_bytes(&self.relay, live, at);
-                assert!(!piece.is_empty(), "what is at hand can be told");
-                successor.media(live, at, piece).expect("media fits");
-                at += piece.len() as u64;
-            }
-        }
-        let (records, going) = handover::hand_over(&mut self.relay, self.now);
-        let taken = successor.take_over(&records, self.is_kept);
-        let (mut relay, now) = taken.unwrap_or_else(|why| {
-            panic!("{why}\n{}", String::from_utf8_lossy(&records));
-        });
-        assert_eq!(now, self.now);
-        if self.has_rtp {
-            relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
-        }
-        relay.check();
-        let stay = self
-            .clients
-            .iter()
-            .filter_map(|client| Some(client.socket.as_ref()?.id));
-        let stay: Vec<ConnectionId> = stay.filter(|id| !going.contains(id)).collect();
-        handover::let_go(&mut self.relay, &going);
-        self.relay.check();
-        assert!(
-            self.relay.is_empty() || !stay.is_empty(),
-            "who goes has gone"
-        );
-        self.relay = relay;
-        self.knowledge.count("handed over");
-        for id in stay {
-            self.knowledge.count("stays");
-            self.calls.retain(|(_, call, _)| *call != id);
-            let client = self.client(id).expect("stays is who is known");
-            (client.socket, client.has_stayed) = (None, true);
-            client.wire.close_by_server(&mut Chance::new(id.to_u64()));
-        }
-        for client in &mut self.clients {
-            if let Some(socket) = &mut client.socket {
-                socket.input.note(false, false);
-                self.readers.push(socket.id, &mut socket.input);
-            }
         }
     }
 
@@ -521,7 +517,8 @@ impl World {
         let wait = if self.is_calm {
             Duration::from_micros(self.chance.within(0..=200) as u64)
         } else if self.chance.percent(self.jumps_percent) {
-            match self.relay.next_deadline() {
+            let deadline = self.relay.next_deadline();
+            match deadline.filter(|_| !self.is_compared) {
                 Some(deadline) if self.chance.percent(70) => deadline.since(self.now),
                 _ => self.chance.millis(100..=10_000),
             }
@@ -604,7 +601,11 @@ impl World {
                 .relay
                 .accepted(client.proxy.unwrap_or(client.peer), self.now)
             {
-                None => client.wire.close_by_server(&mut self.chance),
+                None => {
+                    client
+                        .wire
+                        .close_by_server(&mut chance_of(self.seed, "close", index as u64))
+                }
                 Some(id) => {
                     let before = self.by_id.insert(id, index);
                     assert_eq!(before, None, "an id that has been given out before");
@@ -623,50 +624,71 @@ impl World {
             knowledge: &mut self.knowledge,
             buffer: Vec::new(),
         };
-        let is_short = self.chance.percent(10);
+        let is_short = !self.is_compared && self.chance.percent(10);
         let share = Share {
             bytes_max: READ_BUFFER_BYTES,
             cost_max: if is_short { 1 } else { READ_COST_MAX },
             now: self.now,
         };
         self.readers.read_in_turn(&mut self.relay, &mut ends, share);
+        while self.is_compared && self.relay.read_ahead(self.now).is_some() {
+            self.relay.check();
+        }
     }
 
     fn write(&mut self) {
+        if self.is_compared {
+            // Whose turn it is decides nothing. Behind a piece of a list there may be another.
+            let mut times_in_vain = 0;
+            while self.relay.has_writes() && times_in_vain < 2 {
+                times_in_vain = if self.write_one() {
+                    0
+                } else {
+                    times_in_vain + 1
+                };
+            }
+            return;
+        }
         let budget = if self.chance.percent(10) {
             self.chance.within(0..=6)
         } else {
             WRITES_PER_TURN_MAX
         };
         for _ in 0..budget {
-            let (clients, by_id, aside) = (&mut self.clients, &self.by_id, &mut self.aside);
-            let write = |id, gather: &Gather<'_>| {
-                let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
-                if aside.takes(id, bytes) {
-                    return Outgoing::Whole(gather.bytes());
-                }
-                let index = by_id.get(&id);
-                let client = &mut clients[*index.expect("to be written to is who is known")];
-                assert!(
-                    client.socket.is_some(),
-                    "to be written to is who is connected"
-                );
-                if gather.bytes() == 0 {
-                    return Outgoing::Whole(0);
-                }
-                let outgoing = client.wire.write(gather);
-                client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
-                outgoing
-            };
-            if write_next(&mut self.relay, self.now, write).is_none() {
+            if !self.write_one() {
                 return;
             }
-            self.relay.check();
         }
     }
 
+    /// Writes to the client that is next. Says whether there was one.
+    fn write_one(&mut self) -> bool {
+        let (clients, by_id, aside) = (&mut self.clients, &self.by_id, &mut self.aside);
+        let write = |id, gather: &Gather<'_>| {
+            let bytes = gather.slices().iter().flat_map(|slice| slice.to_vec());
+            if aside.takes(id, bytes) {
+                return Outgoing::Whole(gather.bytes());
+            }
+            let index = by_id.get(&id);
+            let client = &mut clients[*index.expect("to be written to is who is known")];
+            assert!(
+                client.socket.is_some(),
+                "to be written to is who is connected"
+            );
+            if gather.bytes() == 0 {
+                return Outgoing::Whole(0);
+            }
+            let outgoing = client.wire.write(gather);
+            client.was_blocked |= matches!(outgoing, Outgoing::Part(_));
+            outgoing
+        };
+        let written = write_next(&mut self.relay, self.now, write);
+        self.relay.check();
+        written.is_some()
+    }
+
     fn receive(&mut self) {
-        if self.is_calm || !self.has_rtp {
+        if self.is_calm || !self.has_rtp || self.is_compared {
             return;
         }
         for (from, port, datagram) in self.senders.send(&mut self.chance) {
@@ -684,7 +706,7 @@ impl World {
             for what in self.senders.check(&datagrams) {
                 self.knowledge.count(what);
             }
-            let is_full = self.chance.percent(3);
+            let is_full = !self.is_compared && self.chance.percent(3);
             not_taken = vec![1; if is_full { datagrams.to.len() } else { 0 }];
         }
     }
@@ -696,10 +718,10 @@ impl World {
                 Action::Close(id) if self.aside.closes(id) => {}
                 Action::ShutdownWrite(id) | Action::ReadOn(id) if self.aside.has(id) => {}
                 Action::Close(id) => {
-                    let chance = &mut self.chance;
                     let index = *self.by_id.get(&id).expect("closed is who is known");
                     let client = &mut self.clients[index];
                     client.socket.take().expect("closed is who is connected");
+                    let chance = &mut chance_of(self.seed, "close", index as u64);
                     client.wire.close_by_server(chance);
                 }
                 Action::ShutdownWrite(id) => {
@@ -724,7 +746,7 @@ impl World {
 
     /// The server calls another relay, which may be there or not, or never say.
     fn connect(&mut self, id: ConnectionId, to: SocketAddr) {
-        let chance = &mut self.chance;
+        let chance = &mut chance_of(self.seed, "connect", id.to_u64());
         let (is_there, is_heard) = match chance.within(0..=9) {
             _ if self.is_calm => (true, true),
             0 => (false, true),
@@ -782,7 +804,7 @@ impl World {
             Job::Resolve(names) => names,
             Job::Append(entry) => return self.append(ticket, entry),
         };
-        let chance = &mut self.chance;
+        let chance = &mut chance_of(self.seed, "help", ticket.0);
         let turn = self.turns + chance.magnitude(1..=60);
         let results = names
             .iter()
@@ -798,7 +820,8 @@ impl World {
             .collect();
         match chance.within(0..=9) {
             0 => self.relay.not_helped(ticket, self.now),
-            1 => {}
+            // Nobody ever says.
+            1 if !self.is_compared => {}
             _ => self.errands.push((turn, ticket, Done::Resolved(results))),
         }
     }
@@ -806,7 +829,7 @@ impl World {
     /// The disk takes changes sooner or later, or does not.
     fn append(&mut self, ticket: Ticket, entry: &Entry) {
         assert!(!entry.records.is_empty() || entry.time.is_some());
-        let chance = &mut self.chance;
+        let chance = &mut chance_of(self.seed, "append", ticket.0);
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {
             0 => self.relay.not_helped(ticket, self.now),
@@ -822,6 +845,29 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What each client has seen, and when.
+    fn note_what_is_seen(&mut self) {
+        for client in &mut self.clients {
+            client.seen.note(self.turns);
+        }
+        self.choices.push((self.chance.drawn(), self.clients.len()));
+    }
+
+    /// In which turn another choice was made, or another came, than in the other world.
+    #[cfg_attr(not(feature = "handover"), allow(dead_code))]
+    pub fn parts_from(&self, other: &World) -> Option<usize> {
+        let mut turns = self.choices.iter().zip(&other.choices);
+        turns.position(|(choices, others)| choices != others)
+    }
+
+    /// Who saw what.
+    #[cfg_attr(not(feature = "handover"), allow(dead_code))]
+    pub fn seen(&self) -> Vec<(String, &Seen)> {
+        let clients = self.clients.iter().filter(|client| client.has_come);
+        let seen = clients.map(|client| (client.state(), &client.seen));
+        seen.collect()
     }
 
     /// What has happened, and how often.
@@ -941,7 +987,9 @@ impl World {
             if is_done(self) {
                 return;
             }
-            if !self.relay.has_writes()
+            if self.is_compared {
+                self.now = self.now + STEP;
+            } else if !self.relay.has_writes()
                 && !self.relay.has_ahead()
                 && self.readers.is_empty()
                 && let Some(deadline) = self.relay.next_deadline()
@@ -1015,6 +1063,8 @@ impl World {
         }
         self.clients_act();
         self.clients_act();
+        // A stream that is gone leaves its line when it would be its turn.
+        while self.write_one() {}
         assert!(self.relay.is_empty(), "connections are left");
         assert!(!self.relay.has_writes(), "writes are left");
         assert_eq!(self.relay.next_write(), None, "writes are left");

@@ -15,8 +15,11 @@ pub struct Findings {
     pub tables_gap: f64,
     /// The shortest from a unit's last byte to when it is decoded, in seconds.
     pub margin: f64,
-    /// The most bytes that wait in a decoder's buffer, by PID.
+    /// The most bytes that wait in a decoder's buffer, by PID: of pictures until they are decoded,
+    /// of sound in ADTS until each frame is.
     pub buffered: BTreeMap<u16, usize>,
+    /// The most bytes in the transport buffer in front of it (section 2.4.2.3), of 512.
+    pub transport: BTreeMap<u16, f64>,
     /// PES packets, by PID.
     pub units: BTreeMap<u16, Vec<Pes>>,
 }
@@ -29,7 +32,9 @@ pub struct Pes {
     pub decode: i64,
     pub present: i64,
     pub is_join: bool,
-    /// Without its head.
+    /// How long its head is,
+    pub head: usize,
+    /// and what stands behind it.
     pub bytes: Vec<u8>,
     /// The numbers of the packets in which it begins and ends.
     pub packets: (usize, usize),
@@ -41,6 +46,42 @@ struct Pid {
     /// The bytes of the PES packet that is open, and where it began.
     open: Option<(Vec<u8>, usize, bool, usize)>,
     newest: i64,
+    /// The numbers of its packets, with how much each carries.
+    packets: Vec<(usize, usize)>,
+    /// Bits a second that leave its transport buffer, once that is known.
+    bits: Option<f64>,
+}
+
+/// Bits a second out of the transport buffer: of sound, of more than two channels of AAC,
+const SOUND_BITS: f64 = 2e6;
+const MANY_CHANNELS_BITS: f64 = 5_529_600.0;
+
+/// of H.264 of a profile and level, as NAL units (ITU-T H.264 table A-1).
+fn h264_bits(profile: u8, level: u8) -> f64 {
+    let levels = [10, 11, 12, 13, 20, 21, 22, 30, 31, 32, 40, 41, 42, 50];
+    let kilobits = [
+        64, 192, 384, 768, 2_000, 4_000, 4_000, 10_000, 14_000, 20_000, 20_000, 50_000, 50_000,
+        135_000, 240_000,
+    ];
+    let place = levels.iter().position(|known| *known >= level);
+    let bits = f64::from(kilobits[place.unwrap_or(levels.len())]) * 1e3;
+    bits * if profile >= 100 { 1.5 } else { 1.2 }
+}
+
+/// Frames of ADTS: how long each is, and when it begins behind the first, in ticks of 90 kHz.
+fn adts(bytes: &[u8]) -> Option<Vec<(usize, i64)>> {
+    const RATES: [i64; 13] = [
+        96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025,
+        8_000, 7_350,
+    ];
+    let (mut rest, mut frames) = (bytes, Vec::new());
+    while let [0xff, 0xf0 | 0xf1, rate, a, b, c, _, ..] = rest {
+        let rate = RATES.get(usize::from(rate >> 2 & 15))?;
+        let length = usize::from(a & 3) << 11 | usize::from(*b) << 3 | usize::from(c >> 5);
+        frames.push((length, frames.len() as i64 * 1024 * 90_000 / rate));
+        rest = rest.get(length..)?;
+    }
+    (rest.is_empty() && !frames.is_empty()).then_some(frames)
 }
 
 /// Goes through all of it.
@@ -96,7 +137,11 @@ impl Analysis {
                 &format!("PID {pid:#x}: counter {counter}, not {expected:?}"),
             );
         }
-        self.pids.entry(pid).or_default().counter = Some(counter);
+        let of_pid = self.pids.entry(pid).or_default();
+        of_pid.counter = Some(counter);
+        of_pid
+            .packets
+            .push((number, payload.len() * usize::from(carries)));
         if flags & 0x10 != 0 {
             self.take_clock(number, pid, &packet[6..12]);
         }
@@ -213,11 +258,25 @@ impl Analysis {
         if decode <= before {
             self.error(first, "is decoded before the one before");
         }
-        self.pids.entry(pid).or_default().newest = decode;
+        let of_pid = self.pids.entry(pid).or_default();
+        of_pid.newest = decode;
+        let body = &bytes[head..];
+        let set = body
+            .windows(8)
+            .find(|at| at[..3] == [0, 0, 1] && at[3] & 0x1f == 7);
+        let bits = match (bytes[3] & 0xf0, body) {
+            (0xe0, _) => set.map(|set| h264_bits(set[4], set[6])),
+            (_, [0xff, 0xf0 | 0xf1, a, b, ..]) if (a & 1) << 2 | b >> 6 > 2 => {
+                Some(MANY_CHANNELS_BITS)
+            }
+            (_, _) => Some(SOUND_BITS),
+        };
+        of_pid.bits = of_pid.bits.or(bits);
         let pes = Pes {
             decode,
             present,
             is_join,
+            head,
             bytes: bytes[head..].to_vec(),
             packets: (first, last),
         };
@@ -226,7 +285,12 @@ impl Analysis {
 
     /// When a packet's last byte has arrived, in seconds.
     fn arrival(&self, number: usize) -> f64 {
-        let behind = self.clock.partition_point(|(packet, _)| *packet <= number);
+        self.begins(number + 1)
+    }
+
+    /// When its first byte arrives: evenly from one time of the clock to the next.
+    fn begins(&self, number: usize) -> f64 {
+        let behind = self.clock.partition_point(|(packet, _)| *packet < number);
         let (Some((from, begin)), Some((to, end))) = (
             behind
                 .checked_sub(1)
@@ -235,7 +299,7 @@ impl Analysis {
         ) else {
             return self.clock[behind.saturating_sub(1)].1 as f64 / 27e6;
         };
-        let part = (number + 1 - from) as f64 / (to - from) as f64;
+        let part = (number - from) as f64 / (to - from) as f64;
         (*begin as f64 + part * (end - begin) as f64) / 27e6
     }
 
@@ -248,24 +312,60 @@ impl Analysis {
             self.found.tables_gap = self.found.tables_gap.max(gap);
         }
         for (pid, units) in &self.found.units {
-            let mut waiting = std::collections::VecDeque::new();
-            let mut most = 0;
             for unit in units {
-                let (begin, end) = (self.arrival(unit.packets.0), self.arrival(unit.packets.1));
-                let decode = unit.decode as f64 / 90e3;
-                self.found.margin = self.found.margin.min(decode - end);
-                while waiting
-                    .front()
-                    .is_some_and(|(decoded, _)| *decoded <= begin)
-                {
-                    waiting.pop_front();
-                }
-                waiting.push_back((decode, unit.bytes.len()));
-                most = most.max(waiting.iter().map(|(_, bytes)| bytes).sum());
+                let margin = unit.decode as f64 / 90e3 - self.arrival(unit.packets.1);
+                self.found.margin = self.found.margin.min(margin);
             }
-            self.found.buffered.insert(*pid, most);
+            self.found.buffered.insert(*pid, self.fill(*pid, units));
+            self.found.transport.insert(*pid, self.transport(*pid));
         }
         self.found
+    }
+
+    /// The packets of a PID that lie between two times of the clock.
+    fn timed(&self, pid: u16) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let first = self.clock.first().map_or(0, |(number, _)| *number);
+        let last = self.clock.last().map_or(0, |(number, _)| *number);
+        let packets = self.pids[&pid].packets.iter().copied();
+        packets.filter(move |(number, _)| (first..last).contains(number))
+    }
+
+    /// The most that waits in the buffer behind the transport buffer: what came, heads and all,
+    /// less what is decoded.
+    fn fill(&self, pid: u16, units: &[Pes]) -> usize {
+        let mut gone = units.iter().flat_map(|unit| {
+            let whole = vec![(unit.bytes.len(), 0)];
+            let frames = adts(&unit.bytes).unwrap_or(whole).into_iter().enumerate();
+            frames.map(|(index, (bytes, behind))| {
+                let head = if index == 0 { unit.head } else { 0 };
+                ((unit.decode + behind) as f64 / 90e3, bytes + head)
+            })
+        });
+        let (mut next, mut waiting, mut most) = (gone.next(), 0, 0);
+        for (number, bytes) in self.timed(pid) {
+            let now = self.arrival(number);
+            while let Some((_, bytes)) = next.filter(|(decoded, _)| *decoded <= now) {
+                waiting -= bytes as i64;
+                next = gone.next();
+            }
+            waiting += bytes as i64;
+            most = most.max(waiting);
+        }
+        most as usize
+    }
+
+    /// The most that waits in a PID's transport buffer.
+    fn transport(&self, pid: u16) -> f64 {
+        let bytes_per_second = self.pids[&pid].bits.unwrap_or(SOUND_BITS) / 8.0;
+        let (mut waiting, mut most, mut last) = (0.0f64, 0.0f64, 0.0);
+        for (number, _) in self.timed(pid) {
+            let (begin, end) = (self.begins(number), self.arrival(number));
+            waiting = (waiting - bytes_per_second * (begin - last)).max(0.0);
+            waiting = (waiting + 188.0 - bytes_per_second * (end - begin)).max(0.0);
+            most = most.max(waiting);
+            last = end;
+        }
+        most
     }
 }
 

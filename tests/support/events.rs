@@ -17,7 +17,7 @@ impl Follower {
     pub fn ask(address: SocketAddr, query: &str, fields: &str) -> Follower {
         let mut stream = TcpStream::connect(address).expect("the server accepts");
         stream
-            .set_read_timeout(Some(super::support::PATIENCE))
+            .set_read_timeout(Some(super::PATIENCE))
             .expect("a read time-out");
         let request = format!("GET /api/events{query} HTTP/1.1\r\nHost: {address}\r\n{fields}\r\n");
         stream.write_all(request.as_bytes()).expect("it is taken");

@@ -7,15 +7,22 @@
 // Each file of tests compiles this module for itself, and uses its own part of it.
 #![allow(dead_code)]
 
+pub mod analyser;
 pub mod client;
 pub mod corpus;
 pub mod crowd;
 pub mod datagrams;
+pub mod encoder;
+pub mod events;
+pub mod made;
 pub mod media;
+pub mod picture;
+pub mod playlist;
 pub mod process;
 pub mod response;
 pub mod server;
 pub mod streaming;
+pub mod transport;
 pub mod vectors;
 
 use std::net::{SocketAddr, TcpListener};

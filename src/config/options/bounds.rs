@@ -31,7 +31,8 @@ pub(super) const ROWS: &[Row] = &[
         group: Group::Limits,
         fallback: Fallback::Shown("all"),
         help: "clients at once of one address",
-        more: "Past it a newcomer from there gets 429.",
+        more: "Past it a newcomer from there gets 429, and of more than a few no answer. By IPv6 a \
+               network of 64 bits has no more than 16 times as many.",
     },
     Row {
         name: "streams",
@@ -109,7 +110,8 @@ pub(super) const ROWS: &[Row] = &[
         group: Group::Limits,
         fallback: Fallback::Value("100"),
         help: "log lines a second",
-        more: "What is left out is counted, and the count logged.",
+        more: "Of errors, of warnings and of all else: so many of each. What is left out is counted, \
+               and the count logged.",
     },
     Row {
         name: "head-time",

@@ -281,3 +281,99 @@ fn any_bytes_are_scanned_alike_however_cut() {
         }
     }
 }
+
+/// What was found; `Err` has how many bytes it takes to tell, if any can.
+fn told<T>(look: Look<T>) -> Result<T, Option<usize>> {
+    match look {
+        Look::Found(found) => Ok(found),
+        Look::Needs(length) => Err(Some(length)),
+        Look::Nothing => Err(None),
+    }
+}
+
+/// Of each version and layer: how long its frames are, and how long they last.
+#[test]
+fn a_head_tells_its_frames_length_and_time() {
+    for (head, length, samples) in [
+        ([0xFF, 0xFB, 0x90, 0x00], 417, (1152, 44_100)),
+        ([0xFF, 0xFB, 0x92, 0x01], 418, (1152, 44_100)),
+        ([0xFF, 0xFD, 0xA4, 0x00], 576, (1152, 48_000)),
+        ([0xFF, 0xFF, 0x48, 0x00], 192, (384, 32_000)),
+        ([0xFF, 0xFF, 0x4A, 0x03], 196, (384, 32_000)),
+        ([0xFF, 0xF3, 0x80, 0x00], 208, (576, 22_050)),
+        ([0xFF, 0xF5, 0x84, 0x00], 384, (1152, 24_000)),
+        ([0xFF, 0xF7, 0x88, 0x00], 384, (384, 16_000)),
+        ([0xFF, 0xE3, 0x88, 0x00], 576, (576, 8_000)),
+    ] {
+        let frame = told(Frame::read(&filled(&head, 16), 0)).expect("a frame");
+        assert_eq!((frame.length(), frame.samples()), (length, samples));
+    }
+    for bad in [
+        [0xFF, 0xEB, 0x90, 0x00],
+        [0xFF, 0xFB, 0x00, 0x00],
+        [0xFF, 0xFB, 0xF0, 0x00],
+        [0xFF, 0xFB, 0x9C, 0x00],
+        [0xFF, 0xFB, 0x90, 0x02],
+        [0xFF, 0xDB, 0x90, 0x00],
+        [0xFE, 0xFB, 0x90, 0x00],
+    ] {
+        let read = told(Frame::read(&filled(&bad, 16), 0));
+        assert_eq!(read.err(), Some(None), "{bad:x?}");
+    }
+}
+
+#[test]
+fn a_head_of_adts_tells_its_frames_length_and_time() {
+    for length in [7, 255, 2047, 2048, 8191] {
+        let frame = told(Frame::read(&adts_frame(length), 0)).expect("a frame");
+        assert_eq!((frame.length(), frame.samples()), (length, (1024, 44_100)));
+    }
+    assert!(told(Frame::read(&adts_frame(6), 0)).is_err());
+    for (index, rate) in [(0, 96_000), (3, 48_000), (11, 8_000), (12, 7_350)] {
+        // Profile, a private bit and channels stand in the same byte.
+        let mut frame = adts_frame(64);
+        frame[2] = 0x43 | index << 2;
+        let frame = told(Frame::read(&frame, 0)).expect("a frame");
+        assert_eq!(frame.samples(), (1024, rate));
+    }
+    let mut frame = adts_frame(64);
+    frame[2] = 13 << 2;
+    assert!(told(Frame::read(&frame, 0)).is_err());
+}
+
+/// No byte more is waited for than it takes.
+#[test]
+fn a_head_that_is_cut_says_how_far_it_reaches() {
+    let frame = mpeg_frame();
+    for (bytes, at, needs) in [
+        (&frame[..0], 0, 1),
+        (&frame[..1], 0, 2),
+        (&frame[..2], 0, HEAD_BYTES),
+        (&frame[..3], 0, HEAD_BYTES),
+        (&[0, 0, 0, 0xFF], 3, 3 + 2),
+        (&[0, 0, 0xFF, 0xFB], 2, 2 + HEAD_BYTES),
+    ] {
+        let read = told(Frame::read(bytes, at));
+        assert_eq!(read.err(), Some(Some(needs)), "{bytes:x?} at {at}");
+    }
+}
+
+#[test]
+fn a_tag_tells_its_length() {
+    for (head, read) in [
+        (&b"ID3\x04\0\0\0\0\x02\x2C"[..], Ok(310)),
+        (b"ID3\x04\0\x10\0\0\x02\x2C", Ok(320)),
+        (b"ID3\x04\0\xEF\0\0\x02\x2C", Ok(310)),
+        (b"ID3\x04\0\0\x01\x01\x01\x01", Ok(2_113_675)),
+        (b"ID3\xFF\0\0\0\0\x02\x2C", Err(None)),
+        (b"ID3\x04\xFF\0\0\0\x02\x2C", Err(None)),
+        (b"ID3\x04\0\0\0\0\x80\x2C", Err(None)),
+        (b"ID4\x04\0\0\0\0\x02\x2C", Err(None)),
+        (b"", Err(Some(1))),
+        (b"ID", Err(Some(3))),
+        (b"ID3", Err(Some(TAG_HEAD_BYTES))),
+        (b"ID3\x04\0\0\0\0\x02", Err(Some(TAG_HEAD_BYTES))),
+    ] {
+        assert_eq!(told(super::tag(head)), read, "{head:x?}");
+    }
+}

@@ -277,6 +277,44 @@ fn what_was_over_a_day_ago_is_left_out() {
     );
 }
 
+/// A session's own token says how many watch by keys to it, however long it has been over.
+#[test]
+fn limits_of_keys_outlive_what_says_them() {
+    const DAY: u64 = 86_400;
+    let add = |name: &str, terms| Record::Add {
+        session: session(name),
+        http: Some(Grant {
+            direction: Direction::Both,
+            terms,
+        }),
+        rtp: Vec::new(),
+    };
+    let limits = Terms {
+        ends: Some(at(99)),
+        viewers_max: Some(3),
+        ..Terms::default()
+    };
+    let key = Terms {
+        opens: Some(session("show")),
+        ..Terms::default()
+    };
+    let entry = |records, time| Entry {
+        records,
+        time: Some(at(time)),
+    };
+    let records = vec![
+        add("show", limits.clone()),
+        add("key", key),
+        add("none", limits),
+    ];
+    let tokens = table(&[entry(records, 50), entry(Vec::new(), 100 + DAY)]);
+    let (read, _) = replay(&compact(&tokens), 100).expect("it is whole");
+    let compacted = table(&read);
+    let most = |name| compacted.grant(&session(name))?.terms.viewers_max;
+    assert_eq!(most("show"), Some(3));
+    assert_eq!(most("none"), None, "nobody has a key to it");
+}
+
 #[test]
 fn the_checksum_is_that_of_ieee_802_3() {
     assert_eq!(crc32(b"123456789"), 0xcbf4_3926);

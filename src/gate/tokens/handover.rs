@@ -14,7 +14,7 @@ use crate::stamp::Stamp;
 
 impl Tokens {
     /// Tells of each tuple.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (serial, tuple) in &self.in_order {
             writer.put("token", *serial, &(&tuple.session, &tuple.kind));
         }

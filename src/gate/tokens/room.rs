@@ -28,7 +28,7 @@ impl Tokens {
     }
 
     /// Whether a tuple is a session's own, and limits what is done by keys to it.
-    pub(super) fn limits_keys(&self, serial: u64) -> bool {
+    pub(in crate::gate) fn limits_keys(&self, serial: u64) -> bool {
         self.in_order.get(&serial).is_some_and(|tuple| {
             let terms = tuple.http().map(|grant| &grant.terms);
             let has_limits = terms.is_some_and(|terms| {

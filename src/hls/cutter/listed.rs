@@ -35,6 +35,11 @@ impl Cutter {
         Ok(list)
     }
 
+    /// With which number the list began that was written last.
+    pub(in crate::hls) fn first_in_list(&self) -> u64 {
+        self.listed_from
+    }
+
     /// What is whole of the one that fills.
     fn filling_segment(&self) -> Segment {
         let filling = self.filling.as_ref();

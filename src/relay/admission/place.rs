@@ -28,6 +28,22 @@ pub enum Beyond {
     Host,
 }
 
+/// Connections that there are beside one: of its host, and of that one's network if it has many
+/// addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    /// Of its host.
+    pub of_host: usize,
+    /// Of its host's network; none, where that has no other addresses.
+    pub of_network: usize,
+}
+
+/// Connections of a host beyond its limit that are let in, to be told so.
+const BEYOND_OF_HOST_MAX: usize = 8;
+/// The network of a host may be a household's or an office's: it counts as so many hosts at the
+/// most.
+const HOSTS_OF_NETWORK: usize = 16;
+
 impl Settings {
     /// How a connection from there tells whose it is. Nobody else is believed.
     pub fn door(&self, host: IpAddr) -> Door {
@@ -67,8 +83,21 @@ impl Settings {
     }
 
     /// Which limit a connection is beyond, of a host that has so many others.
-    pub fn beyond(&self, of_host: usize) -> Option<Beyond> {
-        (of_host >= self.limits.connections_per_host_max).then_some(Beyond::Host)
+    pub fn beyond(&self, others: Others) -> Option<Beyond> {
+        self.has_too_many(others, 0).then_some(Beyond::Host)
+    }
+
+    /// Whether a host has so many beyond its limit that it is not even told so any more: who is
+    /// told, and says nothing, would hold the places of others. The API's hosts are always heard.
+    pub fn is_crowd(&self, host: IpAddr, others: Others) -> bool {
+        !self.is_operators(host) && self.has_too_many(others, BEYOND_OF_HOST_MAX)
+    }
+
+    fn has_too_many(&self, others: Others, more: usize) -> bool {
+        let most = self.limits.connections_per_host_max;
+        let of_network = most.saturating_mul(HOSTS_OF_NETWORK);
+        others.of_host >= most.saturating_add(more)
+            || others.of_network >= of_network.saturating_add(more)
     }
 
     /// What lets the pages of an origin watch.

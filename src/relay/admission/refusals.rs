@@ -104,6 +104,14 @@ pub fn of_nobody() -> Refusal {
     )
 }
 
+/// 403 for who comes by a proxy that nobody has named.
+pub fn of_stranger_proxy() -> Refusal {
+    forbidden(
+        "a proxy brings this request, as its Forwarded or X-Forwarded-For says, and this server has been told of none there, so that \
+         all who come by it would have its rights; --forwarded-from=ADDR names it, and then the client's own address counts",
+    )
+}
+
 /// 403 for a source from where none may be.
 pub fn from_elsewhere() -> Refusal {
     forbidden("streams are taken from certain subnets only, and this host is in none of them")

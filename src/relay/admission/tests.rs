@@ -23,6 +23,8 @@ enum Rule {
     Name,
     /// It is somebody else than a proxy.
     NameOfClient,
+    /// No proxy brings it of which the operator has said nothing.
+    StrangerProxy,
     /// The page of no other site, by `Origin`.
     Origin,
     /// The same, by `Sec-Fetch-Site`.
@@ -131,6 +133,12 @@ fn cell(way: Way, rule: Rule) -> Cell {
                 DoesNotApply("no proxy of requests is in between")
             }
             Health | Options => DoesNotApply("proxies ask it for themselves"),
+        },
+        Rule::StrangerProxy => match way {
+            Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
+            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
+            Viewer | Remuxed | Hls | WatchPage => DoesNotApply("no address lets it in"),
+            Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
@@ -318,7 +326,8 @@ fn rules() -> Vec<Rule> {
         Rule::Subnet => Some(Rule::PublishFrom),
         Rule::PublishFrom => Some(Rule::Name),
         Rule::Name => Some(Rule::NameOfClient),
-        Rule::NameOfClient => Some(Rule::Origin),
+        Rule::NameOfClient => Some(Rule::StrangerProxy),
+        Rule::StrangerProxy => Some(Rule::Origin),
         Rule::Origin => Some(Rule::Site),
         Rule::Site => Some(Rule::Host),
         Rule::Host => Some(Rule::Token),
@@ -437,6 +446,7 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
         Some(Rule::PublishFrom) => &["--publish-from=10.99.0.0/16"],
         Some(Rule::Name) => &["--forwarded-from=10.0.0.1"],
         Some(Rule::NameOfClient) => &["--forwarded-from=10.0.0.1", "--proxy-protocol=10.0.0.8"],
+        Some(Rule::StrangerProxy) => &["--publish-from=10.0.0.0/8"],
         Some(Rule::Takeover) => &["--takeover"],
         Some(Rule::RtpTo) => &["--rtp-to=10.99.0.0/16"],
         Some(Rule::Streams) => &["--streams=1"],
@@ -598,6 +608,7 @@ fn request(way: Way, broken: Option<Rule>) -> String {
         Some(Rule::Origin) => "Origin: http://elsewhere.example\r\n",
         Some(Rule::Site) => "Sec-Fetch-Site: cross-site\r\n",
         Some(Rule::NameOfClient) => "X-Forwarded-For: 10.0.0.8, 10.0.0.1\r\n",
+        Some(Rule::StrangerProxy) => "X-Forwarded-For: 10.0.0.8\r\n",
         Some(Rule::Via) => LOOP,
         _ => "",
     };

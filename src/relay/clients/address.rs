@@ -6,7 +6,7 @@
 //! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
 //! proxy's own.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::connection::Connection;
 use super::{Clients, Phase, Step};
@@ -29,21 +29,15 @@ impl Clients {
         self.unplaced.push_back(id);
     }
 
-    pub(super) fn uncount(&mut self, host: IpAddr) {
-        if let Some(count) = self.hosts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&host);
-            }
-        }
-    }
-
     /// A client has connected. `None`: there is no place even to refuse it in words.
     pub fn accept(&mut self, peer: SocketAddr, desk: &mut Desk) -> Option<ConnectionId> {
         let peer = canonical(peer);
         let door = desk.settings().door(peer.ip());
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
+        if host.is_some_and(|host| desk.settings().is_crowd(host, self.hosts.of(host))) {
+            return None;
+        }
         let may_take_place = is_anyones || desk.settings().is_operators(peer.ip());
         let has_place = desk.settings().has_place(self.connections.len(), host);
         if desk.is_closing() || !(has_place || (may_take_place && self.make_place(desk))) {
@@ -133,6 +127,12 @@ impl Clients {
         if is_nobody {
             return true;
         }
+        if desk
+            .settings()
+            .is_crowd(peer.ip(), self.hosts.of(peer.ip()))
+        {
+            return false;
+        }
         self.count(id, desk);
         let others = self.connections.len().saturating_sub(1);
         desk.settings().has_place(others, Some(peer.ip()))
@@ -159,7 +159,7 @@ impl Clients {
         connection.is_proxied |= named.is_some();
         connection.is_named = named.is_some();
         if std::mem::replace(&mut connection.is_counted, false) {
-            self.uncount(before.ip());
+            self.hosts.leave(before.ip());
         }
         self.count(id, desk);
         client.map(drop)
@@ -171,18 +171,76 @@ impl Clients {
             return;
         };
         let host = connection.is_named.then_some(connection.peer.ip());
-        let of_host = host.and_then(|host| self.hosts.get(&host)).copied();
-        let beyond = desk.settings().beyond(of_host.unwrap_or(0));
+        let beyond = host.and_then(|host| desk.settings().beyond(self.hosts.of(host)));
         if connection.is_beyond_limit != Some(Beyond::All) {
-            connection.is_beyond_limit = beyond.filter(|_| host.is_some());
+            connection.is_beyond_limit = beyond;
         }
         if let Some(host) = host {
             connection.is_counted = true;
-            *self.hosts.entry(host).or_insert(0) += 1;
+            self.hosts.enter(host);
         }
     }
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+    use crate::relay::stage::Stage;
+
+    const OPTIONS: &[&str] = &["--connections=90", "--connections-per-host=4"];
+
+    /// So many of these are let in, who say nothing; and then somebody else is served.
+    fn let_in(stage: &mut Stage, hosts: impl Iterator<Item = IpAddr>) -> usize {
+        let now = stage.now;
+        let come = hosts.map(|host| stage.relay.accepted(SocketAddr::new(host, 1), now));
+        let inside = come.flatten().count();
+        stage.settle();
+        let other = stage.viewer("s");
+        stage.assert_status(other, 404);
+        inside
+    }
+
+    /// Who is told that it has too many, and says nothing, holds no places that others could have.
+    #[test]
+    fn a_host_beyond_its_limit_takes_nobodys_place() {
+        let mut stage = Stage::new(OPTIONS);
+        let host = IpAddr::from([192, 0, 2, 66]);
+        assert_eq!(let_in(&mut stage, (0..500).map(|_| host)), 4 + 8);
+    }
+
+    #[test]
+    fn neither_does_one_whom_a_proxy_names() {
+        let options = [OPTIONS, &["--proxy-protocol=127.0.0.1"]].concat();
+        let mut stage = Stage::new(&options);
+        let mut inside = 0;
+        for port in 1..500 {
+            let proxy = SocketAddr::from(([127, 0, 0, 1], port));
+            let id = stage.relay.accepted(proxy, stage.now).expect("room");
+            stage.send(id, "PROXY TCP4 192.0.2.66 192.0.2.1 1 80\r\n");
+            inside += usize::from(!stage.closed.contains(&id));
+        }
+        assert_eq!(inside, 4 + 8);
+        let other = stage.viewer("s");
+        stage.assert_status(other, 404);
+    }
+
+    /// It has all the addresses that it likes, and is a few hosts at the most.
+    #[test]
+    fn a_network_of_ipv6_is_not_as_many_hosts_as_it_has_addresses() {
+        let of_network = |number: u128| {
+            let network = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0).to_bits();
+            IpAddr::from(Ipv6Addr::from_bits(network + 1 + number))
+        };
+        let mut stage = Stage::new(OPTIONS);
+        assert_eq!(let_in(&mut stage, (0..500).map(of_network)), 16 * 4 + 8);
+        // Those who are on one link are not one.
+        let on_link = |number: u16| IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number));
+        let mut stage = Stage::new(OPTIONS);
+        assert_eq!(let_in(&mut stage, (1..81).map(on_link)), 80);
+    }
 }

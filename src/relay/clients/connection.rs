@@ -148,7 +148,7 @@ impl Connection {
         let phase = match &self.phase {
             Phase::Telling(telling) => telling.held_bytes(),
             Phase::Payload(payload) => payload.held_bytes(),
-            Phase::Waiting(waiting) => waiting.session.as_str().len(),
+            Phase::Waiting(waiting) => waiting.held_bytes(),
             Phase::Following(following) => following.held_bytes(),
             Phase::Introduction
             | Phase::Head(_)
@@ -308,7 +308,7 @@ impl Clients {
         };
         desk.disarm(&mut connection.armed, Owner::Connection(id));
         if connection.is_counted {
-            self.uncount(connection.peer.ip());
+            self.hosts.leave(connection.peer.ip());
         }
         self.readers.remove(&id);
         desk.freed(connection.input.capacity() + connection.output.rest().len());

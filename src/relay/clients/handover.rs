@@ -37,7 +37,7 @@ impl Clients {
     pub fn hand_over(
         &mut self,
         is_told: impl Fn(Ticket) -> bool,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Vec<ConnectionId> {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let goes = |id: &ConnectionId| {
@@ -57,6 +57,11 @@ impl Clients {
             connection.is_some_and(told)
         };
         ids.into_iter().filter(goes).collect()
+    }
+
+    /// Those that there are.
+    pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().map(|(id, _)| id)
     }
 
     /// What ids count on from.
@@ -114,7 +119,7 @@ impl Clients {
         connection.taken = connection.taken.min(desk.now());
         connection.read_again(desk);
         if connection.is_counted {
-            *self.hosts.entry(connection.peer.ip()).or_default() += 1;
+            self.hosts.enter(connection.peer.ip());
         }
         if connection.is_beyond_limit.is_some() && !connection.is_counted {
             self.unplaced.push_back(id);
@@ -125,8 +130,8 @@ impl Clients {
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
             Phase::Waiting(waiting) => match (waiting.fate, waiting.room) {
-                (Fate::Open, Room::Session) => self.waiting.enter(&waiting.session, id, None),
-                (Fate::Open, Room::List) => self.blocked.enter(&waiting.session, id, None),
+                (Fate::Open, Room::Session) => self.waiting.enter(waiting.what(), id, None),
+                (Fate::Open, Room::List) => self.blocked.enter(waiting.what(), id, None),
                 (Fate::Called | Fate::TurnedAway(_), _) => self.wait_ahead(id),
             },
             Phase::Following(_) => drop(self.readers.insert(id)),

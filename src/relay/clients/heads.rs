@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
 use crate::moment::Moment;
 use crate::relay::SEATS_MAX;
@@ -59,7 +59,8 @@ impl Heads {
 
     /// Whether whoever asks from there has a seat by this sessionid.
     pub fn has_seat(&self, name: &SessionId, address: IpAddr) -> bool {
-        self.seats.contains_key(&(name.clone(), address))
+        self.seats
+            .contains_key(&(name.clone(), network_of(address)))
     }
 
     /// Whether there is a seat for one more.
@@ -69,7 +70,7 @@ impl Heads {
 
     /// Whoever has asked from there has a seat until then.
     pub fn sit(&mut self, pass: &Pass, address: IpAddr, until: Moment) {
-        let sitter = (pass.name().clone(), address);
+        let sitter = (pass.name().clone(), network_of(address));
         if let Some(seat) = self.seats.get_mut(&sitter) {
             let was = std::mem::replace(&mut seat.until, until);
             self.due.remove(&(was, sitter.clone()));
@@ -168,7 +169,11 @@ mod tests {
 
     /// What an address is told that asks by HLS for what does not run.
     fn ask(stage: &mut Stage, host: u32, name: &str) -> u16 {
-        let peer = (host.to_be_bytes(), 1_000).into();
+        ask_from(stage, host.to_be_bytes().into(), name)
+    }
+
+    fn ask_from(stage: &mut Stage, host: IpAddr, name: &str) -> u16 {
+        let peer = (host, 1_000).into();
         let id = stage.relay.accepted(peer, stage.now).expect("room");
         stage.send(
             id,
@@ -211,6 +216,18 @@ mod tests {
         stage.now = stage.now + Duration::from_secs(60);
         assert_eq!(ask(&mut stage, 3, "none"), 403);
         assert_eq!(stage.relay.clients.inside.held_bytes(), 0);
+    }
+
+    /// Or one who has a key would take all seats there are, and those of other sessions with them.
+    #[test]
+    fn a_network_of_ipv6_has_one_seat() {
+        let mut stage = stage(&["sessionid=a&max-viewers=2"]);
+        let host = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for own in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:1"] {
+            assert_eq!(ask_from(&mut stage, host(own), "a"), 404);
+        }
+        assert_eq!(ask_from(&mut stage, host("2001:db8:0:1::1"), "a"), 404);
+        assert_eq!(ask_from(&mut stage, host("2001:db8:0:2::1"), "a"), 503);
     }
 
     /// There are so many seats, whoever has them, and they take no more memory than is said.

@@ -13,6 +13,7 @@ mod following;
 #[cfg(feature = "handover")]
 mod handover;
 mod heads;
+mod hosts;
 mod inside;
 mod listing;
 mod output;
@@ -23,8 +24,8 @@ mod source;
 mod waiting;
 mod writing;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
@@ -35,6 +36,7 @@ use following::Following;
 pub(super) use following::{Due as DueToReader, Snapshot};
 #[cfg(feature = "handover")]
 pub(super) use handover::{Concern, ToldClients};
+use hosts::Hosts;
 pub(super) use inside::Expelled;
 use inside::Inside;
 use listing::Listing;
@@ -48,7 +50,6 @@ pub(super) use waiting::{Fate, Room};
 pub(super) use writing::Due;
 
 use crate::gate::SessionId;
-use crate::held::hash_map_bytes;
 use crate::http::{Answer, Head, Reply};
 use crate::relay::Ticket;
 use crate::relay::admission::Caller;
@@ -66,7 +67,7 @@ use waiting::WaitingRoom;
 pub(super) struct Clients {
     connections: Slots<Connection>,
     /// How many connections each host has.
-    hosts: HashMap<IpAddr, usize>,
+    hosts: Hosts,
     /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
     unplaced: VecDeque<ConnectionId>,
     reading: Reading,
@@ -247,7 +248,7 @@ impl Clients {
     pub fn new() -> Clients {
         Clients {
             connections: Slots::default(),
-            hosts: HashMap::new(),
+            hosts: Hosts::default(),
             unplaced: VecDeque::new(),
             reading: Reading::default(),
             queue: VecDeque::new(),
@@ -335,7 +336,7 @@ impl Clients {
         self.connections.held_bytes()
             + each.sum::<usize>()
             + queued * size_of::<ConnectionId>()
-            + hash_map_bytes(&self.hosts)
+            + self.hosts.held_bytes()
             + self.reading.held_bytes()
             + self.waiting.held_bytes()
             + self.blocked.held_bytes()
@@ -399,7 +400,7 @@ impl Clients {
     pub fn check(&self, known: &Known<'_>, desk: &Desk) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
-            self.hosts.values().sum::<usize>(),
+            self.hosts.count(),
             all().filter(|connection| connection.is_counted).count(),
             "connections by host are counted wrong"
         );

@@ -9,12 +9,13 @@
 //! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
 //! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
-use crate::held::{string_bytes, table_bytes, tree_map_bytes};
+use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
+use crate::hls::Reach;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
 use crate::relay::fetch::Fault;
@@ -36,6 +37,19 @@ pub(super) struct Waiting {
     pub until: Moment,
     /// and what is known of it.
     pub fate: Fate,
+}
+
+impl Waiting {
+    /// For what it waits, and how far that must have come.
+    #[cfg(feature = "handover")]
+    pub fn what(&self) -> (&SessionId, Reach) {
+        (&self.session, self.view.reach())
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        self.session.as_str().len() + self.view.held_bytes()
+    }
 }
 
 /// What is known of what becomes of a viewer who waits.
@@ -63,7 +77,8 @@ pub enum Room {
 /// Who waits for a session.
 #[derive(Default)]
 struct Waiters {
-    ids: HashSet<ConnectionId>,
+    /// By how far its playlist must have come for each.
+    ids: BTreeSet<(Reach, ConnectionId)>,
     /// The relays (`Via`) through which all came who have waited since somebody does.
     via: Option<String>,
 }
@@ -73,40 +88,60 @@ struct Waiters {
 pub struct WaitingRoom {
     sessions: HashMap<SessionId, Waiters>,
     /// All of them, by when they came.
-    all: BTreeMap<ConnectionId, SessionId>,
+    all: BTreeMap<ConnectionId, (SessionId, Reach)>,
 }
 
 impl WaitingRoom {
-    pub(super) fn enter(&mut self, session: &SessionId, id: ConnectionId, via: Option<&str>) {
+    pub(super) fn enter(
+        &mut self,
+        (session, reach): (&SessionId, Reach),
+        id: ConnectionId,
+        via: Option<&str>,
+    ) {
         let waiters = self.sessions.entry(session.clone()).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
             false => fetch::common(waiters.via.take(), via),
         };
-        waiters.ids.insert(id);
-        self.all.insert(id, session.clone());
+        waiters.ids.insert((reach, id));
+        self.all.insert(id, (session.clone(), reach));
     }
 
     pub(super) fn leave(&mut self, session: &SessionId, id: ConnectionId) {
-        if let Some(waiters) = self.sessions.get_mut(session) {
-            waiters.ids.remove(&id);
-            self.all.remove(&id);
-            if waiters.ids.is_empty() {
-                self.take(session);
-            }
+        if let Some(waiters) = self.sessions.get_mut(session)
+            && let Some((_, reach)) = self.all.remove(&id)
+        {
+            waiters.ids.remove(&(reach, id));
+            self.tidy(session);
         }
     }
 
-    /// All who wait for a session: they leave the room.
-    fn take(&mut self, session: &SessionId) -> HashSet<ConnectionId> {
-        let waiters = self.sessions.remove(session).unwrap_or_default();
-        for id in &waiters.ids {
-            self.all.remove(id);
+    /// Those who wait for a session, and for less than this of it: they leave the room. Who waits
+    /// for more is not looked at.
+    fn take(&mut self, session: &SessionId, reached: Reach) -> Vec<ConnectionId> {
+        let mut taken = Vec::new();
+        if let Some(waiters) = self.sessions.get_mut(session) {
+            while let Some((reach, id)) = waiters.ids.first().copied()
+                && reach < reached
+            {
+                waiters.ids.pop_first();
+                self.all.remove(&id);
+                taken.push(id);
+            }
+        }
+        self.tidy(session);
+        taken
+    }
+
+    /// A session for which nobody waits has no place here.
+    fn tidy(&mut self, session: &SessionId) {
+        let waiters = self.sessions.get(session);
+        if waiters.is_some_and(|waiters| waiters.ids.is_empty()) {
+            self.sessions.remove(session);
         }
         if self.sessions.is_empty() {
             self.sessions = HashMap::new();
         }
-        waiters.ids
     }
 
     /// The relays through which all came who wait for a session, as their requests say.
@@ -123,8 +158,7 @@ impl WaitingRoom {
     pub fn held_bytes(&self) -> usize {
         let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
         let sessions = self.sessions.iter().map(|(session, waiters)| {
-            let ids = table_bytes::<ConnectionId>(waiters.ids.capacity());
-            session.held_bytes() + ids + string_bytes(waiters.via.as_ref())
+            session.held_bytes() + tree_set_bytes(&waiters.ids) + string_bytes(waiters.via.as_ref())
         });
         table + tree_map_bytes(&self.all) + sessions.sum::<usize>()
     }
@@ -148,7 +182,7 @@ impl Clients {
             Room::List => &self.blocked.all,
         };
         let those = all.range(ConnectionId::from_u64(from)..);
-        those.map(|(id, session)| (*id, session))
+        those.map(|(id, (session, _))| (*id, session))
     }
 
     /// For which session a client waits.
@@ -178,9 +212,10 @@ impl Clients {
         (reply, until): (Reply, Moment),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
+            let what = (&session, view.reach());
             match room {
-                Room::Session => self.waiting.enter(&session, id, via),
-                Room::List => self.blocked.enter(&session, id, via),
+                Room::Session => self.waiting.enter(what, id, via),
+                Room::List => self.blocked.enter(what, id, via),
             }
             connection.phase = Phase::Waiting(Waiting {
                 session,
@@ -220,7 +255,7 @@ impl Clients {
     /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
     /// answered.
     pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
-        let ids = self.waiting.take(session).into_iter();
+        let ids = self.waiting.take(session, Reach::ALL).into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
             Event::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
@@ -235,7 +270,7 @@ impl Clients {
         may_watch: impl Fn(&SessionId, Option<IpAddr>) -> bool,
     ) {
         let waiters = self.waiting.sessions.get(session).into_iter();
-        let ids = waiters.flat_map(|waiters| &waiters.ids).copied();
+        let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
             let from = self.peer(*id).map(|peer| peer.ip());
             !may_watch(self.came_by(*id).unwrap_or(session), from)
@@ -261,9 +296,14 @@ impl Clients {
 
     /// All who wait in this room for a session are called: each is told in its turn.
     pub fn call_waiting(&mut self, room: Room, session: &SessionId, fate: Fate) {
+        self.call_up_to((room, Reach::ALL), session, fate);
+    }
+
+    /// The same of those only who wait for less than its playlist has reached.
+    pub fn call_up_to(&mut self, (room, reached): (Room, Reach), session: &SessionId, fate: Fate) {
         let ids = match room {
-            Room::Session => self.waiting.take(session),
-            Room::List => self.blocked.take(session),
+            Room::Session => self.waiting.take(session, reached),
+            Room::List => self.blocked.take(session, reached),
         };
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id)

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::{Counts, Desk, Events};
 use crate::handover::{Line, Unfit, Writer};
 use crate::moment::Moment;
-use crate::relay::settings::Settings;
 use crate::stamp::Calendar;
 
 #[derive(Serialize, Deserialize)]
@@ -19,37 +18,37 @@ struct Told {
     /// What it was by the calendar at the start, as far as is known now.
     started: Duration,
     ticket_next: u64,
+    /// How many numbers were drawn. Where two processes have the same key, as in a simulation, the
+    /// one goes on where the other has ended; the key itself is not told.
+    #[serde(default)]
+    drawn: u64,
 }
 
 impl Desk {
     /// Tells what it knows.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let told = Told {
             run: self.run,
             now: self.now,
             started_unix_seconds: self.settings.started_unix_seconds,
             started: self.calendar.start(),
             ticket_next: self.ticket_next,
+            drawn: self.random.drawn(),
         };
         writer.put("desk", 0, &told);
         writer.put("counts", 0, &(&self.counts, self.counts.cuts()));
         writer.put("events", 0, &self.events);
     }
 
-    /// The same desk, with these settings.
-    pub fn take_over(settings: Settings, line: Line<'_>) -> Result<Desk, Unfit> {
+    /// It goes on as the other one, with its own settings.
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
         let told: Told = line.read()?;
-        let settings = Settings {
-            started_unix_seconds: told.started_unix_seconds,
-            ..settings
-        };
-        Ok(Desk {
-            run: told.run,
-            now: told.now,
-            calendar: Calendar::new(told.started),
-            ticket_next: told.ticket_next.min(u64::MAX / 2),
-            ..Desk::new(settings)
-        })
+        self.settings.started_unix_seconds = told.started_unix_seconds;
+        (self.run, self.now) = (told.run, told.now);
+        self.calendar = Calendar::new(told.started);
+        self.ticket_next = told.ticket_next.min(u64::MAX / 2);
+        self.random.go_on_behind(told.drawn);
+        Ok(())
     }
 
     /// What has been counted; viewers are cut for reasons of these names.

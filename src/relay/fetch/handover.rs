@@ -25,7 +25,7 @@ pub enum Concern {
 
 impl Fetch {
     /// Tells of each pull, and of what is known of the origins.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, pull) in self.pulls.entries.iter() {
             writer.put("pull", id.to_u64(), pull);
         }

@@ -436,6 +436,27 @@ fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
     assert_eq!(edge.text(here), edge.text(elsewhere));
 }
 
+/// Nothing that a request says is where it goes.
+#[test]
+fn whomever_a_request_names_the_origin_is_called() {
+    let names = "192.0.2.66:1";
+    for request in [
+        format!("GET http://{names}/stream/s HTTP/1.1\r\nHost: {names}"),
+        format!("GET /stream/s HTTP/1.1\r\nHost: {names}\r\nX-Forwarded-Host: {names}"),
+        format!("GET /stream/http:%2F%2F{names}%2Fs HTTP/1.1\r\nHost: h"),
+        format!("GET /stream?sessionid=http://{names}/s HTTP/1.1\r\nHost: h"),
+        format!("GET /stream/s%23@{names} HTTP/1.1\r\nHost: h\r\nReferer: http://{names}/"),
+    ] {
+        let mut edge = Stage::new(&["--origin=http://10.1.0.1:8000"]);
+        edge.client(&format!("{request}\r\n\r\n"));
+        let (_, to, asked) = edge.call();
+        assert_eq!(to.to_string(), "10.1.0.1:8000", "{request}");
+        let host = asked.lines().filter(|line| line.starts_with("Host:"));
+        assert!(host.eq(["Host: 10.1.0.1:8000"]), "{asked}");
+        assert_eq!(edge.jobs, [], "nothing is looked up");
+    }
+}
+
 /// In a path these are steps, to whoever normalises it.
 #[test]
 fn sessions_that_look_like_steps_are_asked_for_by_name() {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Grants, Ledger};
-use crate::gate::{SessionId, Tokens};
+use crate::gate::{SessionId, Tokens, network_of};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
@@ -16,7 +16,7 @@ impl Grants {
     }
 
     /// Tells all of it.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let blocks: Vec<_> = self.blocks.iter().collect();
         let barred: Vec<_> = self.barred.iter().collect();
         let is_kept = self.ledger.is_some();
@@ -67,7 +67,11 @@ impl Grants {
             _ => {
                 let barred: Vec<((SessionId, IpAddr), Moment)> = line.read()?;
                 let mut barred = barred.iter();
-                barred.all(|(whom, until)| self.barred.add(whom, *until, now))
+                barred.all(|((name, from), until)| {
+                    // An earlier version told the address.
+                    let whom = (name.clone(), network_of(*from));
+                    self.barred.add(&whom, *until, now)
+                })
             }
         };
         must(have_room, || "more are kept out than may be".to_owned())

@@ -248,6 +248,24 @@ impl Grants {
 
     // ---- What is changed
 
+    /// A stream is about to be aborted, if the session has one, and then nobody is admitted to it
+    /// for so long. A key's name is no session's: to block it would keep nobody out.
+    pub fn begin_abort(
+        &mut self,
+        (session, has_stream): (&SessionId, bool),
+        block: Option<Duration>,
+        desk: &Desk,
+    ) -> Result<(), Refusal> {
+        let tokens = self.tokens.as_ref();
+        let is_key = tokens.is_some_and(|tokens| tokens.opened_by(session) != session);
+        // What runs under its name began before it was one.
+        if is_key && !has_stream {
+            let detail = "sessionid: it is a key, and has no stream of its own; revoke-token with abort=true ends who came by it";
+            return Err(Refusal::new(Status::Conflict, detail));
+        }
+        block.map_or(Ok(()), |time| self.block(session, time, desk))
+    }
+
     /// Nobody is admitted to the session for so long.
     pub fn block(
         &mut self,

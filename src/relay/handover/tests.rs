@@ -17,7 +17,7 @@ fn settings(options: &[&str]) -> Settings {
 fn hand_over(stage: &mut Stage, options: &[&str]) {
     while stage.relay.next_action().is_some() {}
     let old = &mut stage.relay;
-    let mut successor = Successor::new(settings(options));
+    let mut successor = Successor::new(settings(options), false);
     for (live, range) in media(old).collect::<Vec<_>>() {
         let mut at = range.start;
         while at < range.end {
@@ -26,8 +26,10 @@ fn hand_over(stage: &mut Stage, options: &[&str]) {
             at += bytes.len() as u64;
         }
     }
-    let (records, going) = super::hand_over(old, stage.now);
-    let (relay, now) = successor.take_over(&records, false).expect("it fits");
+    let going = super::hand_over(old, stage.now, &mut |piece| {
+        successor.hear(piece).expect("it fits");
+    });
+    let (relay, now) = successor.take_over().expect("it fits");
     assert_eq!(now, stage.now);
     for id in &going {
         stage.relay.check();
@@ -103,9 +105,12 @@ fn what_does_not_fit_is_refused_in_words() {
     stage.client(GRANT);
     let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
     stage.send(source, "abcd");
-    let (records, _) = super::hand_over(&mut stage.relay, stage.now);
+    let mut records = Vec::new();
+    let mut out = |piece: &[u8]| records.extend_from_slice(piece);
+    super::hand_over(&mut stage.relay, stage.now, &mut out);
     let refused = |options: &[&str], records: &[u8]| {
-        let taken = Successor::new(settings(options)).take_over(records, false);
+        let mut successor = Successor::new(settings(options), false);
+        let taken = successor.hear(records).and_then(|()| successor.take_over());
         taken.err().map(|Unfit(why)| why).unwrap_or_default()
     };
     assert_eq!(

@@ -15,7 +15,7 @@ impl Lists {
     }
 
     /// Tells of each that waits for names.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (Ticket(number), errand) in &self.errands {
             let (reply, add) = (&errand.reply, &errand.add);
             let told = (errand.connection, reply.fields, reply, add);

@@ -48,7 +48,7 @@ impl Streams {
     }
 
     /// Tells all that is known of them but their bytes.
-    pub fn hand_over(&self, writer: &mut Writer) {
+    pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, live) in self.lives.iter() {
             writer.put("stream", id.to_u64(), live);
             for (viewer, told) in live.stream.told_viewers() {

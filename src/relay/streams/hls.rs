@@ -11,7 +11,7 @@ mod tests;
 use super::viewer::{STREAM_POLICY, Viewing, Watched};
 use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Content, Found, LIST_TYPE, Object, Wanted};
+use crate::hls::{Content, Found, LIST_TYPE, Object, Reach, Wanted};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
 use crate::moment::Moment;
 use crate::relay::counts::Count;
@@ -83,6 +83,19 @@ impl Streams {
                 self.give_out((id, live), &object, reply, desk.now())
             }
         })
+    }
+
+    /// How far a stream's playlist has come, and of which session it is the playlist; `None`: it is
+    /// none's.
+    pub fn reached(&mut self, id: LiveId) -> Option<(SessionId, Reach)> {
+        let is_played = self.is_played(id);
+        let live = self.lives.get_mut(id).filter(|_| is_played)?;
+        let has_ended = live.stream.end().is_some();
+        let reached = match live.stream.segments().filter(|_| !has_ended) {
+            Some(cutter) => cutter.reached(),
+            None => Reach::ALL,
+        };
+        Some((live.session.clone(), reached))
     }
 
     /// Somebody watches a stream by its playlist. What has ended is there for a while, however

@@ -32,7 +32,8 @@ use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, Stream, Told};
 
-/// What it costs to make a byte into another container, in bytes that are only passed on.
+/// What it costs to make a byte into another container, in bytes that are only passed on, beside
+/// those that come of it.
 const REMUX_COST: usize = 2;
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
@@ -149,6 +150,16 @@ impl Streams {
             false => self.cast(id, target, desk).map(Some),
         };
         live.map_err(|why| why.refusal(target))
+    }
+
+    /// Whether a stream's segments are a session's: a shadow's only where its original has none.
+    pub(super) fn is_played(&self, id: LiveId) -> bool {
+        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+        shadow.is_none_or(|shadow| {
+            let original = self.lives.get(shadow.original);
+            let told = original.map(|original| original.stream.told());
+            matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(shadow.target))
+        })
     }
 
     /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
@@ -298,6 +309,7 @@ impl Streams {
             for piece in piece.chunks(PIECE_BYTES) {
                 fed = fed.and_then(|()| shadow.feed(piece, unit_max, &mut out));
                 stream.append(&out, &mut self.pool, now);
+                self.work += out.len();
                 out.clear();
             }
             piece = live.stream.slice(at, bytes_left);
@@ -348,7 +360,7 @@ impl Streams {
         mut out: Vec<u8>,
         desk: &mut Desk,
     ) {
-        self.work += REMUX_COST * bytes;
+        self.work += REMUX_COST * bytes + out.len();
         self.give(id, &out, desk);
         out.clear();
         out.shrink_to(ROOM_BYTES);

@@ -15,6 +15,7 @@ mod clock;
 mod packets;
 mod payload;
 mod tables;
+mod waiting;
 
 use super::super::medium::{Fault, Track};
 use super::interleave::Kept;
@@ -28,6 +29,7 @@ use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending,
 pub(super) use payload::left_out;
 use payload::{Carriage, Framing, Nal};
 use tables::{Entry, Tables};
+use waiting::Waiting;
 
 /// Bytes that go out for one that comes in.
 pub const OUT_PER_BYTE: usize = 5;
@@ -48,6 +50,9 @@ const GATHER_BYTES_MAX: usize = 1500;
 const GATHER_TIME_MAX: i64 = 50 * MILLISECOND;
 /// A longer frame of sound is none.
 const SOUND_BYTES_MAX: usize = 32 * 1024;
+/// By so much later than usual sound arrives at the most: as late as the most AAC that two channels
+/// may have needs, and early enough for the picture that follows.
+const LATER_MAX: i64 = MARGIN * 3 / 5;
 /// Units go on by that much at least: a tick of 90 kHz.
 const TICK: i64 = 11_112;
 
@@ -82,6 +87,12 @@ struct Stream {
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     gathered: Vec<u8>,
     since: i64,
+    /// When the newest frame of it is decoded.
+    #[cfg_attr(feature = "handover", serde(default))]
+    until: i64,
+    /// Of sound.
+    #[cfg_attr(feature = "handover", serde(default))]
+    waiting: Waiting,
 }
 
 /// What goes on for a PID, whatever it carries.
@@ -243,6 +254,7 @@ impl MpegTs {
         if stream.gathered.is_empty() {
             stream.since = unit.decode;
         }
+        stream.until = unit.decode;
         match stream.carriage.framing {
             Framing::Adts(head) => {
                 let head = payload::adts_head_of(head, unit.bytes.len());
@@ -283,32 +295,59 @@ impl MpegTs {
     /// Writes a PES packet, and in front of it what is due.
     fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let is_leader = self.leader == Some(index);
-        self.pass_time(timed.decode.saturating_sub(MARGIN), out);
+        let bytes = head.len() + body.len();
+        let Some(Some(stream)) = self.streams.get(index) else {
+            return;
+        };
+        let usual = timed.decode.saturating_sub(MARGIN);
+        let begins = stream.room_at(usual, bytes);
+        self.pass_time(begins, out);
         self.clock.begin_unit(is_leader);
         let Some(Some(stream)) = self.streams.get(index) else {
             return;
         };
-        let packets = (head.len() + body.len()) / PAYLOAD_BYTES + 1;
-        // Whatever comes has arrived when it is decoded, and a little before.
-        let latest = timed.decode.saturating_sub(MARGIN / 8);
+        let table_packets = self.tables.bytes() / PACKET_BYTES;
+        let packets = bytes / PAYLOAD_BYTES + 1 + table_packets;
+        // Whatever comes has arrived when it is decoded, and a little before: pictures so much
+        // earlier that there is time for the sound that follows.
+        let spare = if stream.is_video {
+            MARGIN / 4
+        } else {
+            MARGIN / 16
+        };
+        let latest = timed.decode.saturating_sub(spare);
         let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
         let packet_time = stream.packet_time.min(room);
         let arrives_in = packet_time.saturating_mul(packets as i64);
         let is_picture = is_leader && stream.is_video && timed.is_join;
         let wants_tables = is_picture || self.clock.wants_tables(is_leader, arrives_in);
-        if wants_tables {
-            self.write_tables(out);
+        if wants_tables && self.write_tables(out) {
+            self.clock.pass_tables(packet_time, table_packets);
         }
-        if !is_leader && (wants_tables || self.clock.needs_reference()) {
+        // What fills its buffer must not seem to come earlier.
+        let is_tight = begins > usual;
+        if is_tight && is_leader {
+            self.clock.pass_others();
+        }
+        if !is_leader && (is_tight || wants_tables || self.clock.needs_reference()) {
             self.write_reference(out);
         }
+        let tells_end = self.streams.len() > 1;
         let Some(Some(stream)) = self.streams.get_mut(index) else {
             return;
         };
+        if !is_leader {
+            self.clock.pass_others();
+        }
+        if !stream.is_video {
+            let decoded = stream.until.max(timed.decode);
+            stream.waiting.put(decoded, bytes, self.clock.now);
+        }
         let sending = Sending {
             pid: stream.pid,
             counter: &mut stream.past.counter,
             tells_clock: is_leader,
+            tells_end,
             is_join: timed.is_join,
             packet_time,
         };
@@ -329,13 +368,16 @@ impl MpegTs {
         self.clock.move_to(target);
     }
 
-    fn write_tables(&mut self, out: &mut Vec<u8>) {
+    /// Says whether there was room for them.
+    fn write_tables(&mut self, out: &mut Vec<u8>) -> bool {
         let bytes = self.tables.bytes();
-        if self.allowance >= bytes {
+        let has_room = self.allowance >= bytes;
+        if has_room {
             self.allowance -= bytes;
             self.tables.write(out);
             self.clock.tables_told();
         }
+        has_room
     }
 
     fn write_reference(&mut self, out: &mut Vec<u8>) {
@@ -359,7 +401,21 @@ impl Stream {
             past,
             gathered: Vec::new(),
             since: 0,
+            until: 0,
+            waiting: Waiting::default(),
         }
+    }
+
+    /// When a PES packet of so many bytes begins to arrive that usually would then: sound not
+    /// before its buffer has room, but in time.
+    fn room_at(&self, usual: i64, bytes: usize) -> i64 {
+        if self.is_video {
+            return usual;
+        }
+        let room = self
+            .waiting
+            .room_at(bytes, self.carriage.sound_buffer_bytes());
+        room.map_or(usual, |room| usual.max(room.min(usual + LATER_MAX)))
     }
 
     fn entry(&self) -> Entry {
@@ -382,7 +438,10 @@ impl Stream {
             Framing::Nal { sets, .. } => sets.capacity(),
             Framing::Adts(_) | Framing::Whole | Framing::Opus => 0,
         };
-        self.gathered.capacity() + sets + self.carriage.descriptors.capacity()
+        self.gathered.capacity()
+            + sets
+            + self.carriage.descriptors.capacity()
+            + self.waiting.held_bytes()
     }
 }
 
@@ -397,7 +456,8 @@ impl MpegTs {
             Some(leader) => leader.is_some_and(Option::is_some),
         };
         let fits = |stream: &Stream| {
-            are_times([stream.since])
+            are_times([stream.since, stream.until])
+                && stream.waiting.fits()
                 && (1..=Time::SECOND).contains(&stream.packet_time)
                 && stream.past.counter.fits()
                 && stream.gathered.len() <= GATHER_BYTES_MAX + 2 * SOUND_BYTES_MAX

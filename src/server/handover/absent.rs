@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Instant;
@@ -12,10 +11,11 @@ use mio::Registry;
 
 use super::Server;
 use super::disk::TokenFile;
+use super::tcp::Sockets;
 use crate::config::{Bind, Config};
 use crate::gate::Join;
 use crate::moment::Moment;
-use crate::relay::{ConnectionId, Relay, Settings};
+use crate::relay::{Relay, Settings};
 
 /// What there is none of.
 #[derive(Default)]
@@ -33,6 +33,10 @@ impl Handover {
         false
     }
 
+    pub fn next_deadline(&self) -> Option<Moment> {
+        None
+    }
+
     pub fn note(&mut self, _: bool) {}
 }
 
@@ -41,7 +45,7 @@ impl Server {
 }
 
 impl Legacy {
-    pub fn ask(_: &Config, _: &Settings) -> Result<Option<Legacy>, String> {
+    pub fn ask(_: &Config, _: &Settings, _: &Registry) -> Result<Option<Legacy>, String> {
         Ok(None)
     }
 
@@ -73,7 +77,7 @@ impl Legacy {
         match *self {}
     }
 
-    pub fn clients(&mut self) -> Vec<(ConnectionId, OwnedFd)> {
+    pub fn sockets(&mut self) -> Sockets {
         match *self {}
     }
 

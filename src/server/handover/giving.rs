@@ -20,7 +20,7 @@ use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
 use crate::relay::{ConnectionId, LiveId, Relay, UdpPort};
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
-use crate::server::tcp::Listener;
+use crate::server::tcp::{Listener, Sockets};
 use crate::server::udp::Udp;
 use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server};
 
@@ -31,6 +31,8 @@ pub struct Handover {
     /// Somebody may be waiting there.
     is_ready: bool,
     heir: Option<Heir>,
+    /// Nobody stands still before that for whoever comes.
+    rests_until: Option<Moment>,
 }
 
 /// A server that is to take over from this one.
@@ -40,6 +42,10 @@ struct Heir {
     process: u32,
     /// How far each stream has been copied to it.
     copied: HashMap<LiveId, u64>,
+    /// Who was there when it came, in order,
+    clients: Vec<ConnectionId>,
+    /// and of how many of these it has the sockets.
+    passed: usize,
     /// What has not gone out yet of a frame.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
@@ -56,6 +62,9 @@ const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
+/// When it has come to nothing, it is so many times as long until it may again: whoever comes and
+/// never takes over, however often, has a small share of everybody's time.
+const REST: u32 = 10;
 /// Who has something to read for so long, and does not, is in nobody's way any more.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A stream's id, and an offset.
@@ -79,13 +88,29 @@ impl Handover {
         Ok(Handover {
             listener: Some(listener),
             is_ready: true,
-            heir: None,
+            ..Handover::default()
         })
     }
 
     /// Whether there is something to do at once.
     pub fn has_more(&self) -> bool {
         self.is_ready || self.heir.as_ref().is_some_and(|heir| heir.has_more)
+    }
+
+    /// When there is something to do, if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.heir.as_ref().and(self.rests_until)
+    }
+
+    /// Whether nobody may stand still for now.
+    fn rests(&mut self, now: Moment) -> bool {
+        self.rests_until = self.rests_until.filter(|until| *until > now);
+        self.rests_until.is_some()
+    }
+
+    /// Everybody has stood still for so long, and for nothing.
+    fn rest(&mut self, still: Duration, now: Moment) {
+        self.rests_until = Some(now + still * REST);
     }
 
     /// Somebody has come, or the heir's socket takes bytes again, as some of them were read.
@@ -97,9 +122,9 @@ impl Handover {
         }
     }
 
-    /// Takes the successor who waits, if one does. An error: it is not taken, and one that is there
-    /// already goes on.
-    fn accept(&mut self, registry: &Registry) -> io::Result<()> {
+    /// Takes the successor who waits, if one does; these are the clients. An error: it is not
+    /// taken, and one that is there already goes on.
+    fn accept(&mut self, sockets: &Sockets, registry: &Registry) -> io::Result<()> {
         let listener = self.listener.as_ref().filter(|_| self.is_ready);
         let Some(listener) = listener else {
             return Ok(());
@@ -120,10 +145,14 @@ impl Handover {
             None => {}
         }
         registry.register(&mut SourceFd(&socket.as_raw_fd()), HEIR, Interest::WRITABLE)?;
+        let mut clients: Vec<ConnectionId> = sockets.ids().collect();
+        clients.sort_unstable();
         self.heir = Some(Heir {
             socket,
             process,
             copied: HashMap::new(),
+            clients,
+            passed: 0,
             rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
             is_open: true,
             has_more: false,
@@ -145,18 +174,20 @@ fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 impl Heir {
-    /// Copies streams, a turn's share of what there is. Says whether so little is left that the
-    /// rest can go at once.
-    fn copy(&mut self, relay: &Relay) -> io::Result<bool> {
+    /// Copies streams and passes sockets, a turn's share of what there is. Says whether so little
+    /// is left that the rest can go at once.
+    fn copy(&mut self, relay: &Relay, sockets: &mut Sockets) -> io::Result<bool> {
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() {
-                let Some(next) = self.next_frame(relay) else {
-                    break;
-                };
-                self.rest = next;
+                self.rest = self.next_frame(relay).unwrap_or_default();
             }
-            match self.socket.write(&self.rest) {
+            let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
+                (false, _) => self.socket.write(&self.rest),
+                (true, false) => self.pass_some(sockets),
+                (true, true) => break,
+            };
+            match sent {
                 Ok(sent) => {
                     self.rest.drain(..sent);
                     budget = budget.saturating_sub(sent);
@@ -168,11 +199,32 @@ impl Heir {
         }
         self.has_more = self.is_open && budget == 0;
         // Nobody stands still for who does not read: it is told of when it has.
-        if !descriptors::has_read_all(self.socket.as_fd())? {
+        if !self.has_all_sockets() || !descriptors::has_read_all(self.socket.as_fd())? {
             return Ok(false);
         }
         let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
         Ok(left.sum::<u64>() <= LEFT_MAX)
+    }
+
+    fn has_all_sockets(&self) -> bool {
+        self.passed == self.clients.len()
+    }
+
+    /// Passes the sockets of some more clients. What does not go out of the frame is the rest.
+    fn pass_some(&mut self, sockets: &mut Sockets) -> io::Result<usize> {
+        let left = &self.clients[self.passed..];
+        let ids = &left[..left.len().min(AT_ONCE_MAX)];
+        let (frame, descriptors) = clients(ids, sockets);
+        let sent = descriptors::send(self.socket.as_fd(), &frame, &descriptors)?;
+        ids.iter().for_each(|id| sockets.share(*id));
+        self.passed += ids.len();
+        self.rest = frame;
+        Ok(sent)
+    }
+
+    /// Whether it has the socket of this client.
+    fn has_socket(&self, id: &ConnectionId) -> bool {
+        self.clients[..self.passed].binary_search(id).is_ok()
     }
 
     /// Whether it has long had something to read.
@@ -206,11 +258,22 @@ impl Heir {
     }
 }
 
+/// A frame with the sockets of these clients, and their descriptors.
+fn clients<'a>(ids: &[ConnectionId], sockets: &'a Sockets) -> (Vec<u8>, Vec<BorrowedFd<'a>>) {
+    let open = ids
+        .iter()
+        .filter_map(|id| Some((id.to_u64().to_le_bytes(), sockets.descriptor(*id)?)));
+    let (ids, descriptors): (Vec<[u8; 8]>, Vec<BorrowedFd<'_>>) = open.unzip();
+    let frame = wire::frame((Kind::Clients, &ids.concat()), descriptors.len());
+    (frame, descriptors)
+}
+
 impl Server {
     /// Goes on handing over, if a successor is there. Who has come to nothing is told of, and all
     /// goes on.
     pub(in crate::server) fn hand_over(&mut self, now: Moment) {
-        if let Err(error) = self.handover.accept(self.poll.registry()) {
+        let registry = self.poll.registry();
+        if let Err(error) = self.handover.accept(&self.sockets, registry) {
             self.tell_of_none(&error);
         }
         if let Err(error) = self.hand_on(now) {
@@ -229,9 +292,12 @@ impl Server {
         let Some(heir) = &mut self.handover.heir else {
             return Ok(());
         };
-        let is_near = heir.copy(&self.relay)?;
+        let is_near = heir.copy(&self.relay, &mut self.sockets)?;
         // Nobody is to have two who end it, and no change of the table may be between them.
         if !is_near || self.ends_at.is_some() || !is_quiet(&self.relay) {
+            return Ok(());
+        }
+        if self.handover.rests(now) {
             return Ok(());
         }
         if let Some(disk) = &mut self.disk
@@ -240,32 +306,54 @@ impl Server {
             disk.share();
             return Ok(());
         }
+        let stopped = Instant::now();
         self.act(now);
         while self.sockets.close_some() {}
-        let stopped = Instant::now();
-        let (records, going) = hand_over(&mut self.relay, now);
         let Some(mut heir) = self.handover.heir.take() else {
             return Ok(());
         };
-        self.tell_all(&mut heir, &records, &going)?;
-        self.leave(&heir, (&going, stopped.elapsed()), now);
+        let told = self.tell_all(&mut heir, now);
+        let still = stopped.elapsed();
+        if told.is_err() {
+            self.handover.rest(still, now);
+        }
+        self.leave(&heir, (&told?, still), now);
         Ok(())
     }
 
-    /// Tells the heir all that there is, and waits for its word. An error: it has not taken over,
-    /// and never will.
-    fn tell_all(
-        &mut self,
-        heir: &mut Heir,
-        records: &[u8],
-        going: &[ConnectionId],
-    ) -> io::Result<()> {
+    /// Tells the heir all that there is, and waits for its word. Says which connections are its
+    /// own then. An error: it has not taken over, and never will.
+    fn tell_all(&mut self, heir: &mut Heir, now: Moment) -> io::Result<Vec<ConnectionId>> {
         let until = Instant::now() + STILL_TIME;
         heir.socket.set_nonblocking(false)?;
         wire::send_bytes(&heir.socket, &std::mem::take(&mut heir.rest), &[], until)?;
         while let Some(frame) = heir.next_frame(&self.relay) {
             wire::send_bytes(&heir.socket, &frame, &[], until)?;
         }
+        self.tell_places(heir, until)?;
+        let mut told = Ok(());
+        let going = hand_over(&mut self.relay, now, &mut |records| {
+            let mut pieces = records.chunks(FRAME_BYTES_MAX);
+            told = std::mem::replace(&mut told, Ok(())).and_then(|()| {
+                pieces.try_for_each(|piece| {
+                    wire::send(&heir.socket, (Kind::Records, piece), &[], until)
+                })
+            });
+        });
+        told?;
+        let late = going.iter().filter(|id| !heir.has_socket(id)).copied();
+        for ids in late.collect::<Vec<_>>().chunks(AT_ONCE_MAX) {
+            let (frame, descriptors) = clients(ids, &self.sockets);
+            wire::send_bytes(&heir.socket, &frame, &descriptors, until)?;
+            ids.iter().for_each(|id| self.sockets.share(*id));
+        }
+        wire::send(&heir.socket, (Kind::End, &[]), &[], until)?;
+        hear_word(&heir.socket, until)?;
+        Ok(going)
+    }
+
+    /// Tells of what is open beside clients.
+    fn tell_places(&self, heir: &Heir, until: Instant) -> io::Result<()> {
         let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&heir.socket, (kind, bytes), descriptors, until)
         };
@@ -292,22 +380,7 @@ impl Server {
             let (descriptors, place) = file.parts();
             tell(Kind::TokenFile, &json(&place)?, &descriptors)?;
         }
-        for ids in going.chunks(AT_ONCE_MAX) {
-            let sockets = ids
-                .iter()
-                .filter_map(|id| Some((*id, self.sockets.descriptor(*id)?)));
-            let (ids, descriptors): (Vec<ConnectionId>, Vec<BorrowedFd<'_>>) = sockets.unzip();
-            let ids: Vec<u8> = ids
-                .iter()
-                .flat_map(|id| id.to_u64().to_le_bytes())
-                .collect();
-            tell(Kind::Clients, &ids, &descriptors)?;
-        }
-        for piece in records.chunks(FRAME_BYTES_MAX) {
-            tell(Kind::Records, piece, &[])?;
-        }
-        tell(Kind::End, &[], &[])?;
-        hear_word(&heir.socket, until)
+        Ok(())
     }
 
     /// Another process has taken over: what is its own is let go, and left as it is.
@@ -371,5 +444,31 @@ fn hear_word(mut socket: &UnixStream, until: Instant) -> io::Result<()> {
         Ok(1) if word == [TAKEN] => Ok(()),
         Ok(_) => Err(io::Error::other("the successor has left")),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often somebody comes and does not take over, nobody stands still for more than a
+    /// share of the time.
+    #[test]
+    fn who_never_takes_over_has_a_share_of_the_time() {
+        let mut handover = Handover::default();
+        let (mut now, mut stood) = (Moment::START, Duration::ZERO);
+        for turn in 0..100_000 {
+            now = now + Duration::from_millis(1);
+            let still = Duration::from_millis(1 + turn % 300);
+            if !handover.rests(now) {
+                (now, stood) = (now + still, stood + still);
+                handover.rest(still, now);
+            }
+        }
+        let all = now.since(Moment::START);
+        assert!(
+            stood > Duration::from_secs(1) && stood <= all / REST,
+            "{stood:?} of {all:?}"
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! A server that takes the place of another, which runs, and nobody notices: `--handover`.
 //!
 //! Whoever is started with the path at which another one waits takes over from it ([`taking`]); and
-//! then waits there itself for the next one ([`giving`]). Streams are copied while they go on; all
-//! else goes over in one moment in which nobody is served, sockets as copies of their descriptors.
+//! then waits there itself for the next one ([`giving`]). Streams are copied while they go on, and
+//! clients' sockets, as copies of their descriptors; all else goes over in one moment in which
+//! nobody is served. For a while both have a socket, and one uses it, which shuts it down as it
+//! closes it.
 //! The core knows what there is to be told ([`crate::relay::handover`]), this how it gets there
 //! ([`wire`]). Both are processes of the same user, which the kernel says.
 

@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{self, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mio::Registry;
+use mio::net::TcpStream;
 use serde::de::DeserializeOwned;
 
 use super::wire::{Frame, Inbox, Kind, TAKEN};
@@ -16,9 +18,10 @@ use crate::config::{Bind, Config};
 use crate::gate::Join;
 use crate::handover::is_known;
 use crate::moment::Moment;
-use crate::relay::handover::Successor;
-use crate::relay::{ConnectionId, LiveId, Relay, Settings};
+use crate::relay::handover::{Successor, connections};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, LiveId, Relay, Settings};
 use crate::server::disk::TokenFile;
+use crate::server::tcp::Sockets;
 
 /// What another server had, which waits for this one's word.
 pub struct Legacy {
@@ -26,7 +29,7 @@ pub struct Legacy {
     relay: Option<Relay>,
     now: Moment,
     heard: Instant,
-    clients: Vec<(ConnectionId, OwnedFd)>,
+    sockets: Sockets,
     places: Vec<(Place, OwnedFd)>,
     ports: Vec<(Port, OwnedFd)>,
     token_file: Option<TokenFile>,
@@ -38,16 +41,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PLACES_MAX: usize = 4096;
 
 /// What comes, piece by piece.
-struct Hearing {
+struct Hearing<'a> {
     successor: Successor,
-    records: Vec<u8>,
     legacy: Legacy,
+    registry: &'a Registry,
+    /// Connections that there may be.
+    places_max: usize,
 }
 
 impl Legacy {
-    /// All that a server tells which runs and waits at the path of `--handover`. `None`: there is
-    /// none. Errors are sentences.
-    pub fn ask(config: &Config, settings: &Settings) -> Result<Option<Legacy>, String> {
+    /// All that a server tells which runs and waits at the path of `--handover`; its clients'
+    /// sockets are registered as they come. `None`: there is none. Errors are sentences.
+    pub fn ask(
+        config: &Config,
+        settings: &Settings,
+        registry: &Registry,
+    ) -> Result<Option<Legacy>, String> {
         let Some(path) = &config.handover else {
             return Ok(None);
         };
@@ -63,7 +72,10 @@ impl Legacy {
             Err(error) => return Err(failed(&error)),
         };
         let legacy = peer_of_same_user(&socket)
-            .and_then(|_| Hearing::of(socket, settings.clone()))
+            .map(|_| {
+                let is_kept = config.token_file.is_some();
+                Hearing::of(socket, (settings.clone(), is_kept), registry)
+            })
             .and_then(|hearing| hearing.hear(config));
         legacy.map(Some).map_err(|error| failed(&error))
     }
@@ -133,8 +145,8 @@ impl Legacy {
     }
 
     /// The clients' sockets.
-    pub fn clients(&mut self) -> Vec<(ConnectionId, OwnedFd)> {
-        std::mem::take(&mut self.clients)
+    pub fn sockets(&mut self) -> Sockets {
+        std::mem::take(&mut self.sockets)
     }
 
     /// Says that all is taken over. An error: the other server has gone on, and this one must touch
@@ -160,22 +172,27 @@ fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
     asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
 }
 
-impl Hearing {
-    fn of(socket: UnixStream, settings: Settings) -> io::Result<Hearing> {
-        Ok(Hearing {
-            successor: Successor::new(settings),
-            records: Vec::new(),
+impl Hearing<'_> {
+    fn of(
+        socket: UnixStream,
+        (settings, is_kept): (Settings, bool),
+        registry: &Registry,
+    ) -> Hearing<'_> {
+        Hearing {
+            places_max: settings.limits.connections_max + CONNECTIONS_BEYOND_MAX,
+            successor: Successor::new(settings, is_kept),
+            registry,
             legacy: Legacy {
                 socket,
                 relay: None,
                 now: Moment::START,
                 heard: Instant::now(),
-                clients: Vec::new(),
+                sockets: Sockets::default(),
                 places: Vec::new(),
                 ports: Vec::new(),
                 token_file: None,
             },
-        })
+        }
     }
 
     /// Hears all.
@@ -194,22 +211,12 @@ impl Hearing {
             }
             self.take(frame, config)?;
         }
-        self.check_token_file(config)?;
-        let taken = self
-            .successor
-            .take_over(&self.records, config.token_file.is_some());
-        let (relay, now) = taken.map_err(io::Error::other)?;
+        let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
         self.legacy.heard = Instant::now();
+        let sockets = std::mem::take(&mut self.legacy.sockets);
+        self.legacy.sockets = sockets.only(connections(&relay), self.registry)?;
         (self.legacy.relay, self.legacy.now) = (Some(relay), now);
         Ok(self.legacy)
-    }
-
-    fn check_token_file(&self, config: &Config) -> io::Result<()> {
-        match (&self.legacy.token_file, &config.token_file) {
-            (Some(_), Some(_)) | (None, None) => Ok(()),
-            (Some(_), None) => Err(io::Error::other("it has a token file, and this one none")),
-            (None, Some(_)) => Err(io::Error::other("it has no token file, and this one has")),
-        }
     }
 
     fn take(&mut self, frame: Frame, config: &Config) -> io::Result<()> {
@@ -248,13 +255,16 @@ impl Hearing {
                 let mut rest = bytes.as_slice();
                 for descriptor in frame.descriptors {
                     let ([id], behind) = numbers(rest)?;
-                    legacy
-                        .clients
-                        .push((ConnectionId::from_u64(id), descriptor));
+                    let id = ConnectionId::from_u64(id);
+                    if id.index() >= self.places_max {
+                        return Err(io::Error::other("more clients than may be here"));
+                    }
+                    let stream = TcpStream::from_std(net::TcpStream::from(descriptor));
+                    legacy.sockets.insert(id, stream, self.registry)?;
                     rest = behind;
                 }
             }
-            Kind::Records => self.records.extend_from_slice(bytes),
+            Kind::Records => self.successor.hear(bytes).map_err(io::Error::other)?,
             Kind::Greeting | Kind::Listener | Kind::Datagrams | Kind::End => {
                 return Err(io::Error::other("it tells what it should not"));
             }

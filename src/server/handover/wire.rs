@@ -4,8 +4,8 @@
 //! ```text
 //!   predecessor                                                  successor
 //!     Greeting                                          ──▶        knows the format, or leaves
-//!     Media …                    while it goes on       ──▶
-//!     Media …, Listener …, Clients …, Records …, End    ──▶        has all, and is ready
+//!     Media …, Clients …         while it goes on       ──▶        keeps them
+//!     Media …, Listener …, Records …, Clients …, End    ──▶        has all, and is ready
 //!     leaves                                            ◀──      TAKEN
 //! ```
 //!

@@ -56,6 +56,66 @@ fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_fo
     stage.assert_nothing_left();
 }
 
+/// However many wait for what comes later, they are not looked at.
+#[test]
+fn a_segment_calls_those_alone_who_wait_for_it() {
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    hear(&mut stage, source, &aac(9));
+    let text = list(&mut stage);
+    let name = text.lines().last().expect("a name");
+    let number = name.split(['-', '.']).nth(1).expect("a number");
+    let newest: u64 = number.parse().expect("a number");
+    let wait = |stage: &mut Stage, number: u64| {
+        request(
+            stage,
+            &format!("GET /stream/s/index.m3u8?_HLS_msn={number}"),
+        )
+    };
+    let later: Vec<_> = (0..50).map(|_| wait(&mut stage, newest + 2)).collect();
+    let next = wait(&mut stage, newest + 1);
+    for (waiting, answered) in [(50, 1), (0, 51)] {
+        stage.relay.received(source, &aac(2), stage.now);
+        stage.relay.check();
+        assert_eq!(stage.relay.clients.blocked().len(), waiting);
+        stage.settle();
+        let each = later.iter().chain([&next]);
+        let is_answered = |id: &&ConnectionId| stage.text(**id).starts_with("HTTP/1.1 200");
+        assert_eq!(each.filter(is_answered).count(), answered);
+    }
+    stage.lose(source);
+    assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
+}
+
+/// A cache keeps what players ask for, by one address each.
+#[test]
+fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
+    let source = stage.client(head);
+    for _ in 0..8 {
+        hear(&mut stage, source, &aac(9));
+        stage.wait_seconds(9);
+    }
+    let text = list(&mut stage);
+    let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
+    let (first, _) = first.split_once('\n').expect("a line");
+    let first: u64 = first.parse().expect("a number");
+    for (number, said) in [
+        (first.to_string(), "max-age=12"),
+        ((first - 1).to_string(), "max-age=1\r"),
+        ("0".to_owned(), "max-age=1\r"),
+        (format!("0{first}"), "HTTP/1.1 400"),
+        (format!("+{first}"), "HTTP/1.1 400"),
+    ] {
+        let line = format!("GET /stream/s/index.m3u8?_HLS_msn={number}");
+        let id = request(&mut stage, &line);
+        assert!(stage.text(id).contains(said), "{line}: {}", stage.text(id));
+    }
+    stage.lose(source);
+}
+
 /// Nobody would ask it whether they still may.
 #[test]
 fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {

@@ -9,8 +9,8 @@
 #[cfg(feature = "handover")]
 use crate::handover::are_times;
 
-/// So long before it is decoded a unit begins to arrive. Sound of 286 kbit/s fills its buffer of
-/// 3,584 bytes in that time; a picture of 150 kB arrives in it at 12 Mbit/s.
+/// So long before it is decoded a unit begins to arrive; sound of many bits a second later, when
+/// its buffer has room. A picture of 150 kB arrives in it at 12 Mbit/s.
 pub(super) const MARGIN: i64 = 100 * MILLISECOND;
 pub(super) const MILLISECOND: i64 = 1_000_000;
 
@@ -24,6 +24,9 @@ pub(super) const REFERENCE_GAP: i64 = 80 * MILLISECOND;
 const GAP_GRACE: i64 = 8 * MILLISECOND;
 /// Tables are repeated so often: ten times a second at least (ETSI TR 101 290 wants them twice).
 const TABLES_EVERY: i64 = 90 * MILLISECOND;
+/// Each of their packets: twice what leaves their buffer in that time (ISO/IEC 13818-1 section
+/// 2.4.2.3 has 1 Mbit/s).
+const TABLE_TIME: i64 = MILLISECOND * 3 / 4;
 /// Later they are late.
 const TABLES_LATE: i64 = 100 * MILLISECOND;
 
@@ -40,6 +43,9 @@ pub(super) struct Clock {
     /// Of what leads, and of all.
     leading: Pace,
     all: Pace,
+    /// Since it was told packets came that do not tell it.
+    #[cfg_attr(feature = "handover", serde(default))]
+    has_others: bool,
 }
 
 /// How units follow each other.
@@ -64,6 +70,13 @@ impl Clock {
     /// A unit is at hand that is to begin at this time.
     pub fn move_to(&mut self, target: i64) {
         self.now = self.now.max(target);
+    }
+
+    /// So many packets of tables take a time of their own, but no longer than those of the unit
+    /// that they stand before.
+    pub fn pass_tables(&mut self, packet_time: i64, packets: usize) {
+        let time = TABLE_TIME.min(packet_time).saturating_mul(packets as i64);
+        self.now = self.now.saturating_add(time);
     }
 
     /// A unit is at hand, of the PID that tells the clock or of another one.
@@ -116,9 +129,16 @@ impl Clock {
         self.tables = Some(self.now);
     }
 
+    /// Packets of another PID have come: between them and what follows the clock is told, since
+    /// what comes from one time that is told to the next comes evenly (section 2.4.2.2), and
+    /// pictures come faster than sound may.
+    pub fn pass_others(&mut self) {
+        self.has_others = true;
+    }
+
     /// Whether the clock is to be told with a packet of its PID.
     pub fn wants_reference(&self) -> bool {
-        self.is_older_than(REFERENCE_SOON)
+        self.has_others || self.is_older_than(REFERENCE_SOON)
     }
 
     /// Whether it is to be told even with a packet of its own.
@@ -129,6 +149,7 @@ impl Clock {
     /// Tells the clock: the field of six bytes.
     pub fn tell(&mut self) -> [u8; 6] {
         self.referred = Some(self.now);
+        self.has_others = false;
         // Below 2^63 · 27.
         let ticks = i128::from(self.now) * 27 / 1000;
         let base = (ticks.div_euclid(300) & 0x1_ffff_ffff) as u64;
@@ -150,8 +171,10 @@ pub(super) fn packet_time(bits_per_second: u64) -> i64 {
     (PACKET_BITS * 1_000_000_000 / bits_per_second.max(1)).clamp(1, 1_000_000_000) as i64
 }
 
-/// Into the transport buffer of sound up to two channels (ISO/IEC 13818-1 section 2.4.2.3).
+/// Out of the transport buffer of sound up to two channels (ISO/IEC 13818-1 section 2.4.2.3),
 pub(super) const SOUND_BITS: u64 = 2_000_000;
+/// and of AAC that has more.
+pub(super) const MANY_CHANNELS_BITS: u64 = 5_529_600;
 
 /// The most bits a second that H.264 has at this level, in NAL units (ITU-T H.264 table A-1).
 pub(super) fn h264_bits(profile: u8, level: u8) -> u64 {

@@ -85,6 +85,8 @@ pub(super) struct Sending<'a> {
     pub counter: &'a mut Counter,
     /// The clock is told with this PID.
     pub tells_clock: bool,
+    /// The clock is told where it ends, too: what follows is slower.
+    pub tells_end: bool,
     /// Decoding can begin with it.
     pub is_join: bool,
     /// So long each packet takes to arrive, in nanoseconds.
@@ -95,11 +97,14 @@ impl Sending<'_> {
     /// Writes a PES packet that lies in two pieces.
     pub fn write(self, clock: &mut Clock, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let (mut head, mut body) = (head, body);
-        let mut is_first = true;
+        let (mut is_first, mut tells_end) = (true, self.tells_end);
         while !head.is_empty() || !body.is_empty() {
             let end = out.len() + PACKET_BYTES;
             let left = head.len() + body.len();
-            let is_told = self.tells_clock && (clock.wants_reference() || is_first && self.is_join);
+            let is_end = left <= PAYLOAD_BYTES && !is_first;
+            let is_due = clock.wants_reference() || is_first && self.is_join;
+            let is_told = self.tells_clock && (is_due || is_end && tells_end);
+            tells_end &= !is_end;
             let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
             let field = adaptation(flags, is_told.then(|| clock.tell()), left);
             let [high, low] = self.pid.to_be_bytes();

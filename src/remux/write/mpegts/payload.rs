@@ -1,7 +1,7 @@
 //! Units as MPEG-TS carries them: NAL units behind start codes with their parameter sets, AAC in
 //! ADTS, Opus behind its control head.
 
-use super::clock::{SOUND_BITS, h264_bits, h265_bits};
+use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::remux::medium::{Codec, Fault, Shape, Track};
 
 /// How the units of a stream are wrapped.
@@ -85,7 +85,15 @@ impl Carriage {
             },
             Codec::Aac => {
                 let head = adts_head(setup).ok_or(Fault("its AAC fits into no ADTS"))?;
-                sound(0x0f, 0xc0, Vec::new(), Framing::Adts(head))
+                let channels = (head[2] & 1) << 2 | head[3] >> 6;
+                Carriage {
+                    bits: if channels > 2 {
+                        MANY_CHANNELS_BITS
+                    } else {
+                        SOUND_BITS
+                    },
+                    ..sound(0x0f, 0xc0, Vec::new(), Framing::Adts(head))
+                }
             }
             Codec::MpegAudio => {
                 let is_mpeg_1 = matches!(track.shape, Shape::Sound { rate: 32_000.., .. });
@@ -102,6 +110,17 @@ impl Carriage {
             }
             Codec::Av1 | Codec::Vp9 => return Ok(None),
         }))
+    }
+}
+
+impl Carriage {
+    /// The buffer of its decoder, of sound (section 2.4.2.3; AC-3: ETSI TS 101 154).
+    pub fn sound_buffer_bytes(&self) -> usize {
+        match (self.stream_type, self.bits) {
+            (0x81 | 0x87, _) => 5_696,
+            (_, MANY_CHANNELS_BITS) => 8_976,
+            (_, _) => 3_584,
+        }
     }
 }
 

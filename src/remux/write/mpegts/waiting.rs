@@ -1,0 +1,89 @@
+//! How full a decoder's buffer for sound is (ISO/IEC 13818-1 section 2.4.2.3), as far as the writer
+//! needs to know: so that sound of many bits a second does not arrive too early.
+
+use std::collections::VecDeque;
+
+#[cfg(feature = "handover")]
+use crate::handover::are_times;
+
+/// What has been sent of a stream, and is not decoded yet.
+#[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Waiting {
+    /// When all of a PES packet is decoded, in nanoseconds, and how long it is: times ascend.
+    packets: VecDeque<(i64, usize)>,
+}
+
+/// Of 100 ms there are few. Of more the newest are taken for one.
+const PACKETS_MAX: usize = 64;
+
+impl Waiting {
+    /// When so many bytes more fit into a buffer of this size; `None`: they fit into an empty one.
+    pub fn room_at(&self, bytes: usize, size: usize) -> Option<i64> {
+        let mut left = size.saturating_sub(bytes);
+        let newest_first = self.packets.iter().rev();
+        let mut too_much = newest_first.skip_while(|(_, bytes)| {
+            let fits = *bytes <= left;
+            left = left.saturating_sub(*bytes);
+            fits
+        });
+        too_much.next().map(|(decoded, _)| *decoded)
+    }
+
+    /// A PES packet of so many bytes has been sent at `now`, and is decoded by then.
+    pub fn put(&mut self, decoded: i64, bytes: usize, now: i64) {
+        let is_over = |(decoded, _): &(i64, usize)| *decoded <= now;
+        while self.packets.front().is_some_and(is_over) {
+            self.packets.pop_front();
+        }
+        let is_full = self.packets.len() >= PACKETS_MAX;
+        match self.packets.back_mut().filter(|_| is_full) {
+            Some((newest, all)) => {
+                (*newest, *all) = ((*newest).max(decoded), all.saturating_add(bytes));
+            }
+            None => self.packets.push_back((decoded, bytes)),
+        }
+    }
+
+    /// Whether what was told of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        let mut times = self.packets.iter().map(|(decoded, _)| *decoded);
+        self.packets.len() <= PACKETS_MAX && times.all(|decoded| are_times([decoded]))
+    }
+
+    /// Bytes that its one allocation takes.
+    pub fn held_bytes(&self) -> usize {
+        self.packets.capacity() * size_of::<(i64, usize)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_when_enough_is_decoded() {
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.room_at(3_584, 3_584), None);
+        for decoded in [10, 20, 30] {
+            waiting.put(decoded, 1_000, 0);
+        }
+        assert_eq!(waiting.room_at(584, 3_584), None);
+        assert_eq!(waiting.room_at(585, 3_584), Some(10));
+        assert_eq!(waiting.room_at(2_585, 3_584), Some(30));
+        assert_eq!(waiting.room_at(9_999, 3_584), Some(30));
+        waiting.put(40, 1_000, 20);
+        assert_eq!(waiting.room_at(1_585, 3_584), Some(30));
+    }
+
+    #[test]
+    fn a_flood_of_small_ones_is_not_kept_one_by_one() {
+        let mut waiting = Waiting::default();
+        for decoded in 0..10_000 {
+            waiting.put(decoded, 9, -1);
+        }
+        assert!(waiting.held_bytes() <= 2 * PACKETS_MAX * 16);
+        assert_eq!(waiting.room_at(3_000, 3_584), Some(9_999));
+    }
+}

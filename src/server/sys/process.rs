@@ -1,0 +1,102 @@
+//! What is the whole process's: its signals, memory, time and limits.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// These signals do nothing from now on.
+pub fn ignore_signals(signals: &[c_int]) {
+    for &signal in signals {
+        // SAFETY: takes two numbers; no handler of this process's is run.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+}
+
+/// Blocks these signals for this thread, and for those that it starts from now on, and gives a
+/// descriptor from which they are read, each as a `signalfd_siginfo`; reading never waits.
+pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
+    // SAFETY: a sigset_t is plain data, for which all zeros are a value; it is made an empty set
+    // next.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live set.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for &signal in signals {
+        // SAFETY: the pointer is to a live set; a number that is no signal's is an error and adds
+        // nothing.
+        if unsafe { libc::sigaddset(&raw mut set, signal) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: the pointer is to a live set, which the call reads; the old one is not asked for.
+    let error =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+    // SAFETY: -1 asks for a new descriptor; the pointer is to a live set, which the call copies.
+    let descriptor = unsafe { libc::signalfd(-1, &raw const set, flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above opened it for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Gives memory that has been freed back to the kernel. The allocator keeps it otherwise, where
+/// anything behind it is in use still: after a thousand streams a server would stay as large as it
+/// was with them.
+pub fn return_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number and touches only memory that is free already.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// The time that this process has had of the machine's processors.
+pub fn cpu_time() -> Duration {
+    // SAFETY: it is of numbers alone, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage, which the call fills.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let times = [usage.ru_utime, usage.ru_stime].map(|time| {
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    });
+    times[0] + times[1]
+}
+
+/// How large a page of memory is.
+pub fn page_bytes() -> u64 {
+    // SAFETY: it takes a number and gives one.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(0)
+}
+
+/// Raises the limit on open files as far as this process may, and says what it is then.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live rlimit, which the call fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let raised = libc::rlimit {
+        rlim_cur: limit.rlim_max,
+        ..limit
+    };
+    if limit.rlim_cur < limit.rlim_max {
+        // SAFETY: the pointer is to a live rlimit, which the call reads.
+        let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
+        if result == 0 {
+            limit = raised;
+        }
+    }
+    Ok(limit.rlim_cur)
+}

@@ -1,0 +1,160 @@
+//! Sockets that are opened here, or inherited, and how the system calls write addresses.
+
+use std::ffi::{CString, c_int};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::options::{option, set_option, set_shared, take_joined_only};
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    Listener,
+    Datagram,
+    Other,
+}
+
+/// The next client of a socket in the file system; reading and writing never wait. What path it is
+/// bound to is not asked for: one of 108 bytes has no end in the address, whose length is then said
+/// to be more than it holds (unix(7)), and whoever believes that reads behind it.
+pub fn accept_unnamed(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let nobody = std::ptr::null_mut();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the descriptor is open while it is borrowed; null is for an address that nobody wants
+    // to know, and then its length is not looked at.
+    let descriptor =
+        unsafe { libc::accept4(listener.as_raw_fd(), nobody, std::ptr::null_mut(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above opened it for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The socket number `index` of those that a service manager passed, which are behind the standard
+/// streams. Each is to be taken once.
+pub fn inherited_socket(index: c_int) -> io::Result<(SocketKind, OwnedFd)> {
+    let descriptor = 3 + index;
+    let domain = option(descriptor, libc::SO_DOMAIN, 0)?;
+    let kind = match (
+        option(descriptor, libc::SO_TYPE, 0)?,
+        option(descriptor, libc::SO_ACCEPTCONN, 0)?,
+    ) {
+        _ if domain != libc::AF_INET && domain != libc::AF_INET6 => SocketKind::Other,
+        (libc::SOCK_STREAM, 1) => SocketKind::Listener,
+        (libc::SOCK_DGRAM, _) => SocketKind::Datagram,
+        _ => SocketKind::Other,
+    };
+    // SAFETY: it is open, as the calls above found; the manager opened it for this process, and
+    // nobody here has taken it before.
+    Ok((kind, unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// A socket that takes datagrams to this group and port, and shares them with others that do. It
+/// has joined the group on this interface (0: that which the routes say), for what this one host
+/// sends, or for what anybody does (RFC 3678 section 5.1).
+pub fn group_socket(
+    group: SocketAddr,
+    source: Option<IpAddr>,
+    interface: u32,
+) -> io::Result<UdpSocket> {
+    let (family, level) = match group {
+        SocketAddr::V4(_) => (libc::AF_INET, libc::IPPROTO_IP),
+        SocketAddr::V6(_) => (libc::AF_INET6, libc::IPPROTO_IPV6),
+    };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: takes three numbers.
+    let descriptor = unsafe { libc::socket(family, kind, 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above opened it for nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    set_shared(socket.as_fd(), true)?;
+    take_joined_only(socket.as_fd(), group.is_ipv6())?;
+    if interface != 0 {
+        // By IPv6 a socket that has joined a group on one interface gets it from all others, too.
+        let index = interface as c_int;
+        set_option(
+            socket.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            index,
+        )?;
+    }
+    let (address, length) = socket_address(group, interface);
+    // SAFETY: the descriptor is open; the pointer is to a live address of which `length` bytes
+    // count; the kernel copies it and keeps no pointer.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match source {
+        None => {
+            let joined = libc::group_req {
+                gr_interface: interface,
+                gr_group: address,
+            };
+            set_option(socket.as_fd(), level, libc::MCAST_JOIN_GROUP, joined)?;
+        }
+        Some(source) => {
+            let joined = libc::group_source_req {
+                gsr_interface: interface,
+                gsr_group: address,
+                gsr_source: socket_address(SocketAddr::new(source, 0), 0).0,
+            };
+            set_option(socket.as_fd(), level, libc::MCAST_JOIN_SOURCE_GROUP, joined)?;
+        }
+    }
+    Ok(UdpSocket::from(socket))
+}
+
+/// An address as the system calls take it, and how many bytes of it count.
+pub(super) fn socket_address(
+    address: SocketAddr,
+    scope: u32,
+) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: it is plain data, for which all zeros are a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(address) => {
+            let inner = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is as large as any address, and aligned for all of them.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(inner) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(address) => {
+            let inner = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: scope,
+            };
+            // SAFETY: the storage is as large as any address, and aligned for all of them.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(inner) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
+/// The number of a network interface.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name)?;
+    // SAFETY: the pointer is to a live string that ends with a zero; the call reads it.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}

@@ -1,0 +1,308 @@
+//! `--access-log`: what stands in it, and what does not.
+
+use crate::support;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::client::Client;
+use crate::support::server::Server;
+use crate::support::streaming::{Source, Viewer};
+use crate::support::until;
+
+/// The log's lines once there are `count`, without their times, which stand in brackets as they
+/// should.
+fn lines(path: &Path, count: usize) -> Vec<String> {
+    let text = until("so many requests are logged", || {
+        let text = fs::read_to_string(path).expect("the log");
+        (text.lines().count() >= count).then_some(text)
+    });
+    let without_time = |line: &str| {
+        let (front, rest) = line.split_once(" [").expect("a time");
+        let (time, rest) = rest.split_once("] ").expect("its end");
+        assert!(
+            time.len() == 26 && time.ends_with(" +0000") && time.as_bytes()[2] == b'/',
+            "{time}"
+        );
+        format!("{front} {rest}")
+    };
+    text.lines().map(without_time).collect()
+}
+
+/// A path of this test's own, where there is nothing yet.
+fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn fifo(name: &str) -> PathBuf {
+    let path = fresh(name);
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo runs").success());
+    path
+}
+
+/// Asks for so many paths that are not there, with long names.
+fn ask(server: &Server, count: usize) {
+    let mut client = Client::connect(server.address());
+    let program = format!("User-Agent: {}", "x".repeat(256));
+    for _ in 0..count {
+        client.send_head("GET", "/nowhere", &[&program]);
+        assert_eq!(client.response("GET").status(), 404);
+    }
+}
+
+#[test]
+fn each_request_has_its_line_in_the_combined_format() {
+    let path = fresh("access.log");
+    let server = Server::gated(&[&format!("--access-log={}", path.display())]);
+    server.admit("secret");
+    let mut source = Source::open(server.address(), "/stream/secret");
+    let mut client = Client::connect(server.address());
+    client.send_head(
+        "GET",
+        "/stream?sessionid=secret",
+        &[
+            "User-Agent: a \"player\"\u{e9}",
+            "Referer: http://site.example/",
+        ],
+    );
+    let mut viewer = Viewer::of(client);
+    server.await_viewers("secret", 1);
+    source.send(b"some media");
+    source.finish();
+    viewer.assert_rest(b"some media");
+    server.request("GET", "/nowhere?a=b");
+    let mut strange = Client::connect(server.address());
+    strange.send("nonsense\r\n\r\n");
+    strange.rest();
+    let all = lines(&path, 6);
+    let has = |expected: &str| {
+        assert!(
+            all.iter()
+                .any(|line| line.starts_with("127.0.0.1 - - ") && line.contains(expected)),
+            "{expected} is not in {all:#?}"
+        );
+    };
+    has("\"POST /api/add-token?type=http&sessionid=");
+    has("\"PUT /stream/");
+    has("\"GET /stream?sessionid=");
+    has(" HTTP/1.1\" 200 10 \"http://site.example/\" \"a \\\"player\\\"\\xc3\\xa9\"");
+    has("\"GET /...?... HTTP/1.1\" 404 ");
+    has("\"-\" 400 ");
+    assert!(all.iter().all(|line| !line.contains("secret")), "{all:#?}");
+}
+
+/// In whatever way a client spells it, and wherever it stands.
+#[cfg(feature = "icecast")]
+#[test]
+fn no_spelling_brings_a_sessionid_into_the_log() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("spellings.log");
+    let _ = fs::remove_file(&path);
+    let server = Server::gated(&[&format!("--access-log={}", path.display()), "--icecast"]);
+    let targets = [
+        "/stream/secret/",
+        "//stream/secret",
+        "/stream//secret",
+        "/stream/secret/secret",
+        "/Stream/secret",
+        "/%73tream/secret",
+        "/stream%2fsecret",
+        "/stream;secret",
+        "/secret",
+        "/secret/stream",
+        "/api/secret",
+        "/api/list-tokens/secret",
+        "/healthz/secret",
+        "/stream?session%69d=secret",
+        "/stream?sessionid=secret&secret",
+        "/stream?secret=x",
+        "/stream?SESSIONID=secret",
+        "/stream?x=sessionid=secret",
+        "/stream?a&b&c&d&e&f&g&h&i&j&k&l&secret",
+        "/api/add-token?type=secret&direction=secret&abort=secret&sessionid=secret",
+        "/api/add-token?type=http,secret",
+        "/api/abort-stream?block=secret&udp-clients=secret:1",
+        "/list-tokens?secret",
+        "/?secret",
+        "http://secret/stream/secret?secret",
+        "/metrics?secret",
+    ];
+    for target in targets {
+        for method in ["GET", "PUT", "SOURCE", "secret"] {
+            let mut client = Client::connect(server.address());
+            client.send_head(
+                method,
+                target,
+                &[
+                    "Referer: http://site.example/stream/secret?sessionid=secret#secret",
+                    "Connection: close",
+                ],
+            );
+            client.response(method);
+        }
+    }
+    for referer in [
+        "secret",
+        "http://secret@site.example/",
+        "http://site.example:secret@x/",
+        "//site.example/secret",
+        "about:secret",
+    ] {
+        let mut client = Client::connect(server.address());
+        client.send_head("GET", "/healthz", &[&format!("Referer: {referer}")]);
+        assert_eq!(client.response("GET").status(), 200);
+    }
+    let all = lines(&path, targets.len() * 4 + 5);
+    assert!(all.iter().all(|line| !line.contains("secret")), "{all:#?}");
+    let has = |expected: &str| assert!(all.iter().any(|line| line.contains(expected)), "{all:#?}");
+    has("\"GET /stream/... HTTP/1.1\" 404 ");
+    has("\"GET /... HTTP/1.1\" 404 ");
+    has("\"GET /stream?... HTTP/1.1\" 400 ");
+    has("\"... /api/... HTTP/1.1\" 404 ");
+    has(" \"http://site.example/\" ");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_said_at_the_start() {
+    let mut command = support::server::command(&["--access-log=/nowhere/at/all"]);
+    let output = command.output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.lines().count() == 1 && text.contains("'/nowhere/at/all'"),
+        "{text}"
+    );
+}
+
+/// Whoever starts the server and does not read what it says does not stop its streams.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let mut command = support::server::command(&[
+        "--listen=127.0.0.1:0",
+        "--access-log=-",
+        "--log=debug",
+        "--log-lines=1000000",
+    ]);
+    let mut child = command.spawn().expect("the program starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    let address = stderr
+        .find_map(|line| Some(line.ok()?.strip_prefix("listening http ")?.to_owned()))
+        .and_then(|address| address.parse().ok())
+        .expect("an address and a port");
+    for number in 0..3_000 {
+        let mut client = Client::connect(address);
+        client.send_head(
+            "GET",
+            &format!("/nowhere?{number}&{}", "x".repeat(200)),
+            &[],
+        );
+        assert_eq!(client.response("GET").status(), 404);
+    }
+    drop(stderr);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+/// It opens though nobody reads, fills, is said to be full once, and goes on where somebody reads.
+#[test]
+fn a_fifo_that_nobody_reads_stops_nothing() {
+    let path = fifo("access.fifo");
+    let server = Server::gated(&[&format!("--access-log={}", path.display())]);
+    // What the pipe takes, what may wait behind it, and more.
+    ask(&server, 3000);
+    server.await_line(&["event=access-log-not-written", "nobody takes"]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(b"media");
+    assert_eq!(source.finish().status(), 200);
+    let told = |event: &str| {
+        let lines = server.stderr();
+        lines.iter().filter(|line| line.contains(event)).count()
+    };
+    assert_eq!(told("access-log-not-written"), 1, "it is said once");
+    let mut reader = OpenOptions::new()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(&path)
+        .expect("the pipe");
+    let mut text = Vec::new();
+    let again = until("all that waits is written", || {
+        let _ = reader.read_to_end(&mut text);
+        let lines = server.stderr();
+        let mut lines = lines.into_iter();
+        lines.find(|line| line.contains("event=access-log-written-again"))
+    });
+    let _ = reader.read_to_end(&mut text);
+    let left_out: usize = again
+        .split_once("left_out=")
+        .and_then(|(_, count)| count.parse().ok())
+        .expect("a count");
+    // Every line is there whole, or counted.
+    let written = text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    assert!(
+        written
+            .clone()
+            .all(|line| line.starts_with(b"127.0.0.1 - - ["))
+    );
+    assert_eq!(written.count() + left_out, 3002);
+    assert_eq!(told("access-log-not-written"), 1);
+}
+
+/// `O_NONBLOCK`, for a reader that takes what there is.
+const NONBLOCK: i32 = 0o4000;
+
+#[test]
+fn a_disk_that_is_full_is_said() {
+    let server = Server::gated(&["--access-log=/dev/full"]);
+    ask(&server, 3);
+    server.await_line(&["event=access-log-not-written", "No space left"]);
+}
+
+/// As logrotate does it: the file is moved, the server is told, the next line is in a new one.
+#[test]
+fn a_hangup_opens_the_log_anew_and_nothing_else() {
+    let path = fresh("rotated.log");
+    let moved = fresh("rotated.log.1");
+    let mut server = Server::gated(&[&format!("--access-log={}", path.display())]);
+    server.admit("demo");
+    let mut source = Source::open(server.address(), "/stream/demo");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    server.await_viewers("demo", 1);
+    source.send(b"before");
+    lines(&path, 1);
+    fs::rename(&path, &moved).expect("it is moved");
+    let before = fs::read_to_string(&moved).expect("the log");
+    server.signal("HUP");
+    server.await_line(&["event=access-log-reopening"]);
+    until("there is a new one", || path.exists().then_some(()));
+    assert_eq!(server.request("GET", "/healthz").status(), 200);
+    assert!(lines(&path, 1).iter().any(|line| line.contains("/healthz")));
+    assert!(
+        fs::read_to_string(&moved)
+            .expect("the log")
+            .starts_with(&before)
+    );
+    source.send(b" and after");
+    assert_eq!(source.finish().status(), 200);
+    viewer.assert_rest(b"before and after");
+    // Where it cannot be opened, lines go where they went.
+    let folder = path.parent().expect("a folder").join("rotated-away");
+    fs::rename(&path, &folder).expect("it is moved");
+    fs::create_dir(&path).expect("a folder in its place");
+    server.signal("HUP");
+    server.await_line(&["event=access-log-not-reopened"]);
+    assert_eq!(server.request("GET", "/metrics").status(), 200);
+    until("its line comes", || {
+        let text = fs::read_to_string(&folder).expect("the log");
+        text.contains("/metrics").then_some(())
+    });
+    server.signal("TERM");
+    assert_eq!(server.exit_status().code(), Some(0));
+    fs::remove_dir(&path).expect("it is empty");
+}

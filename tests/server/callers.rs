@@ -1,0 +1,278 @@
+//! Who may call the API, and what is refused before a call does anything.
+
+use crate::support::client::{Client, request};
+use crate::support::has_ipv6;
+use crate::support::server::{LOOPBACK, Server};
+use crate::support::streaming::Source;
+use serde_json::{Value, json};
+
+#[test]
+fn checks_come_in_their_order() {
+    let inside = Server::gated(&[]);
+    let outside = Server::start(&["--token-server=10.0.0.0/8"]);
+    let refused = |server: &Server, request: &str, status: u16| {
+        let mut client = Client::connect(server.address());
+        client.send(request);
+        let response = client.response("GET");
+        assert_eq!(
+            response.status(),
+            status,
+            "{request:?}: {}",
+            response.text()
+        );
+    };
+    let both = "Content-Length: 1\r\nTransfer-Encoding: gzip\r\n\r\n";
+    refused(
+        &inside,
+        &format!("GET /nowhere HTTP/2.0\r\nHost: h\r\n{both}"),
+        400,
+    );
+    refused(
+        &inside,
+        "GET /nowhere HTTP/2.0\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+        501,
+    );
+    refused(&inside, "PATCH /nowhere HTTP/2.0\r\nHost: h\r\n\r\n", 505);
+    refused(&inside, "PATCH /nowhere HTTP/1.1\r\nHost: h\r\n\r\n", 404);
+    refused(
+        &inside,
+        "PATCH /stream/%00 HTTP/1.1\r\nHost: h\r\n\r\n",
+        405,
+    );
+    refused(
+        &outside,
+        "PATCH /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        405,
+    );
+    refused(
+        &outside,
+        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        403,
+    );
+    let stranger = "Origin: http://elsewhere.example\r\n\r\n";
+    refused(
+        &inside,
+        &format!("POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n{stranger}"),
+        403,
+    );
+    refused(
+        &inside,
+        "POST /api/add-token?typo=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        400,
+    );
+    refused(&inside, "PUT /stream/%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400);
+    refused(&inside, "PUT /stream/a HTTP/1.1\r\nHost: h\r\n\r\n", 403);
+    inside.admit("a");
+    refused(&inside, "PUT /stream/a HTTP/1.1\r\nHost: h\r\n\r\n", 411);
+    let _source = Source::open(inside.address(), "/stream/a");
+    refused(&inside, "PUT /stream/a HTTP/1.1\r\nHost: h\r\n\r\n", 411);
+    refused(
+        &inside,
+        "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n",
+        409,
+    );
+}
+
+#[test]
+fn other_paths_are_404_and_other_methods_405_with_those_that_are_right() {
+    let server = Server::gated(&[]);
+    for target in [
+        "/nowhere",
+        "/api",
+        "/api/",
+        "/api/add-tokens",
+        "/api/list-tokens/x",
+        "/api/api/list-tokens",
+    ] {
+        println!("{target}");
+        server.request("GET", target).assert_problem(404, &[]);
+    }
+    let allowed: &[(&str, &[&str])] = &[
+        ("/api/add-token", &["OPTIONS", "POST"]),
+        ("/api/revoke-token", &["DELETE", "OPTIONS"]),
+        ("/api/abort-stream", &["DELETE", "OPTIONS"]),
+        ("/api/list-tokens", &["GET", "HEAD", "OPTIONS"]),
+        ("/api/list-streams", &["GET", "HEAD", "OPTIONS"]),
+        ("/list-streams", &["GET", "HEAD", "OPTIONS"]),
+        ("/stream/demo", &["GET", "HEAD", "OPTIONS", "POST", "PUT"]),
+        ("/stream", &["GET", "HEAD", "OPTIONS", "POST", "PUT"]),
+    ];
+    for (target, methods) in allowed {
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "BREW"] {
+            if methods.contains(&method) {
+                continue;
+            }
+            let response = server.request(method, target);
+            println!("{method} {target}");
+            response.assert_problem(405, &[]);
+            assert_eq!(response.head.allowed(), *methods, "{method} {target}");
+        }
+        let options = server.request("OPTIONS", target);
+        assert!(
+            matches!(options.status(), 200 | 204),
+            "{target}: {}",
+            options.status()
+        );
+        assert_eq!(options.head.allowed(), *methods, "OPTIONS {target}");
+    }
+}
+
+#[test]
+fn without_a_token_server_every_call_says_how_to_turn_the_gate_on() {
+    let server = Server::start(&[]);
+    for (method, target) in [
+        ("POST", "/api/add-token?type=http&sessionid=a"),
+        ("DELETE", "/api/revoke-token?sessionid=a"),
+        ("GET", "/api/list-tokens"),
+        ("GET", "/api/list-streams"),
+        ("DELETE", "/api/abort-stream?sessionid=a"),
+        ("GET", "/list-tokens"),
+    ] {
+        server
+            .request(method, target)
+            .assert_problem(403, &["--token-server"]);
+    }
+}
+
+#[test]
+fn callers_outside_the_subnet_grant_and_revoke_nothing() {
+    if !has_ipv6() {
+        return;
+    }
+    let server = Server::start(&[LOOPBACK, "--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    server.admit("mine");
+    let outside = server.listeners[1];
+    for (method, target) in [
+        ("POST", "/api/add-token?type=http&sessionid=theirs"),
+        ("DELETE", "/api/revoke-token?sessionid=mine"),
+        ("GET", "/api/list-tokens"),
+        ("GET", "/api/list-streams"),
+        ("DELETE", "/api/abort-stream?sessionid=mine"),
+        ("POST", "/add-token?type=http&sessionid=theirs"),
+    ] {
+        let forwarded = ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"];
+        request(outside, method, target, &[]).assert_problem(403, &[]);
+        request(outside, method, target, &forwarded).assert_problem(403, &[]);
+    }
+    assert_eq!(
+        server.tokens(),
+        [json!({"sessionid": "mine", "host": null, "port": null})]
+    );
+}
+
+#[test]
+fn ipv4_mapped_callers_count_as_ipv4() {
+    if !has_ipv6() {
+        return;
+    }
+    for (subnet, status) in [("127.0.0.0/8", 200), ("10.0.0.0/8", 403), ("::/0", 403)] {
+        let server = Server::start(&[&format!("--token-server={subnet}"), "--listen=[::]:0"]);
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
+        let response = request(address, "GET", "/api/list-tokens", &[]);
+        assert_eq!(response.status(), status, "{subnet}: {}", response.text());
+    }
+}
+
+#[test]
+fn any_of_several_subnets_may_call() {
+    let server = Server::start(&["--token-server=10.0.0.0/8", LOOPBACK]);
+    assert_eq!(server.tokens(), [] as [Value; 0]);
+}
+
+#[test]
+fn pages_of_other_sites_do_not_reach_the_api() {
+    let server = Server::gated(&[]);
+    let port = server.address().port();
+    let call = |host: &str, origin: &str| {
+        let mut client = Client::connect(server.address());
+        client.send(format!(
+            "POST /api/add-token?type=http&sessionid=a HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n"
+        ));
+        client.response("POST")
+    };
+    let own = format!("127.0.0.1:{port}");
+    let local = format!("localhost:{port}");
+    let rebound = format!("rebound.example:{port}");
+    for (host, origin) in [
+        (&own, "http://elsewhere.example".to_owned()),
+        (&own, "null".to_owned()),
+        (&own, String::new()),
+        (&own, format!("https://{own}")),
+        (&own, format!("http://{local}")),
+        (&own, "http://127.0.0.1:1".to_owned()),
+        (&own, format!("http://{own}.elsewhere.example")),
+        (&own, format!("http://{own}, http://elsewhere.example")),
+        // A name that was made to point here is not the server's, even where Host agrees.
+        (&rebound, format!("http://{rebound}")),
+    ] {
+        println!("{host} {origin}");
+        call(host, &origin).assert_problem(403, &["Origin"]);
+    }
+    assert_eq!(server.tokens(), [] as [Value; 0]);
+    assert_eq!(call(&own, &format!("http://{own}")).status(), 201);
+    assert_eq!(call(&local, &format!("http://{local}")).status(), 200);
+}
+
+#[test]
+fn an_origin_is_no_matter_for_streams() {
+    let server = Server::gated(&[]);
+    let response = request(
+        server.address(),
+        "GET",
+        "/stream/a",
+        &["Origin: http://elsewhere.example"],
+    );
+    response.assert_problem(403, &[]);
+    server.admit("a");
+    let response = request(
+        server.address(),
+        "GET",
+        "/stream/a",
+        &["Origin: http://elsewhere.example"],
+    );
+    response.assert_problem(404, &[]);
+}
+
+#[test]
+fn a_payload_is_ignored_up_to_64_kib_and_never_taken_for_a_request() {
+    let server = Server::gated(&[]);
+    let smuggled = "DELETE /api/revoke-token?sessionid=a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    let mut payload = smuggled.repeat(65_536 / smuggled.len() + 1);
+    payload.truncate(65_536);
+    let mut client = Client::connect(server.address());
+    for framing in ["Content-Length: 65536", "Transfer-Encoding: chunked"] {
+        client.send_head("POST", "/api/add-token?type=http&sessionid=a", &[framing]);
+        match framing.starts_with("Transfer") {
+            true => client.send(format!("10000\r\n{payload}\r\n0\r\n\r\n")),
+            false => client.send(&payload),
+        }
+        let response = client.response("POST");
+        assert!(
+            matches!(response.status(), 200 | 201),
+            "{framing}: {}",
+            response.text()
+        );
+        client.assert_usable();
+    }
+    assert_eq!(server.tokens().len(), 1);
+}
+
+#[test]
+fn a_payload_beyond_64_kib_is_413() {
+    let server = Server::gated(&[]);
+    let target = "/api/add-token?type=http&sessionid=a";
+    let mut by_length = Client::connect(server.address());
+    by_length.send_head("POST", target, &["Content-Length: 65537"]);
+    by_length.send(vec![b'x'; 65_537]);
+    let mut in_chunks = Client::connect(server.address());
+    in_chunks.send_head("POST", target, &["Transfer-Encoding: chunked"]);
+    in_chunks.send(format!("10001\r\n{}\r\n0\r\n\r\n", "x".repeat(65_537)));
+    for client in [&mut by_length, &mut in_chunks] {
+        let response = client.response("POST");
+        response.assert_problem(413, &[]);
+        assert!(response.head.closes());
+        client.finish_sending();
+        client.assert_closed();
+    }
+    assert_eq!(server.tokens(), [] as [Value; 0]);
+}

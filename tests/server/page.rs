@@ -1,0 +1,176 @@
+//! The operator's page and the one on which a session is watched: for whom they are, and under
+//! which policy.
+
+use crate::support::client::request;
+use crate::support::response::Response;
+use crate::support::server::Server;
+use crate::support::streaming::Source;
+
+#[test]
+fn the_page_is_for_the_hosts_of_the_api() {
+    let server = Server::gated(&["--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    let page = server.request("GET", "/");
+    assert_eq!(page.status(), 200);
+    assert_eq!(
+        page.head.field("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    request(server.listeners[1], "GET", "/", &[]).assert_problem(404, &["nothing"]);
+    let open = Server::start(&[]);
+    assert_eq!(open.request("GET", "/").status(), 200);
+}
+
+fn policy(page: &Response) -> String {
+    let field = page.head.field("content-security-policy");
+    field.expect("a policy").to_owned()
+}
+
+/// Nothing runs in a page but its own script and style, each of which carries the number of this
+/// answer's policy.
+#[test]
+fn the_pages_run_under_a_strict_policy() {
+    let server = Server::start(&[]);
+    for path in ["/", "/watch/tv"] {
+        let (first, second) = (server.request("GET", path), server.request("GET", path));
+        assert!(
+            policy(&first).starts_with("default-src 'none';") && policy(&first) != policy(&second)
+        );
+        assert!(policy(&first).ends_with("frame-ancestors 'none'"));
+        let nonce = policy(&first)
+            .split("script-src 'nonce-")
+            .nth(1)
+            .and_then(|rest| rest.split('\'').next())
+            .expect("a number")
+            .to_owned();
+        let text = first.text();
+        assert!(
+            text.contains(&format!("<script nonce=\"{nonce}\">"))
+                && text.contains(&format!("<style nonce=\"{nonce}\">"))
+        );
+        assert_eq!(
+            (
+                text.matches("<script").count(),
+                text.matches("<style").count()
+            ),
+            (1, 1)
+        );
+        for outside in [
+            "src=\"http",
+            "href=\"http",
+            "@import",
+            "style=\"",
+            "onclick=\"",
+        ] {
+            assert!(!text.contains(outside), "{path}: {outside}");
+        }
+        for (name, value) in [
+            ("content-type", "text/html; charset=utf-8"),
+            ("cache-control", "no-store"),
+            ("referrer-policy", "no-referrer"),
+            ("x-content-type-options", "nosniff"),
+        ] {
+            assert_eq!(first.head.field(name), Some(value), "{path}: {name}");
+        }
+    }
+}
+
+/// It tells who may watch nothing of whether the session runs, and who may not no more than the
+/// stream does, in the same words.
+#[test]
+fn the_page_for_watching_has_the_status_that_its_stream_has() {
+    let server = Server::gated(&[]);
+    server.admit("waits");
+    server.admit("runs");
+    let mut source = Source::open(server.address(), "/stream/runs");
+    source.send(b"hello");
+    let added = server.request(
+        "POST",
+        "/api/add-token?type=http&sessionid=source&direction=in",
+    );
+    assert_eq!(added.status(), 201);
+    let without_nonce = |page: &Response| {
+        let text = page.text();
+        let nonce = text
+            .split("<style")
+            .nth(1)
+            .and_then(|rest| rest.split('>').next());
+        text.replace(nonce.expect("a number"), "")
+    };
+    let page = without_nonce(&server.request("GET", "/watch/waits"));
+    assert!(page.len() < 24 * 1024, "{} bytes", page.len());
+    for name in ["waits", "runs", "source", "nobody"] {
+        for path in [format!("/watch/{name}"), format!("/watch?sessionid={name}")] {
+            let answer = server.request("GET", &path);
+            let head = server.request("HEAD", &path);
+            assert_eq!(head.status(), answer.status(), "{path}");
+            assert_eq!(head.body, b"");
+            if ["waits", "runs"].contains(&name) {
+                assert_eq!(answer.status(), 200, "{path}");
+                assert_eq!(without_nonce(&answer), page, "{path}");
+                continue;
+            }
+            assert_eq!(answer.status(), 403, "{path}");
+            let refused = server.request("GET", &format!("/stream/{name}"));
+            assert_eq!(refused.status(), 403, "{path}");
+            let refused = refused.text();
+            let words = refused.split("\"detail\":\"").nth(1).expect("a detail");
+            let words = words.trim_end_matches("\"}");
+            assert!(answer.text().contains(words), "{path}: {words}");
+            assert!(!answer.text().contains("<script"), "it is a small one");
+            assert!(answer.body.len() < 3 * 1024);
+        }
+    }
+    let abort = server.request("DELETE", "/api/abort-stream?sessionid=runs&block=60");
+    assert_eq!(abort.status(), 200);
+    let blocked = server.request("GET", "/watch/runs");
+    assert_eq!(blocked.status(), 429);
+    assert_eq!(without_nonce(&blocked), page);
+    assert!(blocked.head.field("retry-after").is_some());
+}
+
+/// Nothing of the API is for other hosts than the token server's; this is.
+#[test]
+fn the_page_for_watching_is_for_who_may_watch_from_wherever() {
+    let server = Server::gated(&["--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    server.admit("tv");
+    let other = server.listeners[1];
+    assert_eq!(request(other, "GET", "/", &[]).status(), 404);
+    assert_eq!(request(other, "GET", "/watch/tv", &[]).status(), 200);
+    let elsewhere = ["Origin: http://elsewhere.example"];
+    let answer = request(other, "GET", "/watch/tv", &elsewhere);
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.head.field("access-control-allow-origin"), None);
+}
+
+#[test]
+fn what_is_wrong_about_a_page_for_watching_is_said() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    server
+        .request("GET", "/watch/tv?x=1")
+        .assert_problem(400, &["'x'"]);
+    server
+        .request("GET", "/watch")
+        .assert_problem(400, &["sessionid"]);
+    server
+        .request("GET", "/watch/%00")
+        .assert_problem(400, &["sessionid"]);
+    server
+        .request("GET", "/watch/tv/")
+        .assert_problem(404, &["nothing"]);
+    let refused = server.request("PUT", "/watch/tv");
+    refused.assert_problem(405, &["GET, HEAD, OPTIONS"]);
+    let options = server.request("OPTIONS", "/watch/tv");
+    assert_eq!(options.status(), 204);
+    assert_eq!(options.head.field("allow"), Some("GET, HEAD, OPTIONS"));
+}
+
+/// The source of a stream whose rest goes out is null: the page takes nothing of it unasked.
+#[test]
+fn the_page_takes_nothing_of_a_source_that_may_be_gone() {
+    let page = Server::start(&[]).request("GET", "/").text();
+    assert!(page.contains("source?.address"));
+    for unasked in ["source.protocol", "source.address", "source.packets"] {
+        assert!(!page.contains(unasked), "{unasked}");
+    }
+}

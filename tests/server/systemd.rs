@@ -1,0 +1,106 @@
+//! Sockets that systemd opens, and what it is told.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::support::client::Client;
+use crate::support::process::signal;
+use crate::support::{PATIENCE, free_address};
+
+/// A server that gets `sockets` as systemd passes them, and one to tell its state to.
+struct Service {
+    child: Child,
+    states: UnixDatagram,
+}
+
+impl Service {
+    fn start(name: &str, sockets: [OwnedFd; 2], options: &[&str]) -> Service {
+        Service::start_as(name, "$$", sockets, options)
+    }
+
+    /// `process` is whose they are said to be.
+    fn start_as(name: &str, process: &str, sockets: [OwnedFd; 2], options: &[&str]) -> Service {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_file(&path);
+        let states = UnixDatagram::bind(&path).expect("a socket for its state");
+        states.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let [listener, rtp] = sockets;
+        // The shell moves them to where systemd puts them.
+        let script = format!(
+            "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID={process} LISTEN_FDS=2; exec \"$0\" \"$@\""
+        );
+        let child = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_tollgate")])
+            .args(options)
+            .env("NOTIFY_SOCKET", &path)
+            .stdin(Stdio::from(listener))
+            .stdout(Stdio::from(rtp))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        Service { child, states }
+    }
+
+    #[track_caller]
+    fn await_state(&self, state: &str) {
+        let mut bytes = [0; 64];
+        let length = self.states.recv(&mut bytes).expect("it tells its state");
+        assert_eq!(&bytes[..length], state.as_bytes());
+    }
+
+    fn stop(mut self) -> ExitStatus {
+        signal(self.child.id(), "TERM");
+        self.await_state("STOPPING=1");
+        self.child.wait().expect("it ends")
+    }
+}
+
+#[test]
+fn a_restart_refuses_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let rtp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address: SocketAddr = listener.local_addr().expect("its address");
+    let sockets = || {
+        [
+            listener.try_clone().expect("a copy").into(),
+            rtp.try_clone().expect("a copy").into(),
+        ]
+    };
+    // The options say otherwise, and are not what counts.
+    let options = ["--listen=127.0.0.1:1", "--token-server=127.0.0.1"];
+    let first = Service::start("first.state", sockets(), &options);
+    first.await_state("READY=1");
+    assert_eq!(
+        Client::connect(address)
+            .request("GET", "/healthz", &[])
+            .status(),
+        200
+    );
+    assert!(first.stop().success());
+    // Nobody serves now.
+    let mut early = Client::connect(address);
+    early.send_head("GET", "/healthz", &[]);
+    let second = Service::start("second.state", sockets(), &options);
+    second.await_state("READY=1");
+    assert_eq!(early.response("GET").status(), 200);
+    drop(early);
+    assert!(second.stop().success());
+}
+
+/// They were left open by whoever started whoever started it: they take no option's place.
+#[test]
+fn sockets_that_are_anothers_are_left_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let rtp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let own = free_address();
+    let options = [&format!("--listen={own}"), "--rtp=off"];
+    let sockets = [listener.into(), rtp.into()];
+    let service = Service::start_as("another.state", "1", sockets, &options);
+    service.await_state("READY=1");
+    let answer = Client::connect(own).request("GET", "/healthz", &[]);
+    assert_eq!(answer.status(), 200);
+    assert!(service.stop().success());
+}

@@ -1,0 +1,75 @@
+//! `--wait`: viewers who come before their session runs.
+
+use crate::support::client::Client;
+use crate::support::media::media;
+use crate::support::server::Server;
+use crate::support::streaming::{Source, Viewer};
+use crate::support::until;
+
+fn await_waiting(server: &Server, count: usize) {
+    let line = format!("tollgate_waiting_viewers {count}");
+    until("so many wait", || {
+        let metrics = server.request("GET", "/metrics").text();
+        metrics.lines().find(|each| *each == line).map(|_| ())
+    });
+}
+
+#[test]
+fn early_viewers_get_the_stream_from_its_first_byte() {
+    let server = Server::gated(&["--wait=60"]);
+    server.admit("demo");
+    let mut viewers = [(); 3].map(|()| Viewer::ask(server.address(), "/stream/demo"));
+    await_waiting(&server, 3);
+    let media = media(1, 100_000);
+    let mut source = Source::open(server.address(), "/stream/demo");
+    source.send(&media);
+    assert_eq!(source.finish().status(), 200);
+    for viewer in &mut viewers {
+        viewer.assert_rest(&media);
+    }
+    await_waiting(&server, 0);
+}
+
+#[test]
+fn a_session_that_does_not_begin_is_not_found_in_the_end() {
+    let server = Server::gated(&["--wait=0.2"]);
+    server.admit("demo");
+    let mut client = Client::connect(server.address());
+    let refused = client.request("GET", "/stream/demo", &[]);
+    refused.assert_problem(404, &["not running"]);
+    client.assert_usable();
+}
+
+#[test]
+fn who_may_not_watch_does_not_wait_and_a_head_is_answered_at_once() {
+    let server = Server::gated(&["--wait=3600"]);
+    server.admit("demo");
+    assert_eq!(server.request("GET", "/stream/other").status(), 403);
+    assert_eq!(server.request("HEAD", "/stream/demo").status(), 404);
+}
+
+#[test]
+fn a_token_that_is_revoked_meanwhile_ends_the_wait_badly() {
+    let server = Server::gated(&["--wait=60"]);
+    server.admit("demo");
+    let mut viewer = Client::connect(server.address());
+    viewer.send_head("GET", "/stream/demo", &[]);
+    await_waiting(&server, 1);
+    server.request("DELETE", "/api/revoke-token?sessionid=demo");
+    server.request(
+        "POST",
+        "/api/add-token?type=http&sessionid=demo&direction=in",
+    );
+    let _source = Source::open(server.address(), "/stream/demo");
+    viewer.response("GET").assert_problem(403, &["token"]);
+}
+
+#[test]
+fn nothing_is_held_for_those_who_give_up() {
+    let server = Server::gated(&["--wait=60"]);
+    server.admit("demo");
+    let viewers = [(); 20].map(|()| Viewer::ask(server.address(), "/stream/demo"));
+    await_waiting(&server, 20);
+    drop(viewers);
+    await_waiting(&server, 0);
+}

@@ -1,0 +1,16 @@
+//! In the place of `succession` where no other core takes over.
+
+use super::World;
+
+impl World {
+    pub(super) fn hand_over_within(&mut self) {}
+
+    pub(super) fn hand_over_behind(&mut self) {
+        let _ = (
+            &self.succession.chance,
+            self.succession.percent,
+            self.is_kept,
+            self.random_key,
+        );
+    }
+}
