@@ -330,27 +330,32 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     );
     assert_eq!(server.request("POST", &target).status(), 201);
     let file = file("h264.ts");
-    let send = |ssrc: u32| {
-        for (number, payload) in file.chunks(7 * 188).enumerate() {
-            let header = Packet::header(33, number as u16, 9, ssrc);
+    let send = |ssrc: u32, first: u16, media: &[u8]| {
+        for (number, payload) in media.chunks(7 * 188).enumerate() {
+            let header = Packet::header(33, first + number as u16, 9, ssrc);
             let datagram = [&header[..], payload].concat();
             encoder.send_to(&datagram, rtp).expect("sent");
         }
     };
-    send(1);
+    // A packet of MPEG-TS that says nothing.
+    let null_packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
+    send(1, 0, &file);
     until("it runs", || server.stream("demo"));
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
     // It starts anew: another synchronisation source from the same address, which counts when the
-    // first has been silent.
+    // first has been silent. Its pictures come when it does, so that none is among those passed over.
+    let mut first = 0;
     until("it goes on", || {
-        send(2);
+        send(2, first, &null_packet);
+        first += 1;
         let lines = server.stderr();
         let mut lines = lines.iter();
         lines
             .any(|line| line.contains("event=stream-goes-on"))
             .then_some(())
     });
+    send(2, first, &file);
     await_held(&server, "demo");
     let stream = server.stream("demo").expect("it is held");
     assert_eq!(stream["source"]["protocol"], "rtp-udp");
