@@ -258,10 +258,11 @@ impl Relay {
         self.clients.has_ahead() || self.streams.has_behind()
     }
 
-    /// The client sends no more.
-    pub fn input_ended(&mut self, id: ConnectionId, now: Moment) {
+    /// The client sends no more. Some of what it has sent may be unread, since it is not wanted
+    /// yet.
+    pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Moment) {
         self.desk.set_now(now);
-        if let Some(event) = self.clients.input_ended(id, &mut self.desk) {
+        if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.desk) {
             self.act(id, event);
         }
         self.settle();

@@ -186,6 +186,10 @@ impl Readers {
             relay.lost(id, now);
             return END_COST;
         }
+        if wanted == 0 && input.is_ending {
+            relay.input_ended(id, true, now);
+            return END_COST;
+        }
         if wanted == 0 || !input.is_readable {
             return 0;
         }
@@ -207,7 +211,7 @@ impl Readers {
                 }
                 return 0;
             }
-            Incoming::End => relay.input_ended(id, now),
+            Incoming::End => relay.input_ended(id, false, now),
             Incoming::Broken => relay.lost(id, now),
         }
         END_COST

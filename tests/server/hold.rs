@@ -344,7 +344,7 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
     // It starts anew: another synchronisation source from the same address, which counts when the
-    // first has been silent. Its pictures come when it does, so that none is among those passed over.
+    // first has been silent. Its pictures come when it does, so that none of them is passed over.
     let mut first = 0;
     until("it goes on", || {
         send(2, first, &null_packet);

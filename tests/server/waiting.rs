@@ -73,3 +73,27 @@ fn nothing_is_held_for_those_who_give_up() {
     drop(viewers);
     await_waiting(&server, 0);
 }
+
+/// Requests that are sent ahead, more of them than are read, keep nobody's place.
+#[test]
+fn who_is_gone_is_not_held_for_what_it_sent_ahead() {
+    let server = Server::gated(&["--wait=60"]);
+    server.admit("early");
+    server.admit("runs");
+    let _source = Source::open(server.address(), "/stream/runs");
+    let connections = || {
+        let metrics = server.request("GET", "/metrics").text();
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix("tollgate_connections "));
+        count.map(str::to_owned).expect("they are counted")
+    };
+    let before = connections();
+    for target in ["/stream/early", "/stream/runs", "/api/events"] {
+        let mut client = Client::connect(server.address());
+        client.send_head("GET", target, &[]);
+        client.send("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n".repeat(500));
+        until("it is there", || (connections() != before).then_some(()));
+        drop(client);
+        until("it is gone", || (connections() == before).then_some(()));
+    }
+}

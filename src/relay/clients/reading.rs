@@ -319,9 +319,23 @@ impl Clients {
         step
     }
 
-    /// The client sends no more.
-    pub fn input_ended(&mut self, id: ConnectionId, desk: &mut Desk) -> Option<Event> {
+    /// The client sends no more. Where some of it is unread, only who has asked for what goes on is
+    /// gone with that, and does not keep its place by requests sent ahead; what others have sent is
+    /// read first, and this said again.
+    pub fn input_ended(
+        &mut self,
+        id: ConnectionId,
+        has_unread: bool,
+        desk: &mut Desk,
+    ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
+        let goes_on = matches!(
+            connection.phase,
+            Phase::Viewer(_) | Phase::Waiting(_) | Phase::Following(_)
+        );
+        if has_unread && !goes_on {
+            return None;
+        }
         connection.input_ended = true;
         match &connection.phase {
             Phase::Source(source) if source.ends_with_connection() => {

@@ -75,7 +75,7 @@ fn every_framing_ends_as_it_should() {
     assert!(edge.text(viewer).ends_with("\r\n0\r\n\r\n"));
     let viewer = edge.viewer("a");
     let origin = edge.answer("HTTP/1.0 200 OK\r\n\r\nhello");
-    edge.relay.input_ended(origin, edge.now);
+    edge.relay.input_ended(origin, false, edge.now);
     edge.settle();
     assert!(edge.text(viewer).ends_with("\r\n0\r\n\r\n"));
     edge.assert_nothing_left();
@@ -138,7 +138,7 @@ fn who_is_silent_or_away_is_not_waited_for_for_ever() {
     assert!(edge.text(viewer).contains("it cannot be reached"));
     let viewer = edge.viewer("a");
     let (origin, _, _) = edge.call();
-    edge.relay.input_ended(origin, edge.now);
+    edge.relay.input_ended(origin, false, edge.now);
     edge.settle();
     edge.assert_status(viewer, 502);
     assert!(edge.text(viewer).contains("it hung up without an answer"));
@@ -755,7 +755,7 @@ fn whatever_happens_nothing_is_left_of_it() {
                 }
                 10 => {
                     if let Some(id) = one_of(draw(99), &origins) {
-                        edge.relay.input_ended(id, edge.now);
+                        edge.relay.input_ended(id, false, edge.now);
                         edge.settle();
                     }
                 }
