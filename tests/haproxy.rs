@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,19 +52,19 @@ fn front(relays: &[Server]) -> Proxy {
     let relays = names.iter().zip(relays);
     start_proxy(
         "haproxy.cfg",
-        relays.map(|(name, relay)| (*name, relay.address())),
+        relays.map(|(name, relay)| (*name, relay.address().to_string())),
     )
 }
 
-/// HAProxy with one of the examples, and where its relays are.
-fn start_proxy(example: &str, relays: impl Iterator<Item = (&'static str, SocketAddr)>) -> Proxy {
+/// HAProxy with one of the examples, and what that takes from the environment.
+fn start_proxy(example: &str, settings: impl Iterator<Item = (&'static str, String)>) -> Proxy {
     let address = support::free_address();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut command = Command::new("haproxy");
     command
         .args(["-db", "-f", &format!("{folder}/{example}")])
         .env("FRONT", address.to_string())
-        .envs(relays.map(|(name, relay)| (name, relay.to_string())))
+        .envs(settings)
         .stdout(Stdio::null());
     let child = command.spawn().expect("haproxy is installed");
     let proxy = Proxy { child, address };
@@ -307,7 +308,7 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
         .map(|edge| process::descriptors(edge.pid()))
         .collect();
     let names = ["ORIGIN", "EDGE_1", "EDGE_2"];
-    let relays = [place, edges[0].address(), edges[1].address()];
+    let relays = [place, edges[0].address(), edges[1].address()].map(|place| place.to_string());
     let front = start_proxy("edges.cfg", names.into_iter().zip(relays));
     until("the proxy finds the edges well", || {
         (front.request("GET", "/stream/nobody").status() == 403).then_some(())
@@ -402,4 +403,68 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
         let refused = relay.request("GET", "/stream/tv");
         refused.assert_problem(508, &["loop"]);
     }
+}
+
+/// Who comes by way of the proxy that brings TLS publishes, watches and has the page, as itself;
+/// this host's own calls go past it.
+#[test]
+#[ignore = "needs haproxy, curl and openssl"]
+fn tls_stands_in_front() {
+    let relay = Server::start(&[LOOPBACK, "--proxy-protocol=127.0.0.2", "--wait=60"]);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tls");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let names = ["key.pem", "relay.crt", "relay.pem"].map(|name| folder.join(name));
+    let [key, certificate, both] = &names;
+    let made = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+        ])
+        .args([
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ])
+        .args(["-keyout".as_ref(), key.as_os_str()])
+        .args(["-out".as_ref(), certificate.as_os_str()])
+        .output()
+        .expect("openssl is installed");
+    assert!(made.status.success(), "{made:?}");
+    let read = |path| std::fs::read(path).expect("it was made");
+    std::fs::write(both, [read(certificate), read(key)].concat()).expect("a file");
+    let settings = [
+        ("RELAY", relay.address().to_string()),
+        ("CERTIFICATE", both.display().to_string()),
+    ];
+    let front = start_proxy("tls.cfg", settings.into_iter());
+    let curl = |from: &str, arguments: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--interface", from, "--cacert"]);
+        command.arg(certificate).args(arguments);
+        command.stdout(Stdio::piped());
+        command.spawn().expect("curl is installed")
+    };
+    let said = |curl: Child| curl.wait_with_output().expect("it ends").stdout;
+    let secure = |target: &str| format!("https://{}{target}", front.address);
+    let add = "/api/add-token?type=http&sessionid=demo";
+    let call = |from: &str, url: &str| {
+        let status = ["-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", url];
+        said(curl(from, &status))
+    };
+    assert_eq!(call("127.0.0.3", &secure(add)), b"403");
+    assert_eq!(
+        call("127.0.0.1", &format!("http://{}{add}", relay.address())),
+        b"201"
+    );
+    let page = said(curl("127.0.0.3", &[&secure("/watch/demo")]));
+    assert!(String::from_utf8_lossy(&page).contains("<video"));
+
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.ts");
+    let viewer = curl("127.0.0.3", &[&secure("/stream/demo")]);
+    until("it waits", || {
+        (figure(&relay, "tollgate_waiting_viewers") == 1).then_some(())
+    });
+    let source = curl("127.0.0.3", &["-T", file, &secure("/stream/demo")]);
+    assert!(said(viewer) == corpus::file("h264.ts"));
+    assert!(source.wait_with_output().expect("it ends").status.success());
 }
