@@ -225,8 +225,9 @@ fn a_process_that_stops_takes_its_own_sessions_only() {
                     if !running.source.try_send(&next) || (is_of_last && count == PIECES / 2) {
                         return assert!(is_of_last, "session {number} was hurt");
                     }
-                    while count == PIECES / 2 && !is_killed.load(Ordering::Relaxed) {
-                        std::thread::yield_now();
+                    if count == PIECES / 2 {
+                        let is_killed = || is_killed.load(Ordering::Relaxed).then_some(());
+                        until("the process is killed", is_killed);
                     }
                 }
                 for count in 1..=PIECES {
@@ -297,8 +298,9 @@ fn assert_decodes(recording: &[u8]) {
 #[ignore = "needs haproxy and ffmpeg"]
 fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() {
     let gate = [LOOPBACK, "--proxy-protocol=127.0.0.2"];
-    let origin = Server::start(&gate);
-    let place = origin.address();
+    let place = support::free_address();
+    let listen = format!("--listen={place}");
+    let origin = Server::start(&[&gate[..], &[&listen]].concat());
     let fetch = format!("--origin=http://{place}");
     let edges: Vec<Server> = (0..2)
         .map(|_| Server::start(&[&gate[..], &[&fetch, "--origin-tokens", "--hold=60"]].concat()))
@@ -360,7 +362,6 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
             edge.stream("tv")?["held"].as_bool()?.then_some(())
         });
     }
-    let listen = format!("--listen={place}");
     let origin = Server::start(&[&gate[..], &[&listen]].concat());
     let mut source = publish(&front);
     // The edges come back by themselves, and nobody else has to.

@@ -1,9 +1,9 @@
 //! Running the programs, and looking at what they recorded.
 
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+pub use super::support::free_udp_port;
 use super::support::server::Server;
 use super::support::until;
 
@@ -173,12 +173,4 @@ pub fn await_media(server: &Server, session: &str, bytes: u64) {
         let stream = server.stream(session)?;
         (stream["bytes_received"].as_u64()? >= bytes).then_some(())
     });
-}
-
-/// A port that nobody uses now.
-pub fn free_udp_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a free port")
-        .port()
 }

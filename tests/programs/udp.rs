@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use super::support::datagrams::{PACKET_BYTES, admit_as, client};
+use super::support::datagrams::{PACKET_BYTES, admit_as, client, receive};
 use super::support::server::Server;
 use super::support::until;
 use super::tools::*;
@@ -122,11 +122,10 @@ fn analyse(socket: &UdpSocket, header_bytes: usize, time: Duration) -> Analysis 
     };
     let mut counters = [None; 8192];
     let begun = Instant::now();
-    let mut datagram = [0; 2048];
     while begun.elapsed() < time {
-        let (bytes, _) = socket.recv_from(&mut datagram).expect("a datagram");
+        let datagram = receive(socket);
         let at = begun.elapsed();
-        for packet in datagram[header_bytes..bytes].chunks_exact(PACKET_BYTES) {
+        for packet in datagram[header_bytes..].chunks_exact(PACKET_BYTES) {
             assert_eq!(packet[0], 0x47, "out of step");
             analysis.packets += 1;
             let pid = usize::from(packet[1] & 0x1f) << 8 | usize::from(packet[2]);

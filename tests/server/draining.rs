@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::support::client::Client;
+use crate::support::datagrams;
 use crate::support::media::media;
 use crate::support::response::End;
 use crate::support::server::Server;
@@ -35,14 +36,12 @@ fn put(server: &Server, session: &str, media: &[u8]) {
 
 /// A session with a UDP client, whose film has been uploaded and goes out for minutes.
 fn resting(server: &Server) -> UdpSocket {
-    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let wait = Some(Duration::from_secs(10));
-    client.set_read_timeout(wait).expect("an option");
+    let client = datagrams::client();
     let address = client.local_addr().expect("its address");
     let target = format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients={address}");
     assert_eq!(server.request("POST", &target).status(), 201);
     put(server, "tv", &film(300));
-    client.recv(&mut [0; 2048]).expect("it goes out");
+    datagrams::receive(&client);
     client
 }
 
@@ -180,12 +179,12 @@ fn streams_that_drain_count_as_streams() {
     server.admit("demo");
     let mut bystander = Source::open(server.address(), "/stream/other");
     bystander.send(b"begin");
-    let mut viewers = Vec::new();
+    let (media, mut viewers) = (media(1, 7 << 20), Vec::new());
     for _ in 0..40 {
         let mut source = Source::open(server.address(), "/stream/demo");
         viewers.push(Viewer::ask(server.address(), "/stream/demo"));
         server.await_viewers("demo", 1);
-        source.send(&media(1, 7 << 20));
+        source.send(&media);
         assert_eq!(source.finish().status(), 200);
         let streams = server.streams();
         assert!(streams.len() <= STREAMS, "{streams:#?}");

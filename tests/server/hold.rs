@@ -8,7 +8,7 @@ use crate::support::corpus::{file, findings};
 use crate::support::response::End;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
-use crate::support::{corpus, until};
+use crate::support::{corpus, datagrams, free_address, until};
 use tollgate::format::{Finding, mpegts};
 use tollgate::rtp::Packet;
 
@@ -98,8 +98,9 @@ fn a_source_that_breaks_before_its_first_picture_is_whole_goes_on_too() {
 
 #[test]
 fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
-    let origin = Server::gated(&[]);
-    let address = origin.address();
+    let address = free_address();
+    let listen = format!("--listen={address}");
+    let origin = Server::gated(&[&listen]);
     let fetch = format!("--origin=http://{address}");
     let edge = Server::gated(&[&fetch, "--origin-tokens", "--hold=60"]);
     origin.admit("demo");
@@ -116,7 +117,7 @@ fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
     assert!(metrics.contains("\ntollgate_held_streams 1\n"));
     viewers.push(Viewer::ask(edge.address(), "/stream/demo"));
     edge.await_viewers("demo", 2);
-    let origin = Server::gated(&[&format!("--listen={address}")]);
+    let origin = Server::gated(&[&listen]);
     origin.admit("demo");
     let mut source = Source::open(address, "/stream/demo");
     origin.await_viewers("demo", 1);
@@ -157,9 +158,7 @@ fn counter_jumps(transport: &[u8]) -> (usize, usize) {
 #[test]
 fn udp_clients_stay_too() {
     let server = Server::gated(&["--hold=60", "--rtp=127.0.0.1:0"]);
-    let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let patience = Some(std::time::Duration::from_secs(10));
-    client.set_read_timeout(patience).expect("an option");
+    let client = datagrams::client();
     let target = format!(
         "/api/add-token?type=http,rtp-udp&sessionid=demo&udp-clients={}",
         client.local_addr().expect("its address")
@@ -174,9 +173,8 @@ fn udp_clients_stay_too() {
     assert_eq!(end, End::Complete);
     let (mut received, mut next, mut ssrc) = (Vec::new(), None, None);
     while received.len() < whole.len() {
-        let mut datagram = [0; 2048];
-        let bytes = client.recv(&mut datagram).expect("a datagram");
-        let packet = Packet::parse(&datagram[..bytes]).expect("RTP");
+        let datagram = datagrams::receive(&client);
+        let packet = Packet::parse(&datagram).expect("RTP");
         assert!(next.is_none_or(|next| next == packet.sequence_number));
         assert_eq!(*ssrc.get_or_insert(packet.ssrc), packet.ssrc);
         next = Some(packet.sequence_number.wrapping_add(1));
@@ -321,7 +319,8 @@ fn a_second_source_gets_409_until_the_first_is_gone() {
 
 #[test]
 fn a_stream_is_held_for_rtp_and_over_to_http() {
-    let server = Server::gated(&["--hold=60", "--source-idle-time=2", "--rtp=127.0.0.1:0"]);
+    let idle = "--source-idle-time=2";
+    let server = Server::gated(&["--hold=60", idle, "--rtp=127.0.0.1:0", "--wait=60"]);
     let rtp = server.rtp.expect("it says where RTP is");
     let encoder = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let target = format!(
@@ -339,10 +338,16 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     };
     // A packet of MPEG-TS that says nothing.
     let null_packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
-    send(1, 0, &file);
-    until("it runs", || server.stream("demo"));
+    // The viewer is there before: a source is lost when it is silent, whoever is still to come.
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 1);
+    until("the viewer waits", || {
+        let metrics = server.request("GET", "/metrics").text();
+        metrics
+            .contains("\ntollgate_waiting_viewers 1\n")
+            .then_some(())
+    });
+    send(1, 0, &file);
+    server.await_line(&["event=stream-begins"]);
     // It starts anew: another synchronisation source from the same address, which counts when the
     // first has been silent. Its pictures come when it does, so that none of them is passed over.
     let mut first = 0;

@@ -26,6 +26,7 @@ struct Steady {
 impl Steady {
     #[track_caller]
     fn begin(server: &Server) -> Steady {
+        let media = media(1, 32 << 20);
         server.admit("steady");
         let source = Source::open(server.address(), "/stream/steady");
         let viewer = Viewer::ask(server.address(), "/stream/steady");
@@ -33,7 +34,7 @@ impl Steady {
         Steady {
             source,
             viewer,
-            media: media(1, 32 << 20),
+            media,
             sent: 0,
         }
     }

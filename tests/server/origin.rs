@@ -9,7 +9,7 @@ use crate::support::media::media;
 use crate::support::response::Body;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
-use crate::support::{corpus, process, until};
+use crate::support::{corpus, free_address, process, until};
 
 /// A relay that fetches from the one that listens there.
 fn edge_of(origin: SocketAddr, options: &[&str]) -> Server {
@@ -17,7 +17,7 @@ fn edge_of(origin: SocketAddr, options: &[&str]) -> Server {
     Server::gated(&[&[origin.as_str()], options].concat())
 }
 
-/// The same program again, where the one before it listened.
+/// A relay that listens there, perhaps where one has listened before.
 fn start_at(address: SocketAddr, options: &[&str]) -> Server {
     let listen = format!("--listen={address}");
     Server::gated(&[&[listen.as_str()], options].concat())
@@ -128,8 +128,8 @@ fn late_viewers_of_an_edge_begin_as_late_viewers_of_its_origin() {
 
 #[test]
 fn an_origin_that_is_killed_and_comes_back_is_found_again() {
-    let origin = Server::gated(&[]);
-    let address = origin.address();
+    let address = free_address();
+    let origin = start_at(address, &[]);
     let edge = edge_of(address, &["--origin-idle=60"]);
     origin.admit("demo");
     edge.admit("demo");
@@ -160,7 +160,7 @@ fn an_origin_that_is_killed_and_comes_back_is_found_again() {
 
 #[test]
 fn two_relays_that_ask_each_other_refuse() {
-    let place = Server::gated(&[]).address();
+    let place = free_address();
     let one = edge_of(place, &[]);
     let two = start_at(place, &[&format!("--origin=http://{}", one.address())]);
     one.admit("demo");
@@ -242,7 +242,11 @@ fn without_an_origin_that_answers_viewers_are_told() {
     let refused = edge.request("GET", "/stream/demo");
     refused.assert_problem(504, &["in time"]);
     drop(nobody);
-    let refused = edge.request("GET", "/stream/demo");
+    // A program that another test is just starting may hold it open for a while.
+    let refused = until("nobody is there any more", || {
+        let refused = edge.request("GET", "/stream/demo");
+        refused.text().contains("reached").then_some(refused)
+    });
     refused.assert_problem(502, &["reached"]);
     edge.await_line(&["event=pull-fails", "reached"]);
 }
@@ -250,7 +254,7 @@ fn without_an_origin_that_answers_viewers_are_told() {
 #[test]
 fn the_next_origin_is_asked_and_names_are_looked_up() {
     let origin = Server::gated(&[]);
-    let nobody = Server::gated(&[]).address();
+    let nobody = free_address();
     let port = origin.address().port();
     let named = format!("--origin=http://localhost:{port}/");
     let edge = edge_of(nobody, &[&named]);

@@ -2,15 +2,13 @@
 //! is made, and what becomes of it when the source goes.
 
 use crate::door;
-use std::net::UdpSocket;
-use std::time::Duration;
 
 use crate::door::Said;
 use crate::support::analyser::analyse;
 use crate::support::response::End;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
-use crate::support::{corpus, until};
+use crate::support::{corpus, datagrams, until};
 use tollgate::format::Format;
 
 const SOURCES: [(&str, Format); 5] = [
@@ -222,7 +220,7 @@ fn a_shadow_goes_on_over_a_seam() {
         let mut viewer = Viewer::ask(server.address(), &format!("/stream/demo/{path}"));
         server.await_viewers("demo", 1);
         source.send(&file[BEGINNING..file.len() / 2]);
-        source.into_client().reset();
+        drop(source);
         server.await_line(&["event=stream-held"]);
         let mut source = Source::open(server.address(), "/stream/demo");
         source.send(&file);
@@ -267,10 +265,7 @@ fn a_source_that_breaks_the_rules_loses_its_shadow_alone() {
 fn udp_clients_get_what_is_not_mpeg_ts() {
     for name in ["h264.flv", "h264.mkv", "h264.mp4"] {
         let file = corpus::file(name);
-        let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        receiver
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a time-out");
+        let receiver = datagrams::client();
         let port = receiver.local_addr().expect("its address").port();
         let server = Server::gated(&["--rtp=127.0.0.1:0"]);
         let token =
@@ -290,11 +285,10 @@ fn udp_clients_get_what_is_not_mpeg_ts() {
         );
         source.send(&file[BEGINNING..]);
         let mut media = Vec::new();
-        let mut datagram = [0; 2_000];
         while media.len() < 30_000 {
-            let length = receiver.recv(&mut datagram).expect("a datagram");
+            let datagram = datagrams::receive(&receiver);
             assert_eq!((datagram[0], datagram[1] & 0x7f), (0x80, 33));
-            media.extend_from_slice(&datagram[12..length]);
+            media.extend_from_slice(&datagram[12..]);
         }
         let pictures = units(Format::MpegTs, &media)[0].len();
         assert!(pictures > 5, "{name}: {pictures} pictures");

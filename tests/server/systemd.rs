@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::support::client::Client;
 use crate::support::process::signal;
-use crate::support::{PATIENCE, free_address};
+use crate::support::{PATIENCE, free_address, uninterrupted};
 
 /// A server that gets `sockets` as systemd passes them, and one to tell its state to.
 struct Service {
@@ -47,7 +47,7 @@ impl Service {
     #[track_caller]
     fn await_state(&self, state: &str) {
         let mut bytes = [0; 64];
-        let length = self.states.recv(&mut bytes).expect("it tells its state");
+        let length = uninterrupted(|| self.states.recv(&mut bytes)).expect("it tells its state");
         assert_eq!(&bytes[..length], state.as_bytes());
     }
 

@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use super::PATIENCE;
 use super::response::{Body, End, Head, Response};
+use super::{PATIENCE, uninterrupted};
 
 /// One connection to the server.
 pub struct Client {
@@ -91,10 +91,8 @@ impl Client {
             self.received.is_empty(),
             "what was read cannot be left unread"
         );
-        let peeked = self
-            .stream
-            .peek(&mut [0])
-            .expect("the server has something to say");
+        let peeked = uninterrupted(|| self.stream.peek(&mut [0]));
+        let peeked = peeked.expect("the server has something to say");
         assert_eq!(peeked, 1, "the server has closed the connection already");
     }
 

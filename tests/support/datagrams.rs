@@ -2,32 +2,45 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::os::fd::AsRawFd;
 
 use tollgate::rtp::Packet;
 
 use super::server::Server;
-use super::until;
+use super::{uninterrupted, until};
 
 pub const PACKET_BYTES: usize = 188;
 
 /// A UDP client, or somebody who would like to be one.
 pub fn client() -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("an option");
+    patient(UdpSocket::bind("127.0.0.1:0").expect("a free port"))
+}
+
+/// One that waits as long as it takes, and for whom nothing is dropped meanwhile: its buffer has
+/// room for all that comes while this machine has no time for the test.
+fn patient(socket: UdpSocket) -> UdpSocket {
+    let patience = Some(super::PATIENCE);
+    socket.set_read_timeout(patience).expect("an option");
+    let bytes: libc::c_int = 4 << 20;
+    // The second is for root alone, and goes beyond what others may have.
+    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+        // SAFETY: the descriptor is open, and what is pointed to is a live number of this size.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const bytes).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+    }
     socket
 }
 
 /// Sockets at a port and two and four above.
 pub fn clients_in_a_row() -> [UdpSocket; 3] {
-    let at = |port: Option<u16>| {
-        let socket = UdpSocket::bind(("127.0.0.1", port?)).ok()?;
-        let patience = Some(Duration::from_secs(10));
-        socket.set_read_timeout(patience).expect("an option");
-        Some(socket)
-    };
+    let at = |port: Option<u16>| Some(patient(UdpSocket::bind(("127.0.0.1", port?)).ok()?));
     until("three free ports", || {
         let first = client();
         let port = first.local_addr().expect("its address").port();
@@ -64,7 +77,7 @@ pub fn admit_as(server: &Server, session: &str, types: &str, clients: &[&UdpSock
 /// The next datagram.
 pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut datagram = [0; 2048];
-    let (bytes, _) = socket.recv_from(&mut datagram).expect("a datagram");
+    let bytes = uninterrupted(|| socket.recv(&mut datagram)).expect("a datagram");
     datagram[..bytes].to_vec()
 }
 

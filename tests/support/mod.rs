@@ -25,12 +25,13 @@ pub mod streaming;
 pub mod transport;
 pub mod vectors;
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long to wait for what must happen. It ends a test that would fail; it never makes one pass.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks `check` again and again until it has an answer.
 pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
@@ -47,17 +48,42 @@ pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Does something again that the kernel broke off, as it may whatever waits for so long only and no
+/// longer (signal(7)); `std` does so itself where it reads more than once.
+pub fn uninterrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match act() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// An address that is free, for a program that must be told where to listen. It is none of those
-/// that the kernel gives to whoever connects somewhere, so it stays free until it is used.
+/// that the kernel gives to whoever connects somewhere, so it stays free until it is used. It is not
+/// tried by listening there: a program that is just being started would hold that open for a while.
 pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;
-    let addresses = std::iter::repeat_with(|| {
-        let port = begin + TAKEN.fetch_add(1, Ordering::Relaxed);
-        SocketAddr::from(([127, 0, 0, 1], port))
-    });
-    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    let addresses = own_ports(&TAKEN, 1).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let is_free = |address: &SocketAddr| TcpStream::connect(address).is_err();
     addresses.take(2_000).find(is_free).expect("a free port")
+}
+
+/// The same of a port for datagrams, and of the one above it, which programs take for RTCP.
+pub fn free_udp_port() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: &u16| {
+        let both = [*port, port + 1].map(|port| UdpSocket::bind(("127.0.0.1", port)));
+        both.iter().all(Result::is_ok)
+    };
+    let mut ports = own_ports(&TAKEN, 2).take(1_000);
+    ports.find(is_free).expect("a free port")
+}
+
+/// Ports of this process's own, of which so many have been taken.
+fn own_ports(taken: &'static AtomicU16, step: u16) -> impl Iterator<Item = u16> {
+    let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;
+    std::iter::repeat_with(move || begin + taken.fetch_add(step, Ordering::Relaxed))
 }
 
 /// Whether this machine has the address `::1`; what needs a second host beside 127.0.0.1 uses it.

@@ -42,3 +42,12 @@ pub fn signal(pid: u32, name: &str) {
         .status();
     assert!(status.expect("kill runs").success());
 }
+
+/// Whether all of its threads have been stopped by a signal.
+pub fn is_stopped(pid: u32) -> bool {
+    let mut tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    tasks.all(|task| {
+        let status = task.expect("an entry").path().join("status");
+        fs::read_to_string(status).is_ok_and(|status| status.contains("\nState:\tT"))
+    })
+}

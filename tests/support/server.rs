@@ -27,11 +27,22 @@ pub struct Server {
     is_over: bool,
 }
 
+/// What gives up whoever is slow: where a test says nothing of these, nobody is given up because
+/// this machine is slow.
+const PATIENT: [(&str, &str); 5] = [
+    ("TOLLGATE_HEAD_TIME", "600"),
+    ("TOLLGATE_ORIGIN_TIME", "600"),
+    ("TOLLGATE_SOURCE_IDLE_TIME", "600"),
+    ("TOLLGATE_VIEWER_STALL_TIME", "600"),
+    ("TOLLGATE_KEEP_ALIVE_TIME", "600"),
+];
+
 /// The program, with its output held back.
 pub fn command(options: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(options)
+        .envs(PATIENT)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -64,6 +75,7 @@ impl Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), PROGRAM]);
         shell
+            .envs(PATIENT)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -237,6 +249,19 @@ impl Server {
     #[track_caller]
     pub fn signal(&self, name: &str) {
         process::signal(self.pid(), name);
+    }
+
+    /// Does something while the server stands still: to it all of that comes at once, however long
+    /// it takes here.
+    #[track_caller]
+    pub fn all_at_once<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.signal("STOP");
+        until("the server stands still", || {
+            process::is_stopped(self.pid()).then_some(())
+        });
+        let done = act();
+        self.signal("CONT");
+        done
     }
 
     /// It has been killed, and that was meant.

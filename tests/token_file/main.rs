@@ -13,13 +13,13 @@ use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
 use support::client::Client;
+use support::datagrams::receive;
 use support::server::{self, LOOPBACK, Server};
 use support::streaming::Source;
-use support::until;
+use support::{PATIENCE, until};
 use tollgate::gate::journal;
 
 /// A file of this test's own, which is not there yet.
@@ -253,7 +253,7 @@ fn a_token_file_does_not_widen_rtp_to() {
     let path = fresh("rtp-to");
     let client = |host: &str| {
         let socket = UdpSocket::bind((host, 0)).expect("a free port");
-        let time = Some(Duration::from_secs(30));
+        let time = Some(PATIENCE);
         socket.set_read_timeout(time).expect("an option");
         socket
     };
@@ -272,16 +272,15 @@ fn a_token_file_does_not_widen_rtp_to() {
             packet
         })
         .collect();
-    let mut datagram = [0; 2048];
     let narrow = ["--rtp=127.0.0.1:0", "--rtp-to=127.0.0.1", &option(&path)];
     let server = Server::gated(&narrow);
     server.await_line(&["event=token-file-clients-silenced", "count=1"]);
     assert_eq!(server.tokens(), tokens);
     let mut source = Source::open(server.address(), "/stream/tv");
     source.send(&media);
-    inside.recv(&mut datagram).expect("a datagram");
+    receive(&inside);
     outside.set_nonblocking(true).expect("an option");
-    assert!(outside.recv(&mut datagram).is_err());
+    assert!(outside.recv(&mut [0]).is_err());
     drop(server);
     // The file has it still.
     let server = start(&path);
@@ -289,7 +288,7 @@ fn a_token_file_does_not_widen_rtp_to() {
     let mut source = Source::open(server.address(), "/stream/tv");
     source.send(&media);
     outside.set_nonblocking(false).expect("an option");
-    outside.recv(&mut datagram).expect("a datagram");
+    receive(&outside);
     call(&server, "DELETE", "/api/revoke-token?sessionid=tv", 200);
 }
 
