@@ -12,23 +12,25 @@ use serde_json::json;
 
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Streams pieces of `media` in step with `viewer`, who checks each, until `is_enough`; says how
-/// much was sent.
+/// Streams pieces of media in step with `viewer`, who checks each, until `is_enough`; says how much
+/// was sent.
 #[track_caller]
-fn stream_until(
+fn stream_until<'a>(
     source: &mut Source,
     viewer: &mut Viewer,
-    media: &[u8],
+    pieces: impl Iterator<Item = &'a [u8]>,
     mut is_enough: impl FnMut() -> bool,
 ) -> usize {
-    for (number, piece) in media.chunks(PIECE_BYTES).enumerate() {
+    let mut sent = 0;
+    for (number, piece) in pieces.enumerate() {
         source.send(piece);
         assert!(viewer.read(piece.len()) == piece, "piece {number} differs");
+        sent += piece.len();
         if number % 16 == 15 && is_enough() {
-            return (number + 1) * PIECE_BYTES;
+            return sent;
         }
     }
-    panic!("{} bytes were not enough", media.len());
+    panic!("{sent} bytes were not enough");
 }
 
 #[track_caller]
@@ -40,14 +42,15 @@ fn skips(server: &Server) -> u64 {
 
 #[test]
 fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
+    let media = media(1, 96 << 20);
+    let pieces = media.chunks(PIECE_BYTES);
     let server = Server::gated(&["--buffer=256K"]);
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");
     let mut exact = Viewer::ask(server.address(), "/stream/demo");
     let mut slow = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
-    let media = media(1, 96 << 20);
-    let skipped_at = stream_until(&mut source, &mut exact, &media, || skips(&server) > 0);
+    let skipped_at = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
     // It reads again, as fast as the stream comes, until it has seen what came after its skip.
     let mut got = Vec::new();
     let mut sent = skipped_at;
@@ -79,14 +82,15 @@ fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
 
 #[test]
 fn a_viewer_that_skipped_to_the_very_end_gets_a_clean_one() {
+    let media = media(1, 96 << 20);
+    let pieces = media.chunks(PIECE_BYTES);
     let server = Server::gated(&["--buffer=256K"]);
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");
     let mut exact = Viewer::ask(server.address(), "/stream/demo");
     let mut slow = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
-    let media = media(1, 96 << 20);
-    let sent = stream_until(&mut source, &mut exact, &media, || skips(&server) > 0);
+    let sent = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
     assert_eq!(source.finish().status(), 200);
     exact.assert_rest(b"");
     let (got, end) = slow.read_to_end();
@@ -102,8 +106,10 @@ fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
     let mut exact = Viewer::ask(server.address(), "/stream/demo");
     let mut stalled = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
-    let media = media(1, 256 << 20);
-    stream_until(&mut source, &mut exact, &media, || {
+    // Far more than the sockets between hold, and for as long as it takes until it is noticed.
+    let media = media(1, 16 << 20);
+    let pieces = media.chunks(PIECE_BYTES).cycle().take(1 << 17);
+    stream_until(&mut source, &mut exact, pieces, || {
         server.stream("demo").expect("it runs")["viewers"] == 1
     });
     let line = server.await_line(&["event=viewer-cut", "reason=stalled", "behind_bytes="]);
@@ -146,17 +152,28 @@ fn a_viewer_of_a_silent_source_is_not_cut_as_stalled() {
 
 #[test]
 fn a_source_that_goes_silent_is_lost_and_its_session_free() {
-    let server = Server::gated(&["--source-idle-time=0.5"]);
+    let server = Server::gated(&["--source-idle-time=0.5", "--wait=600"]);
     server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
+    // The viewer is there before, and what the source sends comes at once: it is silent only then.
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 1);
-    source.send(b"hello");
+    until("the viewer waits", || {
+        let metrics = server.request("GET", "/metrics").text();
+        metrics
+            .contains("\ntollgate_waiting_viewers 1\n")
+            .then_some(())
+    });
+    let head = "PUT /stream/demo HTTP/1.1\r\nHost: h\r\n";
+    let mut source = Client::connect(server.address());
+    source.send(format!(
+        "{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    ));
     assert_eq!(viewer.read(5), b"hello");
     viewer.assert_lost(b"");
-    let last_words = source.into_client().rest();
+    let last_words = source.rest();
     assert!(!last_words.starts_with(b"HTTP/1.1 200"));
-    Source::open(server.address(), "/stream/demo").finish();
+    let mut next = Client::connect(server.address());
+    next.send(format!("{head}Content-Length: 5\r\n\r\nhello"));
+    assert_eq!(next.response("PUT").status(), 200);
 }
 
 #[test]
@@ -192,8 +209,10 @@ fn a_head_that_does_not_end_ends_the_connection() {
 fn an_idle_connection_is_closed_after_a_while() {
     let server = Server::start(&["--keep-alive-time=0.5"]);
     let mut client = Client::connect(server.address());
+    // One after the other at once, so that it is idle behind the last of them only.
+    client.send("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3));
     for _ in 0..3 {
-        client.assert_usable();
+        client.response("GET").assert_problem(404, &[]);
     }
     client.assert_closed();
 }

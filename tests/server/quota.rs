@@ -31,10 +31,13 @@ fn flood(
     datagrams: impl Iterator<Item = Vec<u8>>,
 ) -> usize {
     let mut sent = 0;
-    for bytes in datagrams {
-        camera.send_to(&bytes, rtp).expect("sent");
-        sent += 1;
-    }
+    // No second passes between them, in which more would be allowed.
+    server.all_at_once(|| {
+        for bytes in datagrams {
+            camera.send_to(&bytes, rtp).expect("sent");
+            sent += 1;
+        }
+    });
     until("all have come", || {
         let stream = server.stream("cam")?;
         let dropped = stream["source"]["too_fast"].as_u64()?;

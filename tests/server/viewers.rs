@@ -114,6 +114,7 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
     add(&server, "sessionid=send&for=show&direction=in");
     add(&server, "sessionid=one&for=show&direction=out");
     add(&server, "sessionid=two&for=show&direction=out");
+    add(&server, "sessionid=soon&for=show&direction=out");
     let mut source = Source::open(server.address(), "/stream/send");
     let mut one = watch(&server, "one");
     server.await_viewers("show", 1);
@@ -125,7 +126,7 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
         (b"first".to_vec(), b"first".to_vec())
     );
     let listed = rows(&server, "?sessionid=show");
-    let kicked = kick(&server, &listed[0], "&block=2");
+    let kicked = kick(&server, &listed[0], "&block=3600");
     assert_eq!((kicked.status(), kicked.text()), (204, String::new()));
     one.assert_lost(b"");
     server.await_viewers("show", 1);
@@ -147,12 +148,18 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
     kick(&server, &listed[0], "").assert_problem(404, &["not any more"]);
     source.send(b"second");
     assert_eq!(two.read(6), b"second");
-    // Others from there watch by another key, and by this one when its time is over.
-    let _again = watch(&server, "two");
+    // Others from there watch by another key, and by one whose time is over.
+    let soon = watch(&server, "soon");
     server.await_viewers("show", 2);
+    let listed = rows(&server, "?sessionid=show");
+    let row = listed
+        .iter()
+        .find(|row| row["key"] == label(&server, "soon"));
+    assert_eq!(kick(&server, row.expect("a row"), "&block=1").status(), 204);
+    soon.into_client().rest();
     until("it may come again", || {
         let mut client = Client::connect(server.address());
-        client.send_head("GET", "/stream/one", &[]);
+        client.send_head("GET", "/stream/soon", &[]);
         let head = client.head();
         assert!(matches!(head.status, 200 | 429));
         (head.status == 200).then_some(())
