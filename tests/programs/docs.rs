@@ -18,7 +18,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// What stands before a block that is not for here, with the reason.
 const NOT_RUN: &str = "<!-- not run here: ";
 /// Nothing on a page takes longer, in seconds.
-const TIME_MAX: &str = "150";
+const TIME_MAX: &str = "300";
 
 /// Around a page's commands.
 const SHELL: &str = r#"
@@ -27,7 +27,7 @@ ip link set lo up
 # As whoever waits for the prompt before.
 curl() {
   local status
-  for _ in $(seq 50); do
+  for _ in $(seq 300); do
     command curl -sS "$@"
     status=$?
     [ $status = 7 ] || return $status
@@ -36,12 +36,12 @@ curl() {
   return $status
 }
 answers() {
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     case $(command curl -s -o /dev/null -w '%{http_code}' -I "$1") in 000 | 404) sleep 0.1 ;; *) return 0 ;; esac
   done
 }
 arrives() {
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     if [ -s "$1" ]; then return 0; else sleep 0.1; fi
   done
 }
@@ -49,8 +49,8 @@ arrives() {
 
 /// In place of programs that show pictures: a second of it can be decoded.
 const PLAYER: &str = r#"#!/bin/bash
-case $1 in http*) for _ in $(seq 100); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
-timeout 40 ffmpeg -v error -i "$1" -t 1 -f null - && echo "$1" >>played
+case $1 in http*) for _ in $(seq 600); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
+timeout 60 ffmpeg -v error -i "$1" -t 1 -f null - && echo "$1" >>played
 "#;
 
 /// One command of a page.

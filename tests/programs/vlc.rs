@@ -16,7 +16,7 @@ fn watch(name: &str, url: &str) -> PathBuf {
     let path = home.join("watched.ts");
     let script = format!(
         "vlc=; [ \"$(id -u)\" = 0 ] && vlc='setpriv --reuid=65534 --clear-groups'; \
-         export HOME={home}; exec $vlc timeout 20 cvlc --intf=dummy --run-time=4 --miface=lo \
+         export HOME={home}; exec $vlc timeout 60 cvlc --intf=dummy --run-time=4 --miface=lo \
          --sout='#standard{{access=file,mux=ts,dst={path}}}' '{url}' vlc://quit",
         home = home.display(),
         path = path.display(),
