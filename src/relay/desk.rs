@@ -362,6 +362,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn memory_of_tokens_that_go_is_returned() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.1", "--tokens=200000"]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+        let clients: Vec<String> = (1..=60).map(|port| format!("10.1.0.1:{port}")).collect();
+        let clients = format!("&type=rtp-udp&udp-clients={}", clients.join(","));
+        let caller = stage.client("");
+        let mut call_all = |call: &str, more: &str, status: u16| {
+            for session in 0..1_500 {
+                let line = format!("{call}?sessionid={session}{more} HTTP/1.1");
+                stage.written.clear();
+                let request = format!("{line}\r\nHost: localhost\r\n\r\n");
+                stage.relay.received(caller, request.as_bytes(), stage.now);
+                while stage.write_next() {}
+                stage.assert_status(caller, status);
+            }
+            returned_within(&mut stage, Duration::from_secs(10))
+        };
+        assert_eq!(call_all("POST /api/add-token", &clients, 201), 0);
+        assert_eq!(call_all("DELETE /api/revoke-token", "", 200), 1);
+    }
+
     fn publish(stage: &mut Stage, media: &[u8]) {
         let length = media.len();
         let head = format!("PUT /stream/s HTTP/1.0\r\nContent-Length: {length}\r\n\r\n");

@@ -439,6 +439,7 @@ impl Grants {
                 let of = tokens.opened_by(session).clone();
                 let is_key = of != *session;
                 let removed = tokens.revoke(session);
+                desk.freed(removed.iter().map(|tuple| tuple.held_bytes()).sum());
                 let what = Happening::TokenRevoked {
                     revoked: removed.len(),
                 };
