@@ -134,7 +134,12 @@ impl Network {
 
     /// The server, once it listens.
     fn serve(&self, options: &[&str]) -> Program {
-        let fixed = ["--token-server=127.0.0.1", "--listen=127.0.0.1:8000"];
+        // Nobody asks for a stream as often as a machine of its own would.
+        let fixed = [
+            "--token-server=127.0.0.1",
+            "--listen=127.0.0.1:8000",
+            "--source-idle-time=600",
+        ];
         let program = env!("CARGO_BIN_EXE_tollgate");
         let server = self.program("server", program, &[&fixed[..], options].concat());
         until("the server listens", || {

@@ -11,9 +11,8 @@ fn bytes_received(server: &Server, session: &str) -> u64 {
     stream["bytes_received"].as_u64().expect("a number")
 }
 
-/// A viewer that was there for three seconds has seen no more than these and one group of pictures,
-/// which is a second.
-fn assert_begins_near(path: &Path) {
+/// The times of the pictures in a recording, in seconds.
+fn picture_times(path: &Path) -> Vec<f64> {
     let path = path.to_str().expect("a path in UTF-8");
     let times = [
         "-v",
@@ -27,19 +26,21 @@ fn assert_begins_near(path: &Path) {
         path,
     ];
     let times = String::from_utf8_lossy(&run("ffprobe", &times).stdout).into_owned();
-    let times: Vec<f64> = times
-        .lines()
+    let times = times.lines();
+    times
         .filter_map(|line| line.trim_end_matches(',').parse().ok())
-        .collect();
-    let (first, last) = times
-        .iter()
-        .fold((f64::MAX, f64::MIN), |(first, last), time| {
-            (first.min(*time), last.max(*time))
-        });
+        .collect()
+}
+
+/// A viewer begins no more than one group of pictures, which is a second, before the newest picture
+/// that another had got when it came; however many come while it watches.
+fn assert_begins_near(path: &Path, before: &Path) {
+    let first = picture_times(path).into_iter().reduce(f64::min);
+    let newest = picture_times(before).into_iter().reduce(f64::max);
+    let (first, newest) = (first.expect("a picture"), newest.expect("a picture"));
     assert!(
-        last - first < 3.0 + 1.0 + 0.7,
-        "{path}: it began {:.1} s before its end",
-        last - first
+        first > newest - 1.0 - 0.7,
+        "{path:?}: it began at {first:.1} s, when there were {newest:.1} s"
     );
 }
 
@@ -58,10 +59,19 @@ fn assert_joins(name: &str, codecs: &[&str], output: &[&str], tracks: &[&str], f
         is_long.then_some(())
     });
     assert_eq!(server.stream(name).expect("it runs")["format"], format);
-    // Ten viewers, who come at ten moments.
+    // One that has what is newest, and ten viewers, who come at ten moments.
+    let newest = folder.join(format!("{name}-newest"));
+    let _ = std::fs::remove_file(&newest);
+    let output = newest.to_str().expect("a path in UTF-8");
+    let _first = Background::start("curl", &["-s", "-N", "-o", output, &url]);
+    until("the first has some of it", || {
+        (std::fs::metadata(&newest).ok()?.len() > 60_000).then_some(())
+    });
     let recordings: Vec<_> = (0..10)
         .map(|moment| {
             let path = folder.join(format!("{name}-{moment}"));
+            let before = folder.join(format!("{name}-{moment}-before"));
+            std::fs::copy(&newest, &before).expect("a copy");
             let viewer = std::thread::spawn({
                 let (url, path) = (url.clone(), path.clone());
                 move || record(&url, &path)
@@ -70,13 +80,13 @@ fn assert_joins(name: &str, codecs: &[&str], output: &[&str], tracks: &[&str], f
             until("a little more of it has come", || {
                 (bytes_received(&server, name) > bytes + 9_000).then_some(())
             });
-            (viewer, path)
+            (viewer, path, before)
         })
         .collect();
-    for (viewer, path) in recordings {
+    for (viewer, path, before) in recordings {
         viewer.join().expect("the viewer is done");
         assert_plays(&path, tracks, true);
-        assert_begins_near(&path);
+        assert_begins_near(&path, &before);
     }
 }
 

@@ -160,7 +160,8 @@ fn comes_back(server: &Server, browser: &mut impl Shows) {
     browser.go_to(&page(server, "tv"));
     browser.await_state("waiting");
     let url = stream(server, "tv");
-    let short = [&["-t", "6"], WEBM].concat();
+    // Long enough for who asks now and then, and begins late on a busy machine.
+    let short = [&["-t", "12"], WEBM].concat();
     let mut encoder = publish(&url, VP8, &short);
     browser.await_state("playing");
     assert!(encoder.ends_well());
