@@ -252,8 +252,8 @@ fn what_alerts_and_panels_ask_for_is_there() {
             );
         }
     }
-    // A relay that is well is not told of; one that is gone is. How long its turns take here, beside
-    // other tests, is this machine's doing.
+    // A relay that is well is not told of; one that is gone is. How long its turns take here,
+    // beside other tests, is this machine's doing.
     assert_eq!(
         prometheus.rows("ALERTS{alertname!=\"TollgateLoopSlow\"}"),
         0

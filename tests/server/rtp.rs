@@ -66,8 +66,8 @@ fn a_file_that_is_put_at_once_goes_out_at_the_pace_of_its_clock() {
     for _ in 0..50 {
         receive(&client);
     }
-    // Two seconds of media: a burst would be over in no time, and only a lower bound, of a time that
-    // begins before the first can go out, cannot fail on a slow machine.
+    // Two seconds of media: a burst would be over in no time, and only a lower bound, of a time
+    // that begins before the first can go out, cannot fail on a slow machine.
     assert!(
         began.elapsed() > Duration::from_millis(1_700),
         "it went out in {:?}",

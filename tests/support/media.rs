@@ -4,8 +4,8 @@
 pub const RECORD_BYTES: usize = 16;
 
 /// `bytes` of made-up media in records of 16 bytes, `SSS.NNNNNNNNNNN\n`: the number of the stream
-/// and of the record. It is counted in its digits, since nothing waits for a test that takes seconds
-/// to make some, and others share its machine.
+/// and of the record. It is counted in its digits, since nothing waits for a test that takes
+/// seconds to make some, and others share its machine.
 pub fn media(stream: u16, bytes: usize) -> Vec<u8> {
     let mut media = Vec::with_capacity(bytes + RECORD_BYTES);
     let mut record = format!("{:03x}.{:011x}\n", stream & 0xfff, 0).into_bytes();

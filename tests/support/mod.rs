@@ -60,8 +60,9 @@ pub fn uninterrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T>
 }
 
 /// An address that is free, for a program that must be told where to listen. It is none of those
-/// that the kernel gives to whoever connects somewhere, so it stays free until it is used. It is not
-/// tried by listening there: a program that is just being started would hold that open for a while.
+/// that the kernel gives to whoever connects somewhere, so it stays free until it is used. It is
+/// not tried by listening there: a program that is just being started would hold that open for a
+/// while.
 pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     let addresses = own_ports(&TAKEN, 1).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
