@@ -151,9 +151,14 @@ impl Desk {
         self.timers.disarm(armed, owner);
     }
 
-    /// Who is to be called by now.
-    pub fn pop_due(&mut self) -> Option<Owner> {
-        self.timers.pop_due(self.now)
+    /// A turn calls those who are to be called by now, so many at the most.
+    pub fn call_due(&mut self, owners_max: usize) {
+        self.timers.call_due(self.now, owners_max);
+    }
+
+    /// Whom it calls next.
+    pub fn next_called(&mut self) -> Option<Owner> {
+        self.timers.next_called()
     }
 
     /// Which part is to be called when.

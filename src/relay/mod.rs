@@ -292,12 +292,10 @@ impl Relay {
     /// Acts on deadlines that have come, a bounded number of them.
     pub fn expire(&mut self, now: Moment) {
         self.desk.set_now(now);
-        // Each at most once: whoever asks for a time that has come already has it in the next turn,
-        // and so have those for whom this one would become too long.
-        for _ in 0..self.desk.timers().len().min(DUE_PER_TURN_MAX) {
-            let Some(owner) = self.desk.pop_due() else {
-                return;
-            };
+        // Each once: whoever asks for a time that has come already has it in the next turn, and so
+        // have those for whom this one would become too long.
+        self.desk.call_due(DUE_PER_TURN_MAX);
+        while let Some(owner) = self.desk.next_called() {
             match owner {
                 Owner::Connection(id) => {
                     let is_paused = |live| self.streams.is_paused(live);

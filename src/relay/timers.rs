@@ -3,6 +3,9 @@
 //! A deadline that moves away is not touched: it fires at its old time, its owner finds that
 //! nothing is due yet, and arms the new one. So progress costs nothing here, an owner has one entry
 //! at most, and an idle server has none.
+//!
+//! A turn calls those whose time had come when it began, each once: who then asks for a time that
+//! has come already takes nobody's place, and is called in the next turn.
 
 use std::collections::BTreeSet;
 
@@ -34,12 +37,15 @@ pub(super) struct Armed(Option<Moment>);
 #[derive(Default)]
 pub(super) struct Timers {
     due: BTreeSet<(Moment, Owner)>,
+    /// Those that this turn calls, and has not called yet. Between turns there are none.
+    called: BTreeSet<(Moment, Owner)>,
 }
 
 impl Timers {
     /// Wakes the owner at `deadline` at the latest.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Moment) {
-        if armed.0.is_some_and(|armed| armed <= deadline) {
+        let is_early = |armed: Moment| armed <= deadline || self.called.contains(&(armed, owner));
+        if armed.0.is_some_and(is_early) {
             return;
         }
         self.disarm(armed, owner);
@@ -50,13 +56,14 @@ impl Timers {
     /// Bytes that the tree takes at the most: its nodes have eleven places, five of them used.
     pub fn held_bytes(&self) -> usize {
         let node_bytes = 11 * size_of::<(Moment, Owner)>() + 13 * size_of::<usize>();
-        self.due.len().div_ceil(5) * node_bytes
+        (self.due.len() + self.called.len()).div_ceil(5) * node_bytes
     }
 
     /// Forgets the owner's entry.
     pub fn disarm(&mut self, armed: &mut Armed, owner: Owner) {
         if let Some(deadline) = armed.0.take() {
-            self.due.remove(&(deadline, owner));
+            let entry = (deadline, owner);
+            let _ = self.due.remove(&entry) || self.called.remove(&entry);
         }
     }
 
@@ -65,20 +72,25 @@ impl Timers {
         self.due.first().map(|(deadline, _)| *deadline)
     }
 
-    /// An owner whose time has come. Its entry is gone: the caller clears what the owner remembers
-    /// with [`Armed::fired`].
-    pub fn pop_due(&mut self, now: Moment) -> Option<Owner> {
-        let (deadline, owner) = *self.due.first()?;
-        if deadline > now {
-            return None;
+    /// A turn begins: it calls whoever's time has come, so many at the most.
+    pub fn call_due(&mut self, now: Moment, owners_max: usize) {
+        while self.called.len() < owners_max
+            && let Some(first) = self.due.first()
+            && first.0 <= now
+        {
+            self.called.extend(self.due.pop_first());
         }
-        self.due.pop_first();
-        Some(owner)
+    }
+
+    /// Whom this turn calls next. Its entry is gone: the caller clears what the owner remembers
+    /// with [`Armed::fired`].
+    pub fn next_called(&mut self) -> Option<Owner> {
+        self.called.pop_first().map(|(_, owner)| owner)
     }
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.due.len()
+        self.due.len() + self.called.len()
     }
 }
 
@@ -96,5 +108,65 @@ impl Armed {
     /// Whether there is an entry.
     pub fn is_armed(&self) -> bool {
         self.0.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::after_start(Duration::from_secs(seconds))
+    }
+
+    fn called(timers: &mut Timers) -> Vec<Owner> {
+        std::iter::from_fn(|| timers.next_called()).collect()
+    }
+
+    #[test]
+    fn who_asks_for_a_time_that_has_come_is_called_in_the_next_turn_and_takes_nobodys_place() {
+        let mut timers = Timers::default();
+        let [mut tokens, mut memory, mut candidates] = [Armed::default(); 3];
+        timers.arm(&mut tokens, Owner::Tokens, at(1));
+        timers.arm(&mut memory, Owner::Memory, at(2));
+        timers.arm(&mut candidates, Owner::Candidates, at(9));
+        timers.call_due(at(5), 256);
+        assert_eq!(timers.next_called(), Some(Owner::Tokens));
+        tokens.fired();
+        timers.arm(&mut tokens, Owner::Tokens, at(0));
+        // It is about to be called as it is.
+        timers.arm(&mut memory, Owner::Memory, at(0));
+        assert_eq!(called(&mut timers), [Owner::Memory]);
+        memory.fired();
+        assert_eq!((timers.next(), timers.len()), (Some(at(0)), 2));
+        timers.call_due(at(5), 256);
+        assert_eq!(called(&mut timers), [Owner::Tokens]);
+        assert_eq!(timers.next(), Some(at(9)));
+    }
+
+    #[test]
+    fn whom_another_has_disarmed_meanwhile_is_not_called() {
+        let mut timers = Timers::default();
+        let [mut tokens, mut memory] = [Armed::default(); 2];
+        timers.arm(&mut tokens, Owner::Tokens, at(1));
+        timers.arm(&mut memory, Owner::Memory, at(2));
+        timers.call_due(at(5), 256);
+        assert_eq!(timers.next_called(), Some(Owner::Tokens));
+        timers.disarm(&mut memory, Owner::Memory);
+        assert_eq!((timers.next_called(), timers.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_turn_calls_so_many_and_leaves_the_others_to_the_next() {
+        let mut timers = Timers::default();
+        let [mut tokens, mut memory] = [Armed::default(); 2];
+        timers.arm(&mut tokens, Owner::Tokens, at(1));
+        timers.arm(&mut memory, Owner::Memory, at(2));
+        timers.call_due(at(5), 1);
+        assert_eq!(called(&mut timers), [Owner::Tokens]);
+        timers.call_due(at(5), 1);
+        assert_eq!(called(&mut timers), [Owner::Memory]);
     }
 }

@@ -338,6 +338,11 @@ impl Client {
         }
     }
 
+    /// How many of its bytes have been handed to the server.
+    pub fn handed_bytes(&self) -> usize {
+        self.handed
+    }
+
     /// So many more of its bytes have been handed to the server.
     pub fn handed(&mut self, bytes: usize, knowledge: &mut Knowledge) {
         self.handed += bytes;

@@ -5,7 +5,7 @@ use tollgate::format::Format;
 use tollgate::remux::{Remuxer, Target};
 
 use super::chance::Chance;
-use super::knowledge::{Knowledge, State, StreamNumber};
+use super::knowledge::{Knowledge, Session, State, StreamNumber};
 use super::media::Kind;
 use crate::response::End;
 use door::Said;
@@ -221,29 +221,30 @@ impl Given<'_> {
             State::Announced | State::Refused | State::Running => false,
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
+        // Who has just come may fall behind a source that sends as fast as it can, and whoever
+        // falls out of the buffer may have a part of a picture before the gap, be it the first.
+        let is_whole = self.is_prompt || self.is_segment;
+        let parts_max = if is_whole { 0 } else { PARTS_MAX };
         given.iter().all(|given| {
-            let Some(first) = given.first() else {
-                return true;
-            };
             // Who came behind the last key frame has the sound alone, as the first track.
-            let mut tracks = whole.iter();
-            let Some(whole) = tracks.find_map(|whole| behind(whole, first)) else {
-                return false;
+            let from = |first| whole.iter().find_map(|whole| behind(whole, first));
+            let firsts = given.iter().enumerate().take(parts_max + 1);
+            let mut firsts = firsts.filter_map(|(parts, first)| Some((parts, from(first)?)));
+            let Some((first_parts, whole)) = firsts.next() else {
+                return given.len() <= parts_max;
             };
-            // Who has just come may fall behind a source that sends as fast as it can, and whoever
-            // falls out of the buffer may have a part of a picture before the gap.
-            match self.is_prompt || self.is_segment {
+            match is_whole {
                 true => whole.starts_with(given) && (!must_end || whole.len() == given.len()),
                 false => {
                     let mut rest = whole;
-                    let mut parts = 0;
-                    for unit in given {
+                    let mut parts = first_parts;
+                    for unit in &given[first_parts..] {
                         match rest.iter().position(|other| other == unit) {
                             Some(at) => rest = &rest[at + 1..],
                             None => parts += 1,
                         }
                     }
-                    parts <= PARTS_MAX
+                    parts <= parts_max
                 }
             }
         })
@@ -254,4 +255,29 @@ impl Given<'_> {
 fn behind<'a>(track: &'a [Vec<u8>], first: &Vec<u8>) -> Option<&'a [Vec<u8>]> {
     let from = track.iter().position(|unit| unit == first)?;
     Some(&track[from..])
+}
+
+#[test]
+fn who_falls_out_within_its_first_picture_may_have_a_part_of_it() {
+    let film = flv(20_000, &mut Chance::new(1));
+    let to = Target::MpegTs;
+    let mut given = units(to.format(), &remuxed(Format::Flv, to, &film));
+    given[0].drain(..4);
+    let bytes = given[0][0].len();
+    given[0][0].truncate(bytes / 2);
+    let mut knowledge = Knowledge::new(vec![Session::new("film")], 1);
+    let (length, source) = (film.len(), ([10, 0, 0, 1], 1).into());
+    let stream = knowledge.announce(0, Kind::Film, film, vec![(0, 0, length)], source);
+    knowledge.handed(stream, length);
+    for is_prompt in [false, true] {
+        let what = Given {
+            session: 0,
+            to,
+            content: &[],
+            end: End::CutShort,
+            is_prompt,
+            is_segment: false,
+        };
+        assert_eq!(what.is_of(&given, stream, &knowledge), !is_prompt);
+    }
 }

@@ -159,8 +159,7 @@ impl Track {
             if let Some(place) = &mut self.place {
                 let content = knowledge.arrived(place.stream);
                 let ahead = &content[(place.at as usize).min(content.len())..];
-                let same = self.pending.iter().zip(ahead).take_while(|(a, b)| a == b);
-                let same = same.count();
+                let same = same_bytes(&self.pending, ahead);
                 place.at += same as u64;
                 self.pending.drain(..same);
             }
@@ -235,39 +234,31 @@ impl Track {
     /// Gaps may lie so close together that what is between them does not show where it is from:
     /// then it must fit between what is before and what is behind.
     fn piece_together(&mut self, knowledge: &Knowledge, is_over: bool) {
-        let candidates: Vec<Place> = match self.place {
-            Some(place) => vec![place],
-            None => knowledge
-                .streams_of(self.session)
-                .map(|stream| Place {
-                    stream,
-                    at: self.start_in(knowledge, stream),
-                    gaps: 0,
-                })
-                .collect(),
-        };
-        for place in candidates {
+        for (place, before) in self.candidates(knowledge) {
+            let pending = &self.pending[before..];
             let content = knowledge.arrived(place.stream);
             let from = place.at as usize + 1;
             // Up to bytes that show where they are from; or all there is, when nothing more comes
             // that would show it.
-            let shown = (1..=CLOSE_GAPS_BYTES).filter_map(|behind| {
-                let needle = self.pending.get(behind..behind + WINDOW)?;
+            let shown = (0..=CLOSE_GAPS_BYTES).filter_map(|behind| {
+                let needle = pending.get(behind..behind + WINDOW)?;
                 let at = find(content, from, needle)? as usize;
                 Some((behind + WINDOW, at + WINDOW))
             });
-            let all = is_over.then_some((self.pending.len(), content.len()));
+            let all = is_over.then_some((pending.len(), content.len()));
             let found = shown.chain(all).find_map(|(given, upto)| {
-                let (gaps, end) = pieces(&self.pending[..given], content.get(from..upto)?)?;
+                let (gaps, end) = pieces(&pending[..given], content.get(from..upto)?)?;
                 Some((given, gaps, end))
             });
             if let Some((given, gaps, end)) = found {
+                // Who was served later than it asked joined where the first piece is from.
+                let is_joined_there = self.place.is_none() && !self.is_exact;
                 self.place = Some(Place {
                     at: (from + end) as u64,
-                    gaps: place.gaps + gaps,
+                    gaps: place.gaps + gaps - u64::from(is_joined_there),
                     ..place
                 });
-                self.pending.drain(..given);
+                self.pending.drain(..before + given);
                 return;
             }
         }
@@ -277,6 +268,23 @@ impl Track {
             self.place.map(|place| knowledge.state(place.stream)),
             self.whereabouts(knowledge)
         );
+    }
+
+    /// Where the viewer may stand, and how many of the bytes it was given before that, from where
+    /// it was joined on: they may be too few to show where they are from.
+    fn candidates(&self, knowledge: &Knowledge) -> Vec<(Place, usize)> {
+        if let Some(place) = self.place {
+            return vec![(place, 0)];
+        }
+        let stands = |stream| {
+            let start = self.start_in(knowledge, stream);
+            let ahead = knowledge.arrived(stream).get(start as usize..);
+            let before = ahead.map_or(0, |ahead| same_bytes(&self.pending, ahead));
+            let at = start + before as u64;
+            let gaps = 0;
+            (Place { stream, at, gaps }, before)
+        };
+        knowledge.streams_of(self.session).map(stands).collect()
     }
 
     /// Where the bytes come from that should not have come, for who looks into a failure.
@@ -318,6 +326,12 @@ fn pieces(bytes: &[u8], content: &[u8]) -> Option<(u64, usize)> {
     whole
 }
 
+/// How many bytes both begin with.
+fn same_bytes(one: &[u8], other: &[u8]) -> usize {
+    let both = one.iter().zip(other);
+    both.take_while(|(one, other)| one == other).count()
+}
+
 /// Where `needle` is found first in `content` from an offset on; nothing is found there at once.
 fn find(content: &[u8], from: usize, needle: &[u8]) -> Option<u64> {
     let behind = content.get(from..)?;
@@ -333,6 +347,39 @@ fn find(content: &[u8], from: usize, needle: &[u8]) -> Option<u64> {
         at += 1;
     }
     None
+}
+
+/// One session, of which a stream runs that has sent so much.
+fn stream_of(bytes: usize) -> (Knowledge, StreamNumber, Vec<u8>) {
+    let mut knowledge = Knowledge::new(vec![super::knowledge::Session::new("a")], 1);
+    let content = content(Kind::Text, bytes, &mut Chance::new(1));
+    let (sent, source) = (content.clone(), ([10, 0, 0, 1], 1).into());
+    let stream = knowledge.announce(0, Kind::Text, sent, vec![(0, 0, bytes)], source);
+    knowledge.handed(stream, bytes);
+    (knowledge, stream, content)
+}
+
+/// Three bytes do not show where they are from, but for where it was joined.
+#[test]
+fn who_falls_out_behind_its_first_bytes_has_seen_one_gap() {
+    let (knowledge, stream, content) = stream_of(5_000);
+    let mut track = Track::new(0, vec![(stream, 1_000)], true);
+    track.take(&content[1_000..1_003], &knowledge);
+    track.take(&content[3_000..3_500], &knowledge);
+    let place = track.place().expect("it is found");
+    assert_eq!((place.at, place.gaps), (3_500, 1));
+}
+
+#[test]
+fn who_is_served_later_than_it_asked_has_seen_no_gap_where_it_is_joined() {
+    let (knowledge, stream, content) = stream_of(5_000);
+    for first_bytes in [3, 100] {
+        let mut track = Track::new(0, vec![(stream, 1_000)], false);
+        track.take(&content[2_000..2_000 + first_bytes], &knowledge);
+        track.take(&content[3_000..3_500], &knowledge);
+        let place = track.place().expect("it is found");
+        assert_eq!((place.at, place.gaps), (3_500, 1));
+    }
 }
 
 /// The one before was sent more, while it was ended, than it had of it.

@@ -175,8 +175,29 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
+
+    /// A source was slow and then silent while the clock stood: that is found in two steps, and
+    /// the second waits for its turn.
+    #[test]
+    fn whoever_is_due_is_called_whatever_others_ask_for_meanwhile() {
+        let mut stage = Stage::new(&["--source-idle-time=5", "--body-rate=0"]);
+        let source = stage.client("PUT /stream/s HTTP/1.0\r\nContent-Length: 99\r\n\r\n");
+        stage.wait_seconds(3);
+        stage.send(source, "media");
+        let idle = stage.client("");
+        stage.now = stage.now + Duration::from_secs(60);
+        stage.relay.expire(stage.now);
+        stage.settle();
+        assert!(stage.closed.contains(&idle), "another was called twice");
+        assert_eq!(stage.text(source), "");
+        stage.relay.expire(stage.now);
+        stage.settle();
+        assert!(stage.text(source).contains(" 408 "));
+    }
 
     /// It waited for a session in vain, and takes nothing: its stall time holds still.
     #[test]
