@@ -11,7 +11,7 @@ mod corpus;
 mod door;
 
 /// Each file of `tests/media`, what it is told to be, and whether it has a header.
-const MEDIA: [(&str, &str, bool); 10] = [
+const MEDIA: [(&str, &str, bool); 16] = [
     ("vp8.webm", "webm", true),
     ("vp9.webm", "webm", true),
     ("h264.mkv", "matroska", true),
@@ -22,6 +22,12 @@ const MEDIA: [(&str, &str, bool); 10] = [
     ("opus.ogg", "ogg", true),
     ("sound.mp3", "mp3", false),
     ("sound.aac", "aac", false),
+    ("h265.ts", "mpegts", true),
+    ("mpeg2.ts", "mpegts", true),
+    ("h265.mkv", "matroska", true),
+    ("h265.mp4", "mp4", true),
+    ("av1.mp4", "mp4", true),
+    ("vp9.mp4", "mp4", true),
 ];
 
 #[test]
@@ -58,6 +64,30 @@ fn the_points_are_the_same_wherever_the_bytes_are_cut() {
             let pieces = [cut, usize::MAX].into_iter();
             assert_eq!(door::scan(bytes, pieces), whole, "{name}, cut at {cut}");
         }
+    }
+}
+
+/// Where no packet says that decoding can begin at it, the pictures do.
+#[test]
+fn pictures_of_mpeg_ts_tell_where_decoding_can_begin() {
+    for name in ["h264.ts", "h265.ts", "mpeg2.ts"] {
+        let file = corpus::file(name);
+        let mut silent = file.clone();
+        for packet in silent.chunks_exact_mut(188) {
+            // The random-access indicator of an adaptation field that is not empty.
+            if packet[3] & 0x20 != 0 && packet[4] > 0 {
+                packet[5] &= !0x40;
+            }
+        }
+        assert!(silent != file, "{name} has some that do");
+        let joins = |bytes: &[u8]| {
+            let findings = corpus::findings(bytes);
+            let joins = findings.iter();
+            joins
+                .filter(|finding| matches!(finding, Finding::Join(_)))
+                .count()
+        };
+        assert_eq!(joins(&silent), joins(&file), "{name}");
     }
 }
 

@@ -3,6 +3,7 @@
 #![cfg(feature = "default")]
 
 use tollgate::format::Format;
+use tollgate::remux::{Codec, Remuxer, Target};
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it reads the files only")]
@@ -16,12 +17,17 @@ use door::{Said, read};
 const UNIT_BYTES_MAX: usize = 1 << 20;
 
 /// Each file of `tests/media` that can be read, and how many units of its tracks it has.
-const MEDIA: [(&str, Format, &[usize]); 5] = [
+const MEDIA: [(&str, Format, &[usize]); 10] = [
     ("h264.ts", Format::MpegTs, &[60, 105]),
     ("h264.flv", Format::Flv, &[60, 105]),
     ("h264.mp4", Format::Mp4, &[60, 105]),
     ("h264.mkv", Format::Matroska, &[60, 105]),
     ("vp9.webm", Format::WebM, &[60, 121]),
+    ("h265.ts", Format::MpegTs, &[18, 47]),
+    ("h265.mkv", Format::Matroska, &[18, 47]),
+    ("h265.mp4", Format::Mp4, &[18, 47]),
+    ("av1.mp4", Format::Mp4, &[18, 76]),
+    ("vp9.mp4", Format::Mp4, &[18, 59]),
 ];
 
 #[test]
@@ -38,6 +44,144 @@ fn each_container_is_read_to_its_end() {
         };
         let counts: Vec<usize> = (0..units.len()).map(of_track).collect();
         assert_eq!(counts, units, "{name}");
+    }
+}
+
+/// The codecs of what is told, in their order, and the units of each.
+fn units(said: &[Said]) -> Vec<(Codec, Vec<Vec<u8>>)> {
+    let mut units: Vec<(Codec, Vec<Vec<u8>>)> = Vec::new();
+    for said in said {
+        match said {
+            Said::Tracks(tracks) => {
+                let new = tracks.iter().skip(units.len());
+                units.extend(new.map(|track| (track.codec, Vec::new())));
+            }
+            Said::Unit { track, bytes, .. } => units[*track].1.push(bytes.clone()),
+            Said::LeftOut(..) => {}
+        }
+    }
+    units
+}
+
+/// Each codec, in each container that has a way of carrying it.
+#[test]
+fn what_is_carried_elsewhere_is_the_same_units() {
+    for (name, format, _) in MEDIA {
+        let file = corpus::file(name);
+        let whole = || std::iter::once(usize::MAX);
+        let sent = units(&read(format, UNIT_BYTES_MAX, &file, whole()).0);
+        for (to, other) in [(Target::Mp4, Format::Mp4), (Target::MpegTs, Format::MpegTs)] {
+            let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
+            let mut out = Vec::new();
+            remuxer.feed(&file, &mut out).expect("it is understood");
+            remuxer.finish(&mut out).expect("it is understood");
+            let (said, fault) = read(other, UNIT_BYTES_MAX, &out, whole());
+            assert_eq!(fault, None, "{name} to {to:?}");
+            let has_no_place =
+                |codec| to == Target::MpegTs && matches!(codec, Codec::Av1 | Codec::Vp9);
+            let mut sent = sent.clone();
+            sent.retain(|(codec, _)| !has_no_place(*codec));
+            let had = units(&said);
+            assert_eq!(had.len(), sent.len(), "{name} to {to:?}");
+            for ((codec, sent), (other, had)) in sent.iter().zip(&had) {
+                assert_eq!((codec, sent.len()), (other, had.len()), "{name} to {to:?}");
+                // A picture that can be joined may have its parameters in front.
+                let mut pairs = sent.iter().zip(had);
+                assert!(
+                    pairs.all(|(sent, had)| had.ends_with(sent)),
+                    "{codec:?} of {name} to {to:?}"
+                );
+            }
+        }
+    }
+}
+
+/// As an encoder sends newer codecs in FLV: by name (Enhanced RTMP).
+fn enhanced_flv(said: &[Said]) -> Vec<u8> {
+    let mut flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0".to_vec();
+    let mut tag = |kind: u8, time: u32, body: &[&[u8]]| {
+        let body = body.concat();
+        let [_, length @ ..] = (body.len() as u32).to_be_bytes();
+        let [more, time @ ..] = time.to_be_bytes();
+        let head = [&[kind], &length[..], &time, &[more, 0, 0, 0]].concat();
+        flv.extend([&head[..], &body, &(11 + body.len() as u32).to_be_bytes()].concat());
+    };
+    let mut tracks = Vec::new();
+    for said in said {
+        match said {
+            Said::Tracks(told) => {
+                tracks = told.clone();
+                for track in &tracks {
+                    let setup = track.setup.as_deref().unwrap_or_default();
+                    match track.codec {
+                        Codec::H265 => tag(9, 0, &[b"\x90hvc1", setup]),
+                        Codec::Av1 => tag(9, 0, &[b"\x90av01", setup]),
+                        Codec::Opus => tag(8, 0, &[b"\x90OpusOpusHead\x01", &opus_head(setup)]),
+                        // Its frames tell.
+                        _ => {}
+                    }
+                }
+            }
+            Said::Unit {
+                track,
+                decode,
+                present,
+                is_join,
+                bytes,
+            } => {
+                // So that nothing lies before the beginning.
+                let time = decode.ticks(1000) + 1000;
+                let ahead = (present.ticks(1000) + 1000 - time) as i32;
+                let [_, ahead @ ..] = ahead.to_be_bytes();
+                let video = 0x80 | if *is_join { 0x10 } else { 0x20 } | 1;
+                let (kind, first, name, ahead): (u8, u8, &[u8; 4], &[u8]) =
+                    match tracks[*track].codec {
+                        Codec::H265 => (9, video, b"hvc1", &ahead),
+                        Codec::Av1 => (9, video, b"av01", &[]),
+                        Codec::Vp9 => (9, video, b"vp09", &[]),
+                        Codec::Opus => (8, 0x91, b"Opus", &[]),
+                        Codec::Ac3 => (8, 0x91, b"ac-3", &[]),
+                        Codec::Eac3 => (8, 0x91, b"ec-3", &[]),
+                        Codec::MpegAudio => (8, 0x91, b".mp3", &[]),
+                        codec => panic!("no file has {codec:?}"),
+                    };
+                tag(kind, time as u32, &[&[first], name, ahead, bytes]);
+            }
+            Said::LeftOut(..) => {}
+        }
+    }
+    flv
+}
+
+/// What stands behind the version in the head that Ogg has, of the content of `dOps`.
+fn opus_head(setup: &[u8]) -> Vec<u8> {
+    let [_, channels, s1, s0, r3, r2, r1, r0, g1, g0, rest @ ..] = setup else {
+        panic!("the setup of Opus");
+    };
+    let head = [channels, s0, s1, r0, r1, r2, r3, g0, g1];
+    head.into_iter().chain(rest).copied().collect()
+}
+
+#[test]
+fn newer_codecs_come_in_flv_by_their_names() {
+    for (name, format) in [
+        ("h265.mkv", Format::Matroska),
+        ("h265.mp4", Format::Mp4),
+        ("av1.mp4", Format::Mp4),
+        ("vp9.mp4", Format::Mp4),
+    ] {
+        let whole = || std::iter::once(usize::MAX);
+        let (said, _) = read(format, UNIT_BYTES_MAX, &corpus::file(name), whole());
+        let flv = enhanced_flv(&said);
+        let (had, fault) = read(Format::Flv, UNIT_BYTES_MAX, &flv, whole());
+        assert_eq!(fault, None, "{name}");
+        door::check(&had, flv.len(), UNIT_BYTES_MAX);
+        // Their order is that in which they come first.
+        let (mut sent, mut had) = (units(&said), units(&had));
+        for units in [&mut sent, &mut had] {
+            units.sort_by_key(|(codec, _)| !codec.is_video());
+        }
+        assert!(sent == had, "{name}");
     }
 }
 
