@@ -378,6 +378,51 @@ fn what_goes_out_is_the_same_byte_for_byte() {
     }
 }
 
+/// Each takes a few bytes at a time, of its header at first, and another core goes on in between.
+#[test]
+fn who_is_within_a_header_gets_the_rest_of_it() {
+    let (without, with) = (sip(false), sip(true));
+    for (file, (one, other)) in FILES.iter().zip(without.iter().zip(&with)) {
+        assert!(one.len() > 1_000, "{file}: {} bytes", one.len());
+        assert!(one == other, "{file}");
+    }
+}
+
+/// What a viewer of each file gets by a hundred writes.
+fn sip(hands_over: bool) -> Vec<Vec<u8>> {
+    let (mut relay, now, _sources) = half_sent(&FILES);
+    take_out(&mut relay, now, &mut Out::new());
+    let ask = |(port, file): (u16, &&str)| {
+        let request = watch(file, "");
+        client(&mut relay, 7, port, request.as_bytes(), now)
+    };
+    let ids: Vec<ConnectionId> = (1..).zip(&FILES).map(ask).collect();
+    let mut out = vec![Vec::new(); FILES.len()];
+    for _ in 0..100 {
+        let mut write = |id: ConnectionId, gather: &Gather<'_>| {
+            let bytes: Vec<u8> = gather
+                .slices()
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
+            let Some(place) = ids.iter().position(|each| *each == id) else {
+                return Outgoing::Whole(bytes.len());
+            };
+            let part = &bytes[..bytes.len().min(61)];
+            out[place].extend_from_slice(part);
+            Outgoing::Part(part.len())
+        };
+        while write_next(&mut relay, now, &mut write).is_some() {}
+        while relay.next_action().is_some() {}
+        relay.check();
+        if hands_over {
+            relay = next_core(relay, now);
+        }
+        ids.iter().for_each(|id| relay.unblocked(*id));
+    }
+    out
+}
+
 /// What everybody gets, by the connection or by where datagrams go.
 type Out = BTreeMap<String, Vec<u8>>;
 
