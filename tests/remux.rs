@@ -3,7 +3,7 @@
 #![cfg(feature = "default")]
 
 use tollgate::format::Format;
-use tollgate::remux::{Codec, Remuxer, Target};
+use tollgate::remux::{Codec, Remuxer, Shape, Target};
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it reads the files only")]
@@ -94,6 +94,26 @@ fn what_is_carried_elsewhere_is_the_same_units() {
             }
         }
     }
+}
+
+/// What stands in front of the setup says two of any sound of Dolby's.
+#[test]
+fn channels_of_dolby_are_what_its_setup_says() {
+    let whole = std::iter::once(usize::MAX);
+    let (said, _) = read(
+        Format::Mp4,
+        UNIT_BYTES_MAX,
+        &corpus::file("h265.mp4"),
+        whole,
+    );
+    let Some(Said::Tracks(tracks)) = said.first() else {
+        panic!("it begins with its tracks");
+    };
+    let mono = Shape::Sound {
+        rate: 48_000,
+        channels: 1,
+    };
+    assert_eq!((tracks[1].codec, tracks[1].shape), (Codec::Eac3, mono));
 }
 
 /// As an encoder sends newer codecs in FLV: by name (Enhanced RTMP).

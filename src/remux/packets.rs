@@ -94,6 +94,7 @@ impl Packets {
                 sound::aac(setup).ok_or(Fault("the configuration of AAC is not whole"))?
             }
             Codec::Opus => sound::opus(setup).ok_or(Fault("the setup of Opus is not whole"))?,
+            Codec::Ac3 | Codec::Eac3 => sound::dolby(self.codec, setup, told).unwrap_or(told),
             _ => told,
         };
         let Some(pictures) = &mut self.pictures else {

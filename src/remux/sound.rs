@@ -193,6 +193,20 @@ fn eac3(frame: &[u8]) -> Option<Head> {
     })
 }
 
+/// What `dac3` or `dec3` says of the channels: the number that stands in front of it is always two
+/// there (ETSI TS 102 366 annex F). Those of substreams that depend on another do not count.
+pub(super) fn dolby(codec: Codec, setup: &[u8], told: Shape) -> Option<Shape> {
+    let mut bits = Bits::plain(setup);
+    bits.skip(if codec == Codec::Ac3 { 10 } else { 28 })?;
+    let (coded, effects) = (bits.number(3)?, bits.bit()?);
+    match told {
+        Shape::Sound { rate, .. } => {
+            Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))
+        }
+        Shape::Pictures { .. } => None,
+    }
+}
+
 fn sound(rate: u32, channels: u8) -> Shape {
     Shape::Sound { rate, channels }
 }
