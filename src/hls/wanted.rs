@@ -76,22 +76,22 @@ impl Wanted {
     fn list(target: &Target) -> Result<Wanted, Refusal> {
         let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {
-            // One list has one address: no signs, no zeros in front.
-            let parsed = value.parse::<u64>().ok();
-            let value = parsed.filter(|parsed| parsed.to_string() == value);
             let place = match name {
                 NUMBER => &mut number,
                 PART => &mut part,
-                SKIP => {
+                SKIP if !skips && matches!(value, "YES" | "v2") => {
                     skips = true;
                     continue;
                 }
                 _ => return Err(wrong(PARAMETERS)),
             };
-            if value.is_none() || place.is_some() {
+            // One list has one address: no signs, no zeros in front.
+            let parsed = value.parse::<u64>().ok();
+            let parsed = parsed.filter(|parsed| parsed.to_string() == value);
+            if parsed.is_none() || place.is_some() {
                 return Err(wrong(PARAMETERS));
             }
-            *place = value;
+            *place = parsed;
         }
         match number {
             None if part.is_some() || skips => {
@@ -137,8 +137,8 @@ fn part_named(name: &str) -> Option<Reach> {
     Some(Reach::to(number.parse().ok()?, part.parse().ok()?))
 }
 
-const PARAMETERS: &str =
-    "a playlist's parameters are _HLS_msn and _HLS_part, numbers without zeros in front, each once";
+const PARAMETERS: &str = "a playlist's parameters are _HLS_msn and _HLS_part, numbers without zeros in front, and \
+     _HLS_skip, YES or v2; each once";
 
 pub(super) fn wrong(detail: &str) -> Refusal {
     Refusal::new(Status::BadRequest, detail)

@@ -82,9 +82,9 @@ fn check_reading(wanted: &Wanted, target: &str) {
         Wanted::List(None) => assert!(!target.contains("_HLS_")),
         Wanted::List(Some(ahead)) => {
             let value = |name: &str| {
-                let (_, rest) = target.split_once(&format!("{name}="))?;
-                let digits = rest.split('&').next()?;
-                digits.parse::<u64>().ok()
+                let mut parameters = target.split(['?', '&']);
+                let value = parameters.find_map(|each| each.strip_prefix(name)?.strip_prefix('='));
+                value?.parse::<u64>().ok()
             };
             assert_eq!(value("_HLS_msn"), Some(ahead.number), "{target}");
             assert_eq!(value("_HLS_part"), ahead.part, "{target}");

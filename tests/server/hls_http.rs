@@ -154,6 +154,10 @@ fn what_is_not_there_is_refused_with_its_reason() {
         "?_HLS_msn=x",
         "?_HLS_msn=%2B1",
         "?_HLS_msn=1&_HLS_msn=1",
+        "?_HLS_msn=01",
+        "?_HLS_msn=1&_HLS_part=00",
+        "?_HLS_msn=1&_HLS_skip=NO",
+        "?_HLS_msn=1&_HLS_skip=YES&_HLS_skip=YES",
         "?_HLS_part=0",
         "?else=1",
         "?_HLS_msn=99999999999999999999",
@@ -210,6 +214,9 @@ fn who_comes_early_waits_for_three_segments_and_who_asks_ahead_for_the_next() {
         assert_eq!(list.segments.len(), 3);
         last = list.segments[2].number;
     }
+    // A shorter list may be asked for; it is not offered, and so it is the whole one.
+    let short = server.request("GET", &format!("{LIST}?_HLS_msn={last}&_HLS_skip=YES"));
+    assert_eq!(Playlist::read(&short.text()).segments.len(), 3);
     let ahead = format!("{LIST}?_HLS_msn={}", last + 1);
     for client in &mut early {
         client.send_head("GET", &ahead, &[]);
