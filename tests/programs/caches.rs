@@ -122,13 +122,6 @@ impl Cache {
     }
 }
 
-fn metric(server: &Server, name: &str) -> u64 {
-    let metrics = server.request("GET", "/metrics").text();
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.expect(name).parse().expect("a number")
-}
-
 fn many_are_one(cache_of: fn(&Server) -> Cache) {
     let server = Server::gated(&["--hls-segment=1"]);
     server.admit("demo");
@@ -146,8 +139,8 @@ fn many_are_one(cache_of: fn(&Server) -> Cache) {
         .pop()
         .expect("a segment")
         .number;
-    let lists_before = metric(&server, "tollgate_playlists_total");
-    let segments_before = metric(&server, "tollgate_segments_total");
+    let lists_before = server.figure("tollgate_playlists_total");
+    let segments_before = server.figure("tollgate_segments_total");
     for round in 1..=5 {
         // All ask for the list that does not exist yet, and wait as one.
         newest += 1;
@@ -159,9 +152,9 @@ fn many_are_one(cache_of: fn(&Server) -> Cache) {
             client.send_head("GET", &ahead, &[]);
         }
         until("the origin is asked", || {
-            (metric(&server, "tollgate_blocked_playlists") > 0).then_some(())
+            (server.figure("tollgate_blocked_playlists") > 0).then_some(())
         });
-        assert_eq!(metric(&server, "tollgate_blocked_playlists"), 1);
+        assert_eq!(server.figure("tollgate_blocked_playlists"), 1);
         source.send(&encoder.run(1.0));
         let lists = clients.iter_mut().map(|client| client.response("GET"));
         let lists: Vec<String> = lists.map(|list| list.text()).collect();
@@ -180,8 +173,8 @@ fn many_are_one(cache_of: fn(&Server) -> Cache) {
             );
         }
         // One for all of them, and the test's own.
-        let lists = metric(&server, "tollgate_playlists_total") - lists_before;
-        let segments = metric(&server, "tollgate_segments_total") - segments_before;
+        let lists = server.figure("tollgate_playlists_total") - lists_before;
+        let segments = server.figure("tollgate_segments_total") - segments_before;
         assert_eq!((lists, segments), (round, 2 * round));
     }
 }

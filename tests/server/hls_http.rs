@@ -12,20 +12,6 @@ use serde_json::{Value, json};
 
 const LIST: &str = "/stream/demo/index.m3u8";
 
-fn metric(server: &Server, name: &str) -> u64 {
-    let metrics = server.request("GET", "/metrics").text();
-    let line = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.expect(name).parse().expect("a number")
-}
-
-fn await_metric(server: &Server, name: &str, value: u64) {
-    until(&format!("{name} is {value}"), || {
-        (metric(server, name) == value).then_some(())
-    });
-}
-
 /// A source that has sent so many seconds.
 fn source_of(server: &Server, encoder: &mut Encoder, seconds: f64) -> (Source, Vec<u8>) {
     server.admit("demo");
@@ -130,8 +116,8 @@ fn a_playlist_says_what_it_is_and_a_connection_serves_many_requests() {
         ["GET", "HEAD", "OPTIONS"]
     );
     assert_eq!(server.request("PUT", LIST).status(), 405);
-    assert_eq!(metric(&server, "tollgate_viewers"), 0);
-    assert!(metric(&server, "tollgate_segments_total") > 12);
+    assert_eq!(server.figure("tollgate_viewers"), 0);
+    assert!(server.figure("tollgate_segments_total") > 12);
 }
 
 #[test]
@@ -203,7 +189,7 @@ fn who_comes_early_waits_for_three_segments_and_who_asks_ahead_for_the_next() {
     for client in &mut early {
         client.send_head("GET", LIST, &[]);
     }
-    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.await_figure("tollgate_blocked_playlists", 3);
     // Who only looks does not wait.
     assert_eq!(server.request("HEAD", LIST).status(), 503);
     source.send(&encoder.run(6.0));
@@ -221,7 +207,7 @@ fn who_comes_early_waits_for_three_segments_and_who_asks_ahead_for_the_next() {
     for client in &mut early {
         client.send_head("GET", &ahead, &[]);
     }
-    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.await_figure("tollgate_blocked_playlists", 3);
     source.send(&encoder.run(2.5));
     for client in &mut early {
         let response = client.response("GET");
@@ -241,9 +227,9 @@ fn who_comes_early_waits_for_three_segments_and_who_asks_ahead_for_the_next() {
     for client in &mut early {
         client.send_head("GET", &format!("{LIST}?_HLS_msn={}", last + 2), &[]);
     }
-    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.await_figure("tollgate_blocked_playlists", 3);
     drop(early);
-    await_metric(&server, "tollgate_blocked_playlists", 0);
+    server.await_figure("tollgate_blocked_playlists", 0);
 }
 
 /// What it names stands beside the address in whose path the sessionid is: that is where it is.
@@ -306,7 +292,7 @@ fn a_token_that_is_revoked_ends_hls_with_the_next_request() {
     let last = list.segments[3].number;
     let mut waiting = Client::connect(server.address());
     waiting.send_head("GET", &format!("{LIST}?_HLS_msn={}", last + 1), &[]);
-    await_metric(&server, "tollgate_blocked_playlists", 1);
+    server.await_figure("tollgate_blocked_playlists", 1);
     server.request("DELETE", "/api/revoke-token?sessionid=demo");
     server.request("GET", LIST).assert_problem(403, &["token"]);
     fetch(&server, &list.segments[3].name).assert_problem(403, &["token"]);
@@ -407,7 +393,7 @@ fn a_stream_that_is_complete_is_there_to_its_end() {
     let last = await_segments(&server, 4).segments[3].number;
     let mut waiting = Client::connect(server.address());
     waiting.send_head("GET", &format!("{LIST}?_HLS_msn={}", last + 1), &[]);
-    await_metric(&server, "tollgate_blocked_playlists", 1);
+    server.await_figure("tollgate_blocked_playlists", 1);
     assert_eq!(source.finish().status(), 200);
     let answer = waiting.response("GET").text();
     let list = Playlist::read(&answer);
@@ -466,7 +452,7 @@ fn a_list_wakes_an_origin_as_a_viewer_does_and_keeps_it_awake() {
     let (mut source, _) = source_of(&origin, &mut encoder, 1.0);
     let mut client = Client::connect(edge.address());
     client.send_head("GET", LIST, &[]);
-    await_metric(&edge, "tollgate_blocked_playlists", 1);
+    edge.await_figure("tollgate_blocked_playlists", 1);
     source.send(&encoder.run(7.0));
     let list = Playlist::read(&client.response("GET").text());
     assert!(list.segments.len() >= 3);
@@ -475,7 +461,7 @@ fn a_list_wakes_an_origin_as_a_viewer_does_and_keeps_it_awake() {
         assert_eq!(response.status(), 200);
         assert!(response.head.field("Via").is_some());
     }
-    assert_eq!(metric(&edge, "tollgate_pulls"), 1);
+    assert_eq!(edge.figure("tollgate_pulls"), 1);
 }
 
 #[cfg(feature = "hold")]
@@ -556,7 +542,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     let mut ahead = Client::connect(server.address());
     let part = format!("?_HLS_msn={}&_HLS_part={index}", newest + 1);
     ahead.send_head("GET", &format!("{LIST}{part}"), &[]);
-    await_metric(&server, "tollgate_blocked_playlists", 4);
+    server.await_figure("tollgate_blocked_playlists", 4);
     // Who only looks does not wait, nor does who asks for what comes after it.
     let target = format!("/stream/demo/{hint}");
     assert_eq!(server.request("HEAD", &target).status(), 404);
@@ -588,7 +574,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     for client in &mut waiting {
         client.send_head("GET", &target, &[]);
     }
-    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.await_figure("tollgate_blocked_playlists", 3);
     source.finish();
     for client in &mut waiting {
         let last = client.response("GET");
@@ -603,7 +589,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     for client in &mut waiting {
         client.send_head("GET", &target, &[]);
     }
-    await_metric(&server, "tollgate_blocked_playlists", 3);
+    server.await_figure("tollgate_blocked_playlists", 3);
     server.request("DELETE", "/api/abort-stream?sessionid=demo");
     for client in &mut waiting {
         client.response("GET").assert_problem(404, &["not running"]);

@@ -23,20 +23,6 @@ fn start_at(address: SocketAddr, options: &[&str]) -> Server {
     Server::gated(&[&[listen.as_str()], options].concat())
 }
 
-fn figure(server: &Server, name: &str) -> u64 {
-    let metrics = server.request("GET", "/metrics").text();
-    let value = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.expect(name).parse().expect("a number")
-}
-
-fn await_figure(server: &Server, name: &str, value: u64) {
-    until(&format!("{name} is {value}"), || {
-        (figure(server, name) == value).then_some(())
-    });
-}
-
 #[test]
 fn fifty_viewers_share_one_pull_and_get_every_byte() {
     let origin = Server::gated(&[]);
@@ -52,7 +38,7 @@ fn fifty_viewers_share_one_pull_and_get_every_byte() {
         crowd.join(edge.address(), "/stream/demo", &media);
     }
     crowd.join(far.address(), "/stream/demo", &media);
-    await_figure(&edge, "tollgate_waiting_viewers", 51);
+    edge.await_figure("tollgate_waiting_viewers", 51);
     origin.await_viewers("demo", 1);
     let (first, rest) = media.split_at(100);
     source.send(first);
@@ -67,7 +53,7 @@ fn fifty_viewers_share_one_pull_and_get_every_byte() {
     crowd.assert_exact();
     for server in [&edge, &far] {
         server.await_end_of_stream("demo");
-        await_figure(server, "tollgate_pulls", 0);
+        server.await_figure("tollgate_pulls", 0);
     }
 }
 
@@ -143,7 +129,7 @@ fn an_origin_that_is_killed_and_comes_back_is_found_again() {
     // It ends for those who were there, as with any source that is lost.
     viewer.assert_lost(&before);
     edge.await_end_of_stream("demo");
-    assert_eq!(figure(&edge, "tollgate_pulls"), 1);
+    assert_eq!(edge.figure("tollgate_pulls"), 1);
     let origin = start_at(address, &[]);
     origin.admit("demo");
     let mut source = Source::open(address, "/stream/demo");
@@ -151,11 +137,11 @@ fn an_origin_that_is_killed_and_comes_back_is_found_again() {
     origin.await_viewers("demo", 1);
     let after = media(2, 50_000);
     let mut viewer = Viewer::ask(edge.address(), "/stream/demo");
-    await_figure(&edge, "tollgate_waiting_viewers", 1);
+    edge.await_figure("tollgate_waiting_viewers", 1);
     source.send(&after);
     assert_eq!(source.finish().status(), 200);
     viewer.assert_rest(&after);
-    await_figure(&edge, "tollgate_pulls", 0);
+    edge.await_figure("tollgate_pulls", 0);
 }
 
 #[test]
@@ -168,7 +154,7 @@ fn two_relays_that_ask_each_other_refuse() {
     for server in [&one, &two] {
         let refused = server.request("GET", "/stream/demo");
         refused.assert_problem(508, &["loop"]);
-        await_figure(server, "tollgate_pulls", 0);
+        server.await_figure("tollgate_pulls", 0);
     }
     // A source at one of them ends the loop.
     let mut source = Source::open(two.address(), "/stream/demo");
@@ -194,7 +180,7 @@ fn a_pull_that_nobody_watches_ends() {
     drop(viewer);
     edge.await_end_of_stream("demo");
     origin.await_viewers("demo", 0);
-    await_figure(&edge, "tollgate_pulls", 0);
+    edge.await_figure("tollgate_pulls", 0);
 }
 
 #[test]

@@ -49,13 +49,6 @@ fn flood(
     std::iter::from_fn(|| player.recv_from(&mut bytes).ok()).count()
 }
 
-fn figure(server: &Server, name: &str) -> u64 {
-    let text = server.request("GET", "/metrics").text();
-    let row = text.lines().find_map(|line| line.strip_prefix(name));
-    let row = row.unwrap_or_else(|| panic!("{name} is not there"));
-    row.trim().parse().expect("a number")
-}
-
 /// A second's worth goes out, and what is beyond it is dropped whole, counted, and said once.
 #[test]
 fn datagrams_that_are_too_much_are_dropped_and_counted() {
@@ -80,7 +73,7 @@ fn datagrams_that_are_too_much_are_dropped_and_counted() {
         let dropped = stream["source"]["too_fast"].as_u64().expect("a number");
         assert!((60..=85).contains(&dropped), "{kind}: {dropped}");
         let name = "tollgate_datagrams_dropped_total{reason=\"too_fast\"}";
-        assert_eq!(figure(&server, name), dropped);
+        assert_eq!(server.figure(name), dropped);
         let told = follower.until("source-too-fast").pop().expect("a unit");
         assert_eq!(told.data["what"], "dropped");
         assert_eq!(told.data["max_bitrate"], 160_000);

@@ -25,20 +25,6 @@ const TARGETS: [(&str, Format, &str); 2] = [
 /// So much of a file shows what it is, and no second key frame.
 const BEGINNING: usize = 4_000;
 
-fn metric(server: &Server, name: &str) -> u64 {
-    let metrics = server.request("GET", "/metrics").text();
-    let line = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.expect(name).parse().expect("a number")
-}
-
-fn await_metric(server: &Server, name: &str, value: u64) {
-    until(&format!("{name} is {value}"), || {
-        (metric(server, name) == value).then_some(())
-    });
-}
-
 /// A server with a source that has sent a file's first bytes.
 fn begun(options: &[&str], file: &[u8]) -> (Server, Source) {
     let server = Server::gated(options);
@@ -80,7 +66,7 @@ fn every_source_is_had_in_every_container() {
             // It comes before the first byte: what the stream is shows later.
             let target_path = format!("/stream/demo/{path}");
             let mut viewer = Viewer::ask(server.address(), &target_path);
-            await_metric(&server, "tollgate_blocked_playlists", 1);
+            server.await_figure("tollgate_blocked_playlists", 1);
             source.send(&file[..BEGINNING]);
             server.await_viewers("demo", 1);
             file[BEGINNING..]
@@ -105,7 +91,7 @@ fn every_source_is_had_in_every_container() {
             } else {
                 assert!(had == whole, "{name} as {path}: the media is another");
             }
-            await_metric(&server, "tollgate_remuxed", 0);
+            server.await_figure("tollgate_remuxed", 0);
             assert!(server.streams().is_empty());
         }
     }
@@ -117,15 +103,15 @@ fn a_shadow_lasts_as_long_as_somebody_wants_it() {
     let (server, mut source) = begun(&[], &file);
     let remuxed = || server.stream("demo").expect("a stream")["remuxed"].clone();
     assert_eq!(remuxed(), serde_json::json!([]));
-    let buffers = metric(&server, "tollgate_held_bytes{part=\"streams\"}");
+    let buffers = server.figure("tollgate_held_bytes{part=\"streams\"}");
     let head = server.request("HEAD", "/stream/demo/live.ts");
     assert_eq!(head.status(), 200);
     assert_eq!(head.head.field("Content-Type"), Some("video/mp2t"));
-    assert_eq!(metric(&server, "tollgate_remuxed_total"), 0);
+    assert_eq!(server.figure("tollgate_remuxed_total"), 0);
     let watch = |path: &str| Viewer::ask(server.address(), &format!("/stream/demo/{path}"));
     let (mut first, mut second) = (watch("live.ts"), watch("live.ts"));
     server.await_viewers("demo", 2);
-    assert_eq!(metric(&server, "tollgate_remuxed_total"), 1);
+    assert_eq!(server.figure("tollgate_remuxed_total"), 1);
     let mut third = watch("live.mp4");
     server.await_viewers("demo", 3);
     source.send(&file[BEGINNING..]);
@@ -136,14 +122,14 @@ fn a_shadow_lasts_as_long_as_somebody_wants_it() {
     let mut both = remuxed().as_array().expect("an array").clone();
     both.sort_by_key(|name| name.to_string());
     assert_eq!(both, ["mp4", "mpegts"]);
-    assert!(metric(&server, "tollgate_held_bytes{part=\"streams\"}") > buffers);
+    assert!(server.figure("tollgate_held_bytes{part=\"streams\"}") > buffers);
     drop(first);
     server.await_viewers("demo", 2);
-    assert_eq!(metric(&server, "tollgate_remuxed"), 2);
+    assert_eq!(server.figure("tollgate_remuxed"), 2);
     drop((second, third));
-    await_metric(&server, "tollgate_remuxed", 0);
+    server.await_figure("tollgate_remuxed", 0);
     assert_eq!(remuxed(), serde_json::json!([]));
-    let now = metric(&server, "tollgate_held_bytes{part=\"streams\"}");
+    let now = server.figure("tollgate_held_bytes{part=\"streams\"}");
     // What is kept for the next: a few blocks and places.
     assert!(now < buffers + 1_000_000, "{now} of {buffers}");
     assert_eq!(source.finish().status(), 200);
@@ -180,7 +166,7 @@ fn who_cannot_have_it_is_told_why() {
         (told.status() != 503).then_some(told)
     });
     told.assert_problem(406, &["track 1", "V_VP8"]);
-    assert_eq!(metric(&server, "tollgate_remuxed"), 0);
+    assert_eq!(server.figure("tollgate_remuxed"), 0);
 
     let flv = corpus::file("h264.flv");
     let (server, _source) = begun(&["--buffer=1M", "--buffers=1M"], &flv);
@@ -203,7 +189,7 @@ fn an_abort_ends_a_stream_and_its_shadows() {
     assert_eq!(aborted.json()["viewers"], 2);
     assert_ne!(ts.read_to_end().1, End::Complete);
     assert_ne!(own.read_to_end().1, End::Complete);
-    await_metric(&server, "tollgate_remuxed", 0);
+    server.await_figure("tollgate_remuxed", 0);
     assert!(server.streams().is_empty());
 }
 
@@ -238,7 +224,7 @@ fn a_shadow_goes_on_over_a_seam() {
             let found = analyse(&body);
             assert!(found.errors.is_empty(), "{name}: {:#?}", found.errors);
         }
-        assert_eq!(metric(&server, "tollgate_remuxed_total"), 1);
+        assert_eq!(server.figure("tollgate_remuxed_total"), 1);
     }
 }
 
@@ -294,7 +280,7 @@ fn udp_clients_get_what_is_not_mpeg_ts() {
         assert!(pictures > 5, "{name}: {pictures} pictures");
         let revoked = server.request("DELETE", "/api/revoke-token?sessionid=demo");
         assert_eq!(revoked.status(), 200);
-        await_metric(&server, "tollgate_remuxed", 0);
+        server.await_figure("tollgate_remuxed", 0);
         drop(source);
     }
 }

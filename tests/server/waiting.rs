@@ -6,12 +6,8 @@ use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 
-fn await_waiting(server: &Server, count: usize) {
-    let line = format!("tollgate_waiting_viewers {count}");
-    until("so many wait", || {
-        let metrics = server.request("GET", "/metrics").text();
-        metrics.lines().find(|each| *each == line).map(|_| ())
-    });
+fn await_waiting(server: &Server, count: u64) {
+    server.await_figure("tollgate_waiting_viewers", count);
 }
 
 #[test]

@@ -217,6 +217,22 @@ impl Server {
         streams
     }
 
+    /// What `/metrics` says of this, labels included.
+    #[track_caller]
+    pub fn figure(&self, name: &str) -> u64 {
+        let metrics = self.request("GET", "/metrics").text();
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.expect(name).parse().expect("a number")
+    }
+
+    #[track_caller]
+    pub fn await_figure(&self, name: &str, value: u64) {
+        until(&format!("{name} is {value}"), || {
+            (self.figure(name) == value).then_some(())
+        });
+    }
+
     /// Waits until list-streams shows so many viewers.
     #[track_caller]
     pub fn await_viewers(&self, session: &str, viewers: usize) {
