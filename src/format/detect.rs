@@ -199,8 +199,250 @@ fn transport(bytes: &[u8]) -> Detection {
 
 #[cfg(feature = "handover")]
 impl Beginning {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.bytes.len() <= BYTES_MAX && self.frames_from <= self.bytes.len()
+    /// Whether what was told of it can be, of bytes up to this offset: it has them all.
+    pub fn fits(&self, offset: u64) -> bool {
+        let length = self.bytes.len();
+        length as u64 == offset && length <= BYTES_MAX && self.frames_from <= length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of these bytes as they come, and with which of them.
+    fn told(bytes: &[u8]) -> (Detection, usize) {
+        let mut beginning = Beginning::default();
+        for (index, byte) in bytes.iter().enumerate() {
+            let detection = beginning.take(*byte);
+            assert_eq!(beginning.bytes(), &bytes[..=index]);
+            #[cfg(feature = "handover")]
+            assert!(beginning.fits(index as u64 + 1));
+            if detection != Detection::More {
+                return (detection, index + 1);
+            }
+        }
+        (Detection::More, bytes.len())
+    }
+
+    fn known(format: Format, with: usize) -> (Detection, usize) {
+        (Detection::Known(format), with)
+    }
+
+    /// A frame of MPEG audio: layer III, 128 kbit/s, 44.1 kHz.
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0xff, 0xfb, 0x90, 0x00];
+        frame.resize(417, 0x55);
+        frame
+    }
+
+    #[test]
+    fn a_container_is_told_by_its_first_bytes_and_with_no_more_than_it_takes() {
+        let webm = b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm";
+        let other = b"\x1a\x45\xdf\xa3\x87\x42\x82\x84else";
+        for (bytes, detection) in [
+            (&b"OggS\0xxx"[..], known(Format::Ogg, 5)),
+            (b"FLV\x01xxx", known(Format::Flv, 4)),
+            (b"ID3xxx", known(Format::Mp3, 3)),
+            (webm, known(Format::WebM, 12)),
+            (
+                b"\x1a\x45\xdf\xa3\x8b\x42\x82\x88matroska",
+                known(Format::Matroska, 16),
+            ),
+            (b"\0\0\0\x18ftypisom", known(Format::Mp4, 8)),
+            (b"\0\x01\xff\x18stypmsdh", known(Format::Mp4, 8)),
+            // It may become a transport stream whose first packet is cut.
+            (b"OggS\x01xxx", (Detection::More, 908)),
+            (b"FLV\x02xxx", (Detection::More, 907)),
+            (b"\0\0\0\x18free", (Detection::Unknown, 816)),
+        ] {
+            let padded = [bytes, &[0; 900]].concat();
+            assert_eq!(told(&padded), detection, "{bytes:x?}");
+        }
+        // EBML that is nothing known carries sound perhaps: it is not looked for.
+        assert_eq!(
+            told(&[other, &frame().repeat(9)[..]].concat()),
+            (Detection::Unknown, 12)
+        );
+        let three = frame().repeat(3);
+        assert_eq!(told(&three), known(Format::Mp3, 2 * 417 + 6));
+    }
+
+    #[test]
+    fn a_transport_stream_may_begin_within_a_packet() {
+        for (length, proof) in [(188, 377), (204, 613)] {
+            for first in [0, 1, 100, length - 1] {
+                let mut bytes = vec![0xee; first];
+                for _ in 0..6 {
+                    bytes.push(SYNC_BYTE);
+                    bytes.resize(bytes.len() + length - 1, 0xee);
+                }
+                assert_eq!(told(&bytes), known(Format::MpegTs, first + proof));
+                // It is asked whether it is one with each byte, and with as many as prove any.
+                let late = [&vec![0xee; 900 - first][..], &bytes].concat();
+                assert_eq!(told(&late).0, Detection::More);
+            }
+        }
+        // With so many bytes it is clear, and with none more.
+        let mut bytes = vec![0xee; PROOF_BYTES_MAX];
+        for (end, is_one) in [(PROOF_BYTES_MAX, true), (PROOF_BYTES_MAX + 1, false)] {
+            bytes.resize(PROOF_BYTES_MAX + 1, 0xee);
+            let mut bytes = bytes[..end].to_vec();
+            for place in [1, 189, 377] {
+                bytes[end - place] = SYNC_BYTE;
+            }
+            let expected = if is_one {
+                Detection::Known(Format::MpegTs)
+            } else {
+                Detection::Unknown
+            };
+            assert_eq!(transport(&bytes), expected, "{end} bytes");
+            assert_eq!(transport(&vec![0xee; end]), Detection::Unknown);
+        }
+        assert_eq!(transport(&[0xee; PROOF_BYTES_MAX - 1]), Detection::More);
+    }
+
+    #[test]
+    fn what_may_carry_sound_is_not_searched_for_it() {
+        let sound = frame().repeat(6);
+        for other in OTHERS {
+            let bytes = [other, &[0xee; 20], &sound].concat();
+            assert_eq!(told(&bytes).0, Detection::Unknown, "{other:x?}");
+            // With a byte of it wrong it is searched.
+            let mut bytes = [&other[..], &[0xee; 20], &sound].concat();
+            bytes[1] ^= 0x80;
+            assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3), "{other:x?}");
+        }
+        // A box of QuickTime's, and what is none.
+        for (name, is_box) in [
+            (b"wide", true),
+            (b"mdat", true),
+            (b"Mdat", false),
+            (b"mda1", false),
+        ] {
+            let bytes = [&[9, 0, 0, 8][..], name, &[0xee; 20], &sound].concat();
+            let is_known = told(&bytes).0 == Detection::Known(Format::Mp3);
+            assert_eq!(is_known, !is_box, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn sixteen_bytes_of_text_are_text() {
+        let sound = frame().repeat(6);
+        for (text, is_text) in [
+            (&b"#EXTM3U\r\n\t#x xyz"[..], true),
+            (b"<!DOCTYPE html>\n", true),
+            (b"<!DOCTYPE html>\x01", false),
+            (b"<!DOCTYPE htm\xffl>", false),
+            // What LAME stuffs frames with, and what a packet begins with.
+            (b"UUUUUUUUUUUUUUUU", false),
+            (b"G123456789ABCDEF", false),
+        ] {
+            assert_eq!(text.len(), TEXT_BYTES);
+            let bytes = [text, &sound].concat();
+            let expected = if is_text {
+                (Detection::Unknown, 16)
+            } else {
+                known(Format::Mp3, 16 + 5 * 417 + 6)
+            };
+            assert_eq!(told(&bytes), expected, "{text:?}");
+            assert_eq!(told(&text[..15]).0, Detection::More);
+        }
+    }
+
+    #[test]
+    fn sound_that_begins_within_a_frame_is_told_by_six_in_a_row() {
+        let junk = [1, 2, 3];
+        let with = |frames: usize| [&junk[..], &frame().repeat(frames)].concat();
+        assert_eq!(told(&with(6)), known(Format::Mp3, 3 + 5 * 417 + 6));
+        assert_eq!(told(&with(5)).0, Detection::More);
+        // Up to so many bytes: then nothing is known, and what is cut by the end is none.
+        let mut bytes = vec![0; BYTES_MAX];
+        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        let begin = BYTES_MAX - 5 * 417 - 6;
+        bytes[begin..].copy_from_slice(&frame().repeat(6)[..5 * 417 + 6]);
+        assert_eq!(told(&bytes), known(Format::Mp3, BYTES_MAX));
+        bytes.insert(0, 0);
+        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        // A row in front that is cut off by something else does not hide it.
+        let bytes = [&with(3)[..], &[0; 30], &frame().repeat(6)].concat();
+        assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3));
+        // A head that could begin a row up to the end.
+        let mut bytes = vec![0; BYTES_MAX];
+        bytes[BYTES_MAX - 4..].copy_from_slice(&frame()[..4]);
+        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        // Frames of ADTS so long that three of them do not come in time.
+        let mut bytes = [0xff, 0xf1, 0x50, 0x83, 0xff, 0xff, 0xfc].to_vec();
+        bytes.resize(8191, 0x55);
+        let bytes = bytes.repeat(2);
+        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+    }
+
+    #[test]
+    fn what_may_begin_a_container_is_waited_for() {
+        let all = [
+            &b"OggS\0"[..],
+            b"FLV\x01",
+            b"ID3",
+            EBML,
+            b"\0\0\0\x20ftyp",
+            b"\0\x12\x34\x56styp",
+            b"\xff\xfb",
+            b"G",
+        ];
+        for magic in all {
+            for length in 0..=magic.len() {
+                assert!(may_be_magic(&magic[..length]), "{length} of {magic:x?}");
+            }
+        }
+        assert!(
+            may_be_magic(b"\x1a\x45\xdf\xa3\x9f\x42"),
+            "until its head is whole"
+        );
+        assert!(may_be_magic(b"G and more") && may_be_magic(b"\xff\0"));
+        for other in [
+            &b"x"[..],
+            b"OggT",
+            b"OggS\0\0",
+            b"FLW",
+            b"ID4",
+            b"\x1a\x45\xdf\xa4",
+            b"\x01\0\0\x20ftyp",
+            b"\0\0\0\x20ftyq",
+            b"\0\0\0\x20x",
+            b"\xfe",
+        ] {
+            assert!(!may_be_magic(other), "{other:x?}");
+        }
+    }
+
+    /// Sound begins where it likes; nobody has to cut it.
+    #[test]
+    fn what_is_no_container_that_has_to_be_cut_can_go_out() {
+        let of = |bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Beginning {
+                bytes,
+                frames_from: 0,
+            }
+        };
+        assert!(!of(&[0; PROOF_BYTES_MAX]).may_be_sound_only());
+        assert!(of(&[0; PROOF_BYTES_MAX + 1]).may_be_sound_only());
+        let ebml = [EBML, &[0; PROOF_BYTES_MAX]].concat();
+        assert!(!of(&ebml).may_be_sound_only());
+        assert!((900..9_000).contains(&of(&[0; 900]).held_bytes()));
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn more_than_a_beginning_is_not_believed() {
+        let fits = |bytes_told: usize, bytes: usize, frames_from: usize| {
+            let bytes = vec![0; bytes];
+            Beginning { bytes, frames_from }.fits(bytes_told as u64)
+        };
+        let most = BYTES_MAX;
+        assert!(fits(most, most, most) && fits(0, 0, 0));
+        assert!(!fits(most + 1, most + 1, 0) && !fits(most, most, most + 1));
+        assert!(!fits(7, 7, 8) && !fits(8, 7, 0) && !fits(6, 7, 0));
     }
 }

@@ -59,11 +59,8 @@ pub(crate) fn head(bytes: &[u8]) -> Read<Head> {
     let Some(size) = bytes.get(id_bytes..id_bytes + size_bytes) else {
         return Read::More;
     };
-    let id = bytes[..id_bytes]
-        .iter()
-        .fold(0, |id, byte| id << 8 | u32::from(*byte));
     Read::Whole(Head {
-        id,
+        id: unsigned(&bytes[..id_bytes]) as u32,
         size: number(size),
         id_bytes,
         size_bytes,
@@ -75,10 +72,7 @@ pub(crate) fn head(bytes: &[u8]) -> Read<Head> {
 pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     let bits = 7 * bytes.len() as u32;
     let mask = (1u64 << bits) - 1;
-    let value = bytes
-        .iter()
-        .fold(0u64, |value, byte| value << 8 | u64::from(*byte))
-        & mask;
+    let value = unsigned(bytes) & mask;
     (value != mask).then_some(value)
 }
 
@@ -96,9 +90,145 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-/// An unsigned integer element.
+/// An unsigned integer element, of which eight bytes count.
 pub(crate) fn unsigned(body: &[u8]) -> u64 {
     body.iter()
         .take(8)
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head, its identifier, the size that it says, and how many bytes each of both takes.
+    const HEADS: [(&[u8], u32, Option<u64>, (usize, usize)); 14] = [
+        (&[0x80, 0x80], 0x80, Some(0), (1, 1)),
+        (&[0xa3, 0xfe], 0xa3, Some(126), (1, 1)),
+        (&[0xff, 0xff], 0xff, None, (1, 1)),
+        (&[0x42, 0x86, 0x81], 0x4286, Some(1), (2, 1)),
+        (&[0x40, 0x00, 0x40, 0x7f], 0x4000, Some(127), (2, 2)),
+        (&[0x2a, 0xd7, 0xb1, 0x7f, 0xff], 0x2a_d7b1, None, (3, 2)),
+        (
+            &[0x1a, 0x45, 0xdf, 0xa3, 0x9f],
+            0x1a45_dfa3,
+            Some(31),
+            (4, 1),
+        ),
+        (
+            &[0x10, 0, 0, 0, 0x20, 1, 2],
+            0x1000_0000,
+            Some(0x102),
+            (4, 3),
+        ),
+        (&[0xec, 0x10, 0, 1, 0], 0xec, Some(0x100), (1, 4)),
+        (&[0xec, 0x0f, 0xff, 0xff, 0xff, 0xff], 0xec, None, (1, 5)),
+        (&[0xec, 0x04, 0, 0, 0, 1, 0], 0xec, Some(0x100), (1, 6)),
+        (
+            &[0xec, 0x03, 0, 0, 0, 0, 0, 1],
+            0xec,
+            Some((1 << 48) + 1),
+            (1, 7),
+        ),
+        (
+            &[0xec, 0x01, 0x80, 0, 0, 0, 0, 0, 9],
+            0xec,
+            Some((1 << 55) + 9),
+            (1, 8),
+        ),
+        (
+            &[
+                0x1f, 0x43, 0xb6, 0x75, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            ],
+            0x1f43_b675,
+            None,
+            (4, 8),
+        ),
+    ];
+
+    #[test]
+    fn a_head_says_what_it_is_and_how_long() {
+        for (bytes, id, size, (id_bytes, size_bytes)) in HEADS {
+            let expected = Head {
+                id,
+                size,
+                id_bytes,
+                size_bytes,
+            };
+            let longer = [bytes, &[0xff, 0]].concat();
+            assert_eq!(head(bytes), Read::Whole(expected), "{bytes:x?}");
+            assert_eq!(head(&longer), Read::Whole(expected), "{bytes:x?}");
+            assert_eq!(expected.bytes(), bytes.len());
+            for length in 0..bytes.len() {
+                assert_eq!(head(&bytes[..length]), Read::More, "{length} of {bytes:x?}");
+            }
+            // With an unknown size it is as long, and says the same otherwise.
+            let mut open = vec![7];
+            expected.write_open(&longer, &mut open);
+            let expected = Head {
+                size: None,
+                ..expected
+            };
+            assert_eq!(head(&open[1..]), Read::Whole(expected), "{open:x?}");
+            assert_eq!(open.len(), 1 + bytes.len());
+        }
+        for malformed in [
+            &[0x0f][..],
+            &[0x08],
+            &[0, 0, 0],
+            &[0xa3, 0],
+            &[0x42, 0x86, 0],
+        ] {
+            assert_eq!(head(malformed), Read::Malformed, "{malformed:x?}");
+        }
+    }
+
+    #[test]
+    fn identifiers_of_four_bytes_are_those_of_outer_elements() {
+        for (id, is_outer) in [
+            (0xa3, false),
+            (0x1f_ffff, false),
+            (0x0fff_ffff, false),
+            (0x1000_0000, true),
+            (0x1f43_b675, true),
+        ] {
+            let head = Head {
+                id,
+                size: None,
+                id_bytes: 4,
+                size_bytes: 1,
+            };
+            assert_eq!(head.is_outer(), is_outer, "{id:x}");
+        }
+    }
+
+    #[test]
+    fn elements_are_told_while_they_are_whole() {
+        let body = [
+            0xec, 0x80, // an empty one
+            0x42, 0x86, 0x82, 1, 2, // one of two bytes
+            0xa3, 0x83, 7, 8, // one that is cut
+        ];
+        let told = |length: usize| elements(&body[..length]).collect::<Vec<_>>();
+        let both = [(0xec, &[][..]), (0x4286, &[1, 2][..])];
+        for length in 0..=body.len() {
+            let count = usize::from(length >= 2) + usize::from(length >= 7);
+            assert_eq!(told(length), both[..count], "{length} bytes");
+        }
+        assert_eq!(elements(&[0xec, 0xff, 1]).count(), 0, "of an unknown size");
+        assert_eq!(elements(&[0xec, 0x80, 0, 0]).count(), 1, "then no element");
+    }
+
+    #[test]
+    fn an_unsigned_number_has_its_highest_byte_first() {
+        for (body, value) in [
+            (&[][..], 0),
+            (&[5], 5),
+            (&[1, 2, 3], 0x1_0203),
+            (&[0xff; 8], u64::MAX),
+            (&[1, 0, 0, 0, 0, 0, 0, 2, 9], (1 << 56) + 2),
+        ] {
+            assert_eq!(unsigned(body), value, "{body:x?}");
+        }
+    }
 }

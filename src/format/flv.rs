@@ -248,3 +248,6 @@ impl Flv {
             && tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,8 +101,8 @@ impl Frame {
 
     fn adts(head: &[u8; HEAD_BYTES]) -> Option<Frame> {
         let sampling_index = head[2] >> 2 & 0x0F;
-        let length =
-            u32::from(head[3] & 0x03) << 11 | u32::from(head[4]) << 3 | u32::from(head[5] >> 5);
+        // 13 bits, of which the highest two stand lowest in their byte.
+        let length = u32::from_be_bytes([0, head[3] & 0x03, head[4], head[5]]) >> 5;
         let valid = head[1] & 0xF0 == 0xF0 && sampling_index < 13 && length >= 7;
         valid.then_some(Frame {
             length,

@@ -140,3 +140,88 @@ impl Elements {
         self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pieces(&'static [&'static [u8]]);
+
+    impl InParts for Pieces {
+        fn each(&self, part: &mut dyn FnMut(&[u8])) {
+            self.0.iter().for_each(|piece| part(piece));
+        }
+    }
+
+    #[test]
+    fn a_header_in_parts_is_one_behind_the_other() {
+        let pieces = Pieces(&[b"one", b"", b"three"]);
+        for (header, bytes) in [
+            (Header(Parts::Several(&pieces)), &b"onethree"[..]),
+            (Header(Parts::Whole(b"whole")), b"whole"),
+            (Header::NONE, b""),
+        ] {
+            assert_eq!(
+                (header.to_vec().as_slice(), header.len()),
+                (bytes, bytes.len())
+            );
+            assert_eq!(
+                header.to_vec().capacity(),
+                bytes.len(),
+                "one allocation of its length"
+            );
+            assert!(header.tables().is_none());
+        }
+    }
+
+    #[test]
+    fn a_header_is_told_when_it_is_whole_and_the_next_begins_anew() {
+        let mut elements = Elements::default();
+        assert_eq!((elements.has_begun(), elements.held_bytes()), (false, 0));
+        assert_eq!(elements.append(b"one"), Ok(()));
+        assert_eq!(elements.append(b"two"), Ok(()));
+        assert_eq!((elements.has_begun(), elements.lend().len()), (true, 0));
+        assert_eq!(elements.bytes_left(), HEADER_BYTES_MAX - 6);
+        elements.tell();
+        assert_eq!(
+            (elements.has_begun(), elements.lend().to_vec()),
+            (false, b"onetwo".to_vec())
+        );
+        assert_eq!(elements.held_bytes(), 6);
+        assert_eq!(elements.append(b"given up"), Ok(()));
+        elements.begin();
+        assert!(!elements.has_begun());
+        assert_eq!(elements.append(b"next"), Ok(()));
+        assert_eq!(elements.lend().to_vec(), b"onetwo");
+        assert!((10..64).contains(&elements.held_bytes()));
+        elements.tell();
+        assert_eq!(elements.lend().to_vec(), b"next");
+    }
+
+    #[test]
+    fn a_header_has_so_many_bytes_and_no_more() {
+        let mut elements = Elements::default();
+        assert_eq!(elements.append(&vec![1; HEADER_BYTES_MAX - 2]), Ok(()));
+        assert_eq!(elements.append(&[1; 3]), Err(LetGo));
+        assert_eq!(elements.append(&[1; 2]), Ok(()));
+        assert_eq!(
+            (elements.append(&[1]), elements.bytes_left()),
+            (Err(LetGo), 0)
+        );
+        elements.tell();
+        assert_eq!(elements.lend().len(), HEADER_BYTES_MAX);
+        assert_eq!(elements.append(&vec![1; HEADER_BYTES_MAX]), Ok(()));
+        assert_eq!(elements.held_bytes(), 2 * HEADER_BYTES_MAX);
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_longer_header_is_not_believed() {
+        let fits = |told: usize, next: usize| {
+            let (told, next) = (vec![0; told], vec![0; next]);
+            Elements { told, next }.fits()
+        };
+        assert!(fits(HEADER_BYTES_MAX, HEADER_BYTES_MAX));
+        assert!(!fits(HEADER_BYTES_MAX + 1, 0) && !fits(0, HEADER_BYTES_MAX + 1));
+    }
+}

@@ -116,7 +116,7 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
 impl Walker<Findings<'_>> for Matroska {
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
         let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::More => return Ok(Step::More),
             Read::Malformed => return Err(LetGo),
             Read::Whole(head) => head,
         };
@@ -248,7 +248,7 @@ impl Matroska {
     ) -> Result<Step, LetGo> {
         let track_at = head.bytes();
         let Some(&first) = seen.get(track_at) else {
-            return Ok(Step::Hold(track_at + 1));
+            return Ok(Step::More);
         };
         let track_bytes = first.leading_zeros() as usize + 1;
         let flags_at = track_at + track_bytes + 2;
@@ -257,7 +257,7 @@ impl Matroska {
             return Err(LetGo);
         }
         let Some(&flags) = seen.get(flags_at) else {
-            return Ok(Step::Hold(flags_at + 1));
+            return Ok(Step::More);
         };
         let track = ebml::number(&seen[track_at..track_at + track_bytes]).ok_or(LetGo)?;
         if self.level == Level::Group {
@@ -310,9 +310,7 @@ impl Matroska {
         } else {
             self.own_start()
         };
-        if let Some(join) = join
-            && self.last_join.is_none_or(|last| join.offset > last)
-        {
+        if let Some(join) = join {
             self.last_join = Some(join.offset);
             findings(Finding::Join(join), self.header.lend());
         }
@@ -369,3 +367,6 @@ impl Matroska {
             && self.cluster.prelude.is_none_or(|prelude| prelude.fits())
     }
 }
+
+#[cfg(test)]
+mod tests;

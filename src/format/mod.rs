@@ -354,9 +354,10 @@ impl Scanner {
             Format::Mp4 => Container::Mp4(Box::default()),
             Format::Flv => Container::Flv(Box::default()),
         };
-        let rest_offset = self.offset - rest.len() as u64;
         let window = &mut self.window;
-        let fed = container.feed(window, held, rest_offset - held.len() as u64, findings);
+        // All of the stream was held until here.
+        let fed = container.feed(window, held, 0, findings);
+        let rest_offset = held.len() as u64;
         match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {
             Ok(()) => self.state = State::Known(container),
             Err(LetGo) => self.let_go(findings),
@@ -376,7 +377,7 @@ impl Scanner {
     /// lie within them.
     pub(crate) fn fits(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
-            State::Undecided(beginning) => beginning.fits(),
+            State::Undecided(beginning) => beginning.fits(offset),
             State::Known(container) => container.fits(offset),
             State::Unknown => true,
         };
@@ -400,3 +401,6 @@ impl Container {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -186,7 +186,7 @@ impl Tracks {
         for (_, traf) in boxes(moof).filter(|(kind, _)| kind == b"traf") {
             let tfdt = child(traf, b"tfdt")?;
             let ticks = match tfdt.first()? {
-                1 => u64::from(number(tfdt, 4)?) << 32 | u64::from(number(tfdt, 8)?),
+                1 => u64::from_be_bytes(*tfdt.get(4..)?.first_chunk()?),
                 _ => u64::from(number(tfdt, 4)?),
             };
             if header_of(traf)?.0 == clock {
@@ -266,12 +266,9 @@ pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
         0 => return Look::Nothing,
         1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
             None => return Look::Needs(LARGE_BOX_HEAD_BYTES),
-            Some(head) => (
-                LARGE_BOX_HEAD_BYTES,
-                head[8..]
-                    .iter()
-                    .fold(0, |size, byte| size << 8 | u64::from(*byte)),
-            ),
+            Some([_, _, _, _, _, _, _, _, length @ ..]) => {
+                (LARGE_BOX_HEAD_BYTES, u64::from_be_bytes(*length))
+            }
         },
         size => (BOX_HEAD_BYTES, u64::from(size)),
     };
@@ -354,3 +351,6 @@ impl Mp4 {
         self.header.fits() && places.into_iter().flatten().all(|place| place <= offset)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_has_33_bits() {
+        for (ticks, kept) in [
+            (0, 0),
+            (90_000, 90_000),
+            ((1 << 33) - 1, (1 << 33) - 1),
+            (1 << 33, 0),
+            ((1 << 34) + 7, 7),
+        ] {
+            assert_eq!(MediaTime::from_ticks(ticks).ticks(), kept);
+            assert_eq!(
+                MediaTime::from_ticks(1).after(ticks).ticks(),
+                (kept + 1) % (1 << 33)
+            );
+            #[cfg(feature = "handover")]
+            assert_eq!(MediaTime::from(ticks).ticks(), kept);
+        }
+    }
+
+    #[test]
     fn other_clocks_are_converted_and_their_largest_times_overflow_nothing() {
         let second = Some(MediaTime::from_ticks(90_000));
         assert_eq!(MediaTime::of_clock(12_800, 12_800), second);

@@ -20,6 +20,8 @@ pub(crate) enum Look<T> {
 pub(crate) enum Step {
     /// To see so many bytes in all: more than it saw, and never more than it can bound.
     Hold(usize),
+    /// To see a byte more than it saw.
+    More,
     /// To go past so many, seen or not: at least one.
     Pass(u64),
 }
@@ -70,9 +72,6 @@ impl Window {
             let skipped = self.skip.min(rest.len() as u64);
             self.skip -= skipped;
             rest = &rest[skipped as usize..];
-            if self.skip > 0 {
-                return Ok(());
-            }
             let held = self.held.len() - self.passed;
             let missing = self.wanted.max(1).saturating_sub(held);
             if missing > rest.len() {
@@ -95,9 +94,8 @@ impl Window {
                     self.unread = rest.len();
                     return Err(LetGo);
                 }
-                Ok(Step::Hold(length)) => {
-                    self.wanted = length.max(seen_bytes + 1);
-                }
+                Ok(Step::Hold(length)) => self.wanted = length.max(seen_bytes + 1),
+                Ok(Step::More) => self.wanted = seen_bytes + 1,
                 Ok(Step::Pass(length)) => {
                     self.wanted = 0;
                     if held == 0 {
@@ -172,3 +170,6 @@ impl Window {
             && self.wanted <= bytes_max
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ const LACING: u8 = 0x06;
 impl Walker<Ear<'_>> for Matroska {
     fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
         let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::More => return Ok(Step::More),
             Read::Malformed => return Err(ear.let_go("an element of Matroska has no sound head")),
             Read::Whole(head) => head,
         };

@@ -377,3 +377,49 @@ fn a_tag_tells_its_length() {
         assert_eq!(told(super::tag(head)), read, "{head:x?}");
     }
 }
+
+/// In ticks of 90 kHz, by the samples that came before: of each rate their own.
+#[test]
+fn frames_have_the_time_of_the_samples_before_them() {
+    let times = |bytes: &[u8], new: fn() -> Walk| {
+        let found = scan(bytes, new)
+            .0
+            .into_iter()
+            .filter_map(|finding| match finding {
+                Finding::Time(at, time) => Some((at, time.ticks())),
+                _ => None,
+            });
+        found.collect::<Vec<_>>()
+    };
+    // 3,456 samples at 44.1 kHz, and as many at 48.
+    let other = filled(&[0xFF, 0xFB, 0x94, 0x00], 384);
+    let bytes = [mpeg_frame().repeat(3), other.repeat(4)].concat();
+    assert_eq!(times(&bytes, mp3), [(0, 0), (1251, 7_053), (2403, 13_533)]);
+    let bytes = adts_frame(1100).repeat(5);
+    let expected = [
+        (0, 0),
+        (1100, 2_089),
+        (2200, 4_179),
+        (3300, 6_269),
+        (4400, 8_359),
+    ];
+    assert_eq!(times(&bytes, aac), expected);
+}
+
+/// One of another rate among them is none of theirs.
+#[test]
+fn frames_in_a_row_are_alike() {
+    // 48 kHz: 384 bytes. Then other layers, versions and codecs.
+    for other in [
+        filled(&[0xFF, 0xFB, 0x94, 0x00], 384),
+        filled(&[0xFF, 0xFD, 0xA4, 0x00], 576),
+        filled(&[0xFF, 0xF3, 0x80, 0x00], 208),
+        adts_frame(300),
+    ] {
+        let three = [mpeg_frame(), mpeg_frame(), other.clone()].concat();
+        assert_eq!(detect(&three), Chain::No, "{:x?}", &other[..4]);
+        let bytes = [&mpeg_frame().repeat(3)[..], &other, &mpeg_frame().repeat(4)].concat();
+        let behind = (3 * 417 + other.len()) as u64;
+        assert_eq!(joins(&scan(&bytes, mp3).0), [0, behind, behind + 3 * 417]);
+    }
+}

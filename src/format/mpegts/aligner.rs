@@ -238,6 +238,90 @@ mod tests {
         }
     }
 
+    /// Wherever the first packet begins: so many bytes and no fewer show that it is one.
+    #[test]
+    fn a_row_of_sync_bytes_proves_a_shape_with_its_last() {
+        for (shape, (before, length, proof)) in
+            Shape::ALL
+                .into_iter()
+                .zip([(0, 188, 377), (4, 192, 581), (0, 204, 613)])
+        {
+            let mut bytes = vec![0; 5 * length];
+            bytes
+                .iter_mut()
+                .skip(before)
+                .step_by(length)
+                .for_each(|byte| *byte = SYNC_BYTE);
+            for end in 0..bytes.len() {
+                let is_proof = end >= proof && (end - proof) % length == 0;
+                assert_eq!(shape.is_proved_by_last(&bytes[..end]), is_proof, "{end}");
+            }
+            let (first, proofs) = (
+                bytes[..proof].to_vec(),
+                [before, before + length, proof - 1],
+            );
+            for place in proofs {
+                let mut bytes = first.clone();
+                bytes[place] = 0x46;
+                assert!(
+                    !shape.is_proved_by_last(&bytes),
+                    "without the one at {place}"
+                );
+            }
+            // Wherever they begin, so many show it.
+            assert!(proof + length - 1 <= PROOF_BYTES_MAX);
+            // A packet is told with the byte that proves it, and none before.
+            let mut aligner = Aligner::default();
+            let mut told = Vec::new();
+            aligner.feed(&first[..proof - 1], |at, _| told.push(at));
+            assert_eq!((told.len(), aligner.shape()), (0, None));
+            let held = aligner.held_bytes();
+            aligner.feed(&first[proof - 1..], |at, _| told.push(at));
+            assert_eq!((told[0], aligner.shape()), (1 - proof as i64, Some(shape)));
+            assert!((proof - 1..=2 * PROOF_BYTES_MAX).contains(&held));
+        }
+    }
+
+    #[cfg(feature = "hold")]
+    #[test]
+    fn a_header_of_two_packets_tells_their_shape() {
+        for (shape, (before, length)) in Shape::ALL.into_iter().zip([(0, 188), (4, 192), (0, 204)])
+        {
+            let mut bytes = vec![0; 3 * length];
+            bytes
+                .iter_mut()
+                .skip(before)
+                .step_by(length)
+                .for_each(|byte| *byte = SYNC_BYTE);
+            for end in 0..bytes.len() {
+                let expected = (end > before + length).then_some(shape);
+                assert_eq!(Shape::of_header(&bytes[..end]), expected, "{end} bytes");
+            }
+        }
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_an_aligner_cannot_hold_is_not_believed() {
+        let fits = |held: usize, shape, in_step| {
+            let held = vec![0; held];
+            Aligner {
+                held,
+                shape,
+                in_step,
+            }
+            .fits()
+        };
+        let known = Some(Shape::ALL[1]);
+        let unknown = Some(Shape {
+            length: 189,
+            ..Shape::ALL[0]
+        });
+        assert!(fits(816, None, false) && fits(816, known, false) && fits(0, known, true));
+        assert!(!fits(817, None, false) && !fits(817, known, true));
+        assert!(!fits(0, None, true) && !fits(0, unknown, false) && !fits(0, unknown, true));
+    }
+
     #[test]
     fn packets_of_receivers_and_recorders_are_found_with_what_is_around_them() {
         for (before, behind) in [(4, 0), (0, 16)] {

@@ -142,9 +142,7 @@ impl MpegTs {
         {
             findings(Finding::Time(at, time), self.header());
         }
-        if let Some(join) = join
-            && self.last_join.is_none_or(|last| join > last)
-        {
+        if let Some(join) = join {
             self.last_join = Some(join);
             if self.last_split == Some(join) {
                 findings(Finding::Split(join), self.header());

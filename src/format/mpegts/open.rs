@@ -32,7 +32,7 @@ impl Open {
         let known = self.places.iter().position(is_its);
         let before = known.map_or(0, |index| self.places[index].1);
         let before = match packet.unit_starts() {
-            true => whole_bytes(payload).unwrap_or(0),
+            true => whole_bytes(payload),
             false => before,
         };
         let left = before.saturating_sub(payload.len() as u32);
@@ -54,14 +54,12 @@ impl Open {
     }
 }
 
-/// How long the PES packet is that begins so; `None` if it does not say.
-fn whole_bytes(payload: &[u8]) -> Option<u32> {
+/// How long the PES packet is that begins so: one that does not say says 0, and is taken for
+/// whole.
+fn whole_bytes(payload: &[u8]) -> u32 {
     match payload {
-        [0, 0, 1, _, 0, 0, ..] => None,
-        [0, 0, 1, _, high, low, ..] => {
-            Some(HEAD_BYTES + u32::from(u16::from_be_bytes([*high, *low])))
-        }
-        _ => None,
+        [0, 0, 1, _, high, low, ..] => HEAD_BYTES + u32::from(u16::from_be_bytes([*high, *low])),
+        _ => 0,
     }
 }
 
@@ -71,5 +69,160 @@ impl Open {
     pub fn fits(&self) -> bool {
         let mut places = self.places.iter();
         self.count == places.by_ref().filter(|(_, left)| *left > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SYNC_BYTE;
+    use super::*;
+
+    /// Streams of sound from 0x101 on, and one of words.
+    fn streams() -> Streams {
+        let sound = (1..=10).flat_map(|pid| [0x0f, 0xe1, pid, 0xf0, 0]);
+        let words = [0x05, 0xe2, 0, 0xf0, 0];
+        Streams::read(
+            &[0xe1, 0, 0xf0, 0]
+                .into_iter()
+                .chain(sound)
+                .chain(words)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// A full packet: 184 bytes of payload.
+    fn packet(pid: u16, begin: Option<[u8; 6]>) -> [u8; 188] {
+        let [high, low] = pid.to_be_bytes();
+        let mut packet = [0x55; 188];
+        packet[..4].copy_from_slice(&[SYNC_BYTE, high, low, 0x10]);
+        if let Some(begin) = begin {
+            packet[1] |= 0x40;
+            packet[4..10].copy_from_slice(&begin);
+        }
+        packet
+    }
+
+    /// One that begins a PES packet of so many bytes.
+    fn begin(pid: u16, bytes: u16) -> [u8; 188] {
+        let [high, low] = (bytes - 6).to_be_bytes();
+        packet(pid, Some([0, 0, 1, 0xc0, high, low]))
+    }
+
+    /// Those of which one is open behind each packet.
+    fn open_behind(packets: &[[u8; 188]]) -> Vec<Vec<u16>> {
+        let mut open = Open::default();
+        let pids: Vec<u16> = (0x101..=0x10a).chain([0x200]).collect();
+        let mut behind = Vec::new();
+        for bytes in packets {
+            open.take(Packet::new(bytes).expect("a packet"), &streams());
+            let others = |pid: u16| open.is_any_but(pid);
+            let of_all = others(0x1fff);
+            // It is open if it is the only one, or if leaving out another makes no difference.
+            let is_open = |pid: &&u16| {
+                open.places
+                    .iter()
+                    .any(|(other, left)| other == *pid && *left > 0)
+            };
+            let these: Vec<u16> = pids.iter().filter(is_open).copied().collect();
+            assert_eq!(of_all, !these.is_empty());
+            for pid in &pids {
+                let expected = these.iter().any(|open| open != pid);
+                assert_eq!(others(*pid), expected, "beside {pid:#x}: {these:x?}");
+            }
+            #[cfg(feature = "handover")]
+            assert!(open.fits());
+            behind.push(these);
+        }
+        behind
+    }
+
+    #[test]
+    fn a_pes_packet_is_open_until_as_many_bytes_have_come_as_it_says() {
+        let (a, b) = (0x101, 0x102);
+        let rest = |pid| packet(pid, None);
+        for (packets, open) in [
+            // Whole in one packet, by a byte not, and with one more.
+            (vec![begin(a, 184)], vec![vec![]]),
+            (vec![begin(a, 185), rest(a)], vec![vec![a], vec![]]),
+            (
+                vec![begin(a, 2 * 184 + 1), rest(a), rest(a), rest(a)],
+                vec![vec![a], vec![a], vec![], vec![]],
+            ),
+            // Two woven into each other, and what belongs to neither.
+            (
+                vec![
+                    begin(a, 400),
+                    begin(0x200, 300),
+                    rest(b),
+                    rest(0x200),
+                    rest(a),
+                    rest(a),
+                ],
+                vec![
+                    vec![a],
+                    vec![a, 0x200],
+                    vec![a, 0x200],
+                    vec![a],
+                    vec![a],
+                    vec![],
+                ],
+            ),
+            // The next one begins before the end of the last: a packet was lost.
+            (
+                vec![begin(a, 400), begin(a, 200), rest(a)],
+                vec![vec![a], vec![a], vec![]],
+            ),
+            (vec![begin(a, 400), begin(a, 100)], vec![vec![a], vec![]]),
+            // One that does not say how long it is, one without a head, and one of no stream.
+            (vec![packet(a, Some([0, 0, 1, 0xc0, 0, 0]))], vec![vec![]]),
+            (vec![packet(a, Some([0, 1, 1, 0xc0, 9, 9]))], vec![vec![]]),
+            (vec![packet(a, Some([1, 0, 1, 0xc0, 9, 9]))], vec![vec![]]),
+            (vec![packet(a, Some([0, 0, 0, 0xc0, 9, 9]))], vec![vec![]]),
+            (
+                vec![begin(0x300, 400), begin(a, 400)],
+                vec![vec![], vec![a]],
+            ),
+            (
+                vec![packet(a, Some([0, 0, 1, 0xc0, 1, 0])), rest(a)],
+                vec![vec![a], vec![]],
+            ),
+            (vec![rest(a), rest(a)], vec![vec![], vec![]]),
+        ] {
+            assert_eq!(open_behind(&packets), open);
+        }
+        // In a place that is free again.
+        let again = [
+            begin(a, 200),
+            begin(b, 200),
+            rest(a),
+            begin(a, 200),
+            rest(b),
+        ];
+        assert_eq!(
+            open_behind(&again),
+            [vec![a], vec![a, b], vec![b], vec![a, b], vec![a]]
+        );
+    }
+
+    #[test]
+    fn of_more_than_are_kept_nothing_is_known() {
+        let mut packets: Vec<_> = (0x101..=0x109).map(|pid| begin(pid, 300)).collect();
+        packets.extend((0x101..=0x109).map(|pid| packet(pid, None)));
+        let behind = open_behind(&packets);
+        assert_eq!(behind[7], (0x101..=0x108).collect::<Vec<_>>());
+        assert_eq!(behind[8], behind[7]);
+        assert!(behind[16].is_empty() && behind[17].is_empty());
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn as_many_are_told_as_there_are() {
+        let mut open = Open::default();
+        open.places[3] = (0x101, 7);
+        assert!(!open.fits());
+        open.count = 1;
+        assert!(open.fits());
+        open.count = 2;
+        assert!(!open.fits());
     }
 }

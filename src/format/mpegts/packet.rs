@@ -55,7 +55,7 @@ impl<'a> Packet<'a> {
 
     /// The packet identifier: 0 to 0x1fff.
     pub fn pid(&self) -> u16 {
-        u16::from(self.bytes[1] & 0x1f) << 8 | u16::from(self.bytes[2])
+        u16::from_be_bytes([self.bytes[1] & 0x1f, self.bytes[2]])
     }
 
     /// Counts the packets of a PID that have a payload: 0 to 15.
@@ -119,12 +119,9 @@ impl<'a> Packet<'a> {
         if flags & 0x10 == 0 {
             return None;
         }
-        let base = u64::from(a) << 25
-            | u64::from(b) << 17
-            | u64::from(c) << 9
-            | u64::from(d) << 1
-            | u64::from(e >> 7);
-        let extension = u64::from(e & 1) << 8 | u64::from(f);
+        // 33 bits, six that are reserved, and nine.
+        let base = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]) >> 7;
+        let extension = u64::from(u16::from_be_bytes([e & 1, f]));
         Some(base * 300 + extension.min(299))
     }
 
@@ -147,6 +144,155 @@ mod tests {
         let mut bytes = [number; PACKET_BYTES];
         bytes[..4].copy_from_slice(&[SYNC_BYTE, 0x01, number, 0x10]);
         bytes
+    }
+
+    /// One that begins so, and is stuffed.
+    fn headed(head: &[u8]) -> [u8; PACKET_BYTES] {
+        let mut bytes = [0xff; PACKET_BYTES];
+        bytes[0] = SYNC_BYTE;
+        bytes[1..=head.len()].copy_from_slice(head);
+        bytes
+    }
+
+    /// Damaged, begins a unit, PID, scrambled, counter.
+    #[test]
+    fn each_field_of_the_head_is_told_by_its_own_bits() {
+        for (head, fields) in [
+            ([0x00, 0x00, 0x00], (false, false, 0, false, 0)),
+            ([0x80, 0x00, 0x00], (true, false, 0, false, 0)),
+            ([0x40, 0x00, 0x00], (false, true, 0, false, 0)),
+            // The priority is nothing here.
+            ([0x20, 0x00, 0x00], (false, false, 0, false, 0)),
+            ([0x10, 0x00, 0x00], (false, false, 0x1000, false, 0)),
+            ([0x01, 0x80, 0x00], (false, false, 0x180, false, 0)),
+            ([0x1f, 0xff, 0x00], (false, false, 0x1fff, false, 0)),
+            ([0x7f, 0xff, 0x3f], (false, true, 0x1fff, false, 15)),
+            ([0x00, 0x00, 0x80], (false, false, 0, true, 0)),
+            ([0x00, 0x00, 0x40], (false, false, 0, true, 0)),
+            ([0x00, 0x00, 0x38], (false, false, 0, false, 8)),
+            ([0xbf, 0x01, 0xf1], (true, false, 0x1f01, true, 1)),
+            ([0xff, 0xff, 0xff], (true, true, 0x1fff, true, 15)),
+        ] {
+            let bytes = headed(&head);
+            let view = Packet::new(&bytes).expect("a sync byte");
+            let (damaged, starts) = (view.is_damaged(), view.unit_starts());
+            let told = (
+                damaged,
+                starts,
+                view.pid(),
+                view.is_scrambled(),
+                view.counter(),
+            );
+            assert_eq!(told, fields, "{head:x?}");
+        }
+        let mut bytes = headed(&[0, 0, 0]);
+        bytes[0] = 0x46;
+        assert!(Packet::new(&bytes).is_none());
+    }
+
+    /// Packets without a payload are not counted.
+    #[test]
+    fn the_counter_before_is_one_less_where_there_is_a_payload() {
+        for (byte, before) in [
+            (0x10, 15),
+            (0x11, 0),
+            (0x1f, 14),
+            (0x20, 0),
+            (0x25, 5),
+            (0x2f, 15),
+            (0x30, 15),
+            (0xf8, 7),
+        ] {
+            let bytes = headed(&[0, 0, byte, 0]);
+            let view = Packet::new(&bytes).expect("a sync byte");
+            assert_eq!(view.counter_before(), before, "{byte:x}");
+        }
+    }
+
+    /// The control bits and the field's length; then how many bytes of flags and of payload.
+    #[test]
+    fn an_adaptation_field_ends_where_the_payload_begins() {
+        for (control, length, has_flags, payload) in [
+            (0x00, 7, false, 0),
+            (0x10, 7, false, 184),
+            (0x20, 0, false, 0),
+            (0x20, 183, true, 0),
+            (0x20, 184, false, 0),
+            (0x30, 0, false, 183),
+            (0x30, 1, true, 182),
+            (0x30, 182, true, 1),
+            (0x30, 183, true, 0),
+            (0x30, 184, false, 0),
+            (0x30, 255, false, 0),
+        ] {
+            let bytes = headed(&[0, 0, control, length]);
+            let view = Packet::new(&bytes).expect("a sync byte");
+            let told = (view.has_flags(), view.payload().len());
+            assert_eq!(told, (has_flags, payload), "{control:x} {length}");
+            assert!(bytes.ends_with(view.payload()));
+            // All flags are set, if there are any.
+            assert_eq!(view.is_discontinuous(), has_flags);
+            assert_eq!(view.is_random_access(), has_flags);
+        }
+        for (flags, discontinuous, random) in [
+            (0x00, false, false),
+            (0x80, true, false),
+            (0x40, false, true),
+            (0x3f, false, false),
+        ] {
+            let bytes = headed(&[0, 0, 0x30, 1, flags]);
+            let view = Packet::new(&bytes).expect("a sync byte");
+            assert_eq!(view.is_discontinuous(), discontinuous, "{flags:x}");
+            assert_eq!(view.is_random_access(), random, "{flags:x}");
+        }
+    }
+
+    /// 33 bits of 90 kHz, six that are reserved, and nine of 27 MHz.
+    #[test]
+    fn each_bit_of_the_clock_reference_has_its_worth() {
+        for (length, flags, clock, ticks) in [
+            (7, 0x10, [0, 0, 0, 0, 0, 0], Some(0)),
+            (7, 0x10, [0, 0, 0, 0, 0x7e, 0], Some(0)),
+            (7, 0x10, [0, 0, 0, 0, 0x80, 0], Some(300)),
+            (7, 0x10, [0, 0, 0, 1, 0, 0], Some(2 * 300)),
+            (7, 0x10, [0, 0, 1, 0, 0, 0], Some((2 << 8) * 300)),
+            (7, 0x10, [0, 1, 0, 0, 0, 0], Some((2 << 16) * 300)),
+            (7, 0x10, [1, 0, 0, 0, 0, 0], Some((2 << 24) * 300)),
+            (7, 0x10, [0x80, 0, 0, 0, 0, 5], Some((1 << 32) * 300 + 5)),
+            (7, 0x10, [0, 0, 0, 0, 1, 0x2b], Some(299)),
+            // More than its 300 makes no other time.
+            (7, 0x10, [0, 0, 0, 0, 1, 0x2c], Some(299)),
+            (7, 0xef, [1, 1, 1, 1, 1, 1], None),
+            (6, 0x10, [1, 1, 1, 1, 1, 1], None),
+            (0, 0x10, [1, 1, 1, 1, 1, 1], None),
+        ] {
+            let bytes = headed(&[&[0, 0, 0x30, length, flags][..], &clock].concat());
+            let view = Packet::new(&bytes).expect("a sync byte");
+            assert_eq!(
+                view.clock_reference(),
+                ticks,
+                "{length} {flags:x} {clock:x?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_recorder_has_put_around_a_packet_is_kept_apart() {
+        let whole = [&[1, 2, 3, 4][..], &packet(9), &[5, 6]].concat();
+        let view = Packet::within(&whole, 4).expect("a packet");
+        assert_eq!(view.whole(), whole);
+        assert_eq!(view.bytes(), &packet(9));
+        assert_eq!(view.around(), (&[1, 2, 3, 4][..], &[5, 6][..]));
+        for (bytes, before) in [
+            (&whole[..], 3),
+            (&whole, 5),
+            (&whole, 7),
+            (&whole, 500),
+            (&whole[..191], 4),
+        ] {
+            assert!(Packet::within(bytes, before).is_none(), "behind {before}");
+        }
+        assert!(Packet::within(&whole[..192], 4).is_some());
     }
 
     #[test]

@@ -153,3 +153,144 @@ impl Search {
         self.begin
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PES: [u8; 9] = [0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0];
+
+    /// What a picture is taken for whose PES packet has this behind its head.
+    fn look(codec: Codec, coded: &[u8]) -> Option<Look> {
+        let whole = Search::begin(codec, 7, &[&PES, coded].concat());
+        // It comes to the same if it goes on in further packets.
+        for cut in 0..=coded.len() {
+            let mut search = Search::begin(codec, 7, &[&PES, &coded[..cut]].concat());
+            search.feed(&coded[cut..]);
+            let is_same = search.verdict() == whole.verdict();
+            // With fewer bytes it cannot be told whether a unit begins here.
+            assert!(is_same || cut < 5, "{codec:?} {coded:x?} cut at {cut}");
+        }
+        whole.verdict().map(|(look, begin)| {
+            assert_eq!(begin, 7);
+            look
+        })
+    }
+
+    /// Each unit that may stand in front of a picture; then behind the rest of one.
+    #[test]
+    fn a_unit_tells_whether_its_picture_is_a_key() {
+        let (key, other) = (Some(Look::Key), Some(Look::Other));
+        for unit in 0..=0xff {
+            let mpeg = if unit == 0xb3 { key } else { other };
+            let mpeg_rest = match unit {
+                0x01..=0xaf => None,
+                _ => mpeg,
+            };
+            let h264 = match unit % 32 {
+                5 | 7 => key,
+                1..=4 => other,
+                _ => None,
+            };
+            let h264_rest = h264.filter(|look| *look == Look::Key);
+            let hevc = match unit / 2 % 64 {
+                16..=21 | 32 => key,
+                0..=15 => other,
+                _ => None,
+            };
+            let hevc_rest = hevc.filter(|look| *look == Look::Key);
+            for (codec, first, rest) in [
+                (Codec::Mpeg12, mpeg, mpeg_rest),
+                (Codec::H264, h264, h264_rest),
+                (Codec::Hevc, hevc, hevc_rest),
+                (Codec::Other, other, other),
+            ] {
+                assert_eq!(look(codec, &[0, 0, 1, unit]), first, "{codec:?} {unit:#x}");
+                assert_eq!(look(codec, &[0, 0, 0, 0, 1, unit]), first);
+                assert_eq!(
+                    look(codec, &[9, 0, 0, 1, unit]),
+                    rest,
+                    "{codec:?} {unit:#x}"
+                );
+                assert_eq!(look(codec, &[0, 1, unit]), None, "no start code");
+                // What looks like the beginning of a start code is the rest of a picture too.
+                assert_eq!(look(codec, &[0, 1, 0, 0, 1, unit]), rest);
+                assert_eq!(look(codec, &[0, 0, 5, 0, 0, 1, unit]), rest);
+            }
+        }
+    }
+
+    /// Behind a delimiter what follows is the picture's own.
+    #[test]
+    fn the_rest_of_a_picture_ends_with_a_delimiter() {
+        for (codec, picture, delimiters) in [
+            (Codec::H264, 1, &[0x09, 0x29, 0xe9][..]),
+            (Codec::Hevc, 2, &[0x46, 0x47, 0xc6]),
+        ] {
+            for delimiter in 0..=0xff {
+                let seen = look(codec, &[0x55, 0, 0, 1, delimiter, 0, 0, 1, picture]);
+                if look(codec, &[0x55, 0, 0, 1, delimiter]).is_some() {
+                    continue;
+                }
+                let expected = delimiters_of(codec, delimiter).then_some(Look::Other);
+                assert_eq!(seen, expected, "{codec:?} {delimiter:#x}");
+            }
+            for delimiter in delimiters {
+                assert!(delimiters_of(codec, *delimiter));
+            }
+        }
+        for unit in [0x00, 0xb3, 0xb8] {
+            assert!(Codec::Mpeg12.is_delimiter(unit));
+        }
+        for unit in [0x01, 0xaf, 0xb2, 0xb5, 0xb7] {
+            assert!(!Codec::Mpeg12.is_delimiter(unit));
+        }
+        assert!((0..=0xff).all(|unit| !Codec::Other.is_delimiter(unit)));
+    }
+
+    fn delimiters_of(codec: Codec, unit: u8) -> bool {
+        match codec {
+            Codec::H264 => unit % 32 == 9,
+            Codec::Hevc => unit / 2 % 64 == 35,
+            Codec::Mpeg12 | Codec::Other => false,
+        }
+    }
+
+    #[test]
+    fn what_has_no_head_of_video_says_nothing() {
+        let key = [0, 0, 1, 0x65];
+        for (at, byte, is_read) in [
+            (0, 1, false),
+            (1, 1, false),
+            (2, 0, false),
+            (2, 2, false),
+            (3, 0xdf, false),
+            (3, 0xe0, true),
+            (3, 0xef, true),
+            (3, 0xf0, false),
+            (3, 0xfc, false),
+            (3, 0xfd, true),
+            (3, 0xfe, false),
+            (4, 9, true),
+            (7, 0xff, true),
+            // So many bytes more are of the head.
+            (8, 1, true),
+            (8, 0, true),
+            (8, 6, false),
+        ] {
+            let mut pes = [&PES[..], &[0][..usize::from(at == 8 && byte == 1)], &key].concat();
+            pes[at] = byte;
+            let search = Search::begin(Codec::H264, 3, &pes);
+            let expected = if is_read { Look::Key } else { Look::Other };
+            assert_eq!(search.verdict(), Some((expected, 3)), "{byte:#x} at {at}");
+        }
+        for length in 0..PES.len() {
+            let search = Search::begin(Codec::H264, 3, &PES[..length]);
+            assert_eq!(search.verdict(), Some((Look::Other, 3)), "{length} bytes");
+        }
+        let open = Search::begin(Codec::H264, 3, &PES);
+        assert_eq!(open.verdict(), None);
+        #[cfg(feature = "handover")]
+        assert_eq!(open.begins_at(), 3);
+    }
+}

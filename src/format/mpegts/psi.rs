@@ -17,7 +17,8 @@ pub(crate) struct Assembler {
     is_within: bool,
 }
 
-/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer.
+/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer, but for
+/// two bytes as long as their length can say.
 const SECTION_BYTES_MAX: usize = 4096;
 /// Twice as many as the longest section needs that fills its packets, a section before it in the
 /// first one, and one behind. Nothing that multiplexes puts less into a packet than it can.
@@ -59,7 +60,7 @@ impl Assembler {
         }
         let pointer = usize::from(payload[0]);
         let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
-        if self.is_within && !end_of_last.is_empty() {
+        if self.is_within {
             self.packets.extend_from_slice(packet.whole());
             self.section.extend_from_slice(end_of_last);
             self.take_whole(packet, &mut whole);
@@ -94,7 +95,7 @@ impl Assembler {
                 self.is_within = false;
                 return;
             }
-            let length = 3 + (usize::from(high & 0x0f) << 8 | usize::from(low));
+            let length = 3 + length(high, low);
             let Some(bytes) = self.section[taken..].get(..length) else {
                 break;
             };
@@ -115,9 +116,6 @@ impl Assembler {
             // What follows in the same packet needs that packet again.
             self.section.drain(..taken);
             self.packets.drain(..self.packets.len() - packet_bytes);
-        }
-        if self.section.len() > SECTION_BYTES_MAX {
-            self.is_within = false;
         }
     }
 }
@@ -177,7 +175,7 @@ pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
 }
 
 fn number(high: u8, low: u8) -> u16 {
-    u16::from(high) << 8 | u16::from(low)
+    u16::from_be_bytes([high, low])
 }
 
 /// The stream types and PIDs that a PMT names, each with its descriptors.
@@ -208,9 +206,239 @@ pub(crate) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 }
 
 fn pid(high: u8, low: u8) -> u16 {
-    u16::from(high & 0x1f) << 8 | u16::from(low)
+    u16::from_be_bytes([high & 0x1f, low])
 }
 
 fn length(high: u8, low: u8) -> usize {
-    usize::from(high & 0x0f) << 8 | usize::from(low)
+    usize::from(u16::from_be_bytes([high & 0x0f, low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SYNC_BYTE;
+    use super::*;
+
+    /// A packet whose payload is this, behind stuffing.
+    fn packet(begins: bool, counter: u8, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![SYNC_BYTE, u8::from(begins) << 6, 0, 0x10 | counter];
+        if let Some(rest) = 183usize.checked_sub(payload.len()) {
+            packet[3] |= 0x20;
+            packet.push(rest as u8);
+            packet.resize(5 + rest, 0);
+        }
+        packet.extend_from_slice(payload);
+        packet
+    }
+
+    /// A section of so many bytes that is about nothing.
+    fn section(table: u8, bytes: usize) -> Vec<u8> {
+        let [high, low] = (bytes as u16 - 3).to_be_bytes();
+        let mut section = vec![table, 0xb0 | high, low];
+        section.extend((3..bytes).map(|at| at as u8));
+        section
+    }
+
+    /// A section, the packets that carried it and their last counter.
+    type Told = (Vec<u8>, Vec<u8>, u8);
+
+    fn feed(assembler: &mut Assembler, packet: &[u8]) -> Result<Vec<Told>, LetGo> {
+        let mut told = Vec::new();
+        let packet = Packet::within(packet, 0).expect("a packet");
+        assembler.feed(packet, |section| {
+            let (bytes, packets) = (section.bytes.to_vec(), section.packets.to_vec());
+            told.push((bytes, packets, section.counter));
+        })?;
+        Ok(told)
+    }
+
+    /// What one assembler tells at each of these.
+    fn told(packets: &[&[u8]]) -> Vec<Vec<Told>> {
+        let mut assembler = Assembler::default();
+        let told = packets.iter().map(|packet| feed(&mut assembler, packet));
+        told.collect::<Result<_, _>>().expect("few packets")
+    }
+
+    #[test]
+    fn a_section_is_told_once_with_the_packets_that_carried_it() {
+        let (small, large) = (section(1, 20), section(2, 400));
+        // Alone, and behind it stuffing; what goes on behind that is of no section.
+        let one = packet(true, 3, &[&[0], &small[..], &[0xff; 9]].concat());
+        let other = packet(false, 4, &[0xff; 30]);
+        let alone = vec![(small.clone(), one.clone(), 3)];
+        assert_eq!(told(&[&one, &other, &one]), [alone.clone(), vec![], alone]);
+        // A packet whose pointer shows behind the end of what was whole before.
+        let late = packet(true, 4, &[&[2, 9, 9], &small[..]].concat());
+        let last = vec![(small.clone(), late.clone(), 4)];
+        let stuffed = told(&[&one, &late]);
+        assert_eq!(stuffed[1], last);
+        // Two in one packet.
+        let two = packet(true, 5, &[&[0], &small[..], &small, &[0xff]].concat());
+        let both = vec![(small.clone(), two.clone(), 5); 2];
+        assert_eq!(told(&[&two]), [both]);
+        // Over three packets, the last of which has the next one's beginning too.
+        let first = packet(true, 14, &[&[0], &large[..183]].concat());
+        let second = packet(false, 15, &large[183..367]);
+        let third = packet(true, 0, &[&[33], &large[367..], &small[..]].concat());
+        let of_large = (large.clone(), [&first[..], &second, &third].concat(), 0);
+        let of_small = (small.clone(), third.clone(), 0);
+        assert_eq!(
+            told(&[&first, &second, &third]),
+            [vec![], vec![], vec![of_large, of_small]]
+        );
+        // The next one follows without a pointer to it: its packets begin where it does.
+        let first = packet(true, 1, &[&[0], &small[..], &large[..120]].concat());
+        let second = packet(false, 2, &large[120..260]);
+        let third = packet(false, 3, &large[260..]);
+        let of_large = (large.clone(), [&first[..], &second, &third].concat(), 3);
+        assert_eq!(
+            told(&[&first, &second, &third]),
+            [
+                vec![(small.clone(), first.clone(), 1)],
+                vec![],
+                vec![of_large]
+            ]
+        );
+        // One ends in the packet in whose middle the next begins, which goes on.
+        let first = packet(true, 1, &[&[0], &large[..150]].concat());
+        let second = packet(false, 2, &[&large[150..300]].concat());
+        let third = packet(false, 3, &[&large[300..], &small[..5]].concat());
+        let fourth = packet(false, 4, &small[5..]);
+        let of_large = [&first[..], &second, &third].concat();
+        let of_small = [&third[..], &fourth].concat();
+        assert_eq!(
+            told(&[&first, &second, &third, &fourth]),
+            [
+                vec![],
+                vec![],
+                vec![(large.clone(), of_large, 3)],
+                vec![(small.clone(), of_small, 4)]
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_part_of_a_section_is_passed_over() {
+        let whole = section(1, 60);
+        let first = packet(true, 0, &[&[0], &whole[..30]].concat());
+        let second = packet(false, 1, &whole[30..]);
+        let mut scrambled = packet(false, 1, &[0; 40]);
+        scrambled[3] |= 0x80;
+        let empty = packet(true, 1, &[]);
+        let of_both = vec![(whole.clone(), [&first[..], &second].concat(), 1)];
+        assert_eq!(
+            told(&[&first, &scrambled, &empty, &second]),
+            [vec![], vec![], vec![], of_both]
+        );
+        // Behind a loss: the rest alone, and an end of what has not begun.
+        let end = packet(true, 2, &[&[30], &whole[30..], &whole[..]].concat());
+        let only = vec![(whole.clone(), end.clone(), 2)];
+        assert_eq!(told(&[&second, &end]), [vec![], only]);
+        // A pointer that shows behind its packet begins nothing, nor does it end anything.
+        let astray = packet(true, 1, &[&[60], &whole[..59]].concat());
+        assert_eq!(told(&[&first, &astray, &second]), [vec![], vec![], vec![]]);
+        // Another PID's packets come.
+        let mut assembler = Assembler::default();
+        assert_eq!(feed(&mut assembler, &first), Ok(vec![]));
+        assert!(assembler.held_bytes() >= PACKET_BYTES + 30);
+        assembler.clear();
+        assert_eq!(feed(&mut assembler, &second), Ok(vec![]));
+        assert!(assembler.section.is_empty() && assembler.packets.is_empty());
+    }
+
+    #[test]
+    fn a_section_in_more_packets_than_are_kept_is_let_go() {
+        let long = section(1, 4096);
+        let mut assembler = Assembler::default();
+        let first = packet(true, 0, &[0, long[0], long[1]]);
+        assert_eq!(feed(&mut assembler, &first), Ok(vec![]));
+        for number in 1..48 {
+            let next = packet(false, 0, &long[1 + number..2 + number]);
+            assert_eq!(feed(&mut assembler, &next), Ok(vec![]), "{number}");
+        }
+        let next = packet(false, 0, &long[49..50]);
+        assert_eq!(feed(&mut assembler, &next), Err(LetGo));
+        // The longest, in packets that are full.
+        let long = section(1, 4098);
+        let mut assembler = Assembler::default();
+        let mut told = feed(
+            &mut assembler,
+            &packet(true, 0, &[&[0], &long[..183]].concat()),
+        );
+        for part in long[183..].chunks(184) {
+            assert_eq!(told, Ok(vec![]));
+            told = feed(&mut assembler, &packet(false, 0, part));
+        }
+        assert_eq!(told.map(|told| told[0].0 == long), Ok(true));
+    }
+
+    #[test]
+    fn a_checksum_is_that_of_the_standard() {
+        // What catalogues call CRC-32/MPEG-2, and their test of it.
+        assert_eq!(checksum(b"123456789"), 0x0376_e6e7);
+        let mut section = b"123456789\x03\x76\xe6\xe7".to_vec();
+        assert!(is_undamaged(&section));
+        section[3] ^= 0x10;
+        assert!(!is_undamaged(&section));
+    }
+
+    #[test]
+    fn a_body_stands_between_its_head_and_its_checksum_if_it_is_in_force() {
+        let section = [2, 0xb0, 13, 0x12, 0x34, 0xc1, 0, 0, 7, 8, 9, 1, 2, 3, 4];
+        assert_eq!(body(&section, 2), Some(&[7, 8, 9][..]));
+        assert_eq!(body(&section[..13], 2), Some(&[7][..]));
+        assert_eq!(body(&section[..12], 2), Some(&[][..]));
+        for length in 0..12 {
+            assert_eq!(body(&section[..length], 2), None, "{length} bytes");
+        }
+        assert_eq!(body(&section, 0), None);
+        let mut next = section;
+        next[5] = 0xfe;
+        assert_eq!(body(&next, 2), None);
+        assert_eq!(program_number(&section), Some(0x1234));
+        assert_eq!(program_number(&section[..5]), Some(0x1234));
+        assert_eq!(program_number(&section[..4]), None);
+    }
+
+    #[test]
+    fn a_program_association_names_programs_but_for_the_network() {
+        let pat = [
+            0, 1, 0xe1, 0x00, 0, 0, 0xe0, 0x10, 0x80, 0, 0xff, 0xff, 1, 0, 0, 5, 9, 9, 9,
+        ];
+        let programs: Vec<_> = program_maps(&pat).collect();
+        assert_eq!(programs, [(1, 0x100), (0x8000, 0x1fff), (0x100, 5)]);
+    }
+
+    #[test]
+    fn a_map_names_streams_as_far_as_it_goes() {
+        let pmt = [
+            0xe1, 0x00, 0xf0, 3, 9, 9, 9, // the program's own descriptors
+            0x1b, 0xe1, 0x01, 0xf0, 0, // without any
+            0x06, 0xff, 0xff, 0xf0, 5, 5, 3, 1, 2, 3, // with one
+            0x0f, 0x01, 0x02, 0xf0, 4, 7, // cut
+        ];
+        let streams = |length: usize| elementary_streams(&pmt[..length]).collect::<Vec<_>>();
+        let all = [
+            (0x1b, 0x101, &[][..]),
+            (0x06, 0x1fff, &[5, 3, 1, 2, 3][..]),
+            (0x0f, 0x102, &[7][..]),
+        ];
+        assert_eq!(streams(pmt.len()), all);
+        assert_eq!(streams(pmt.len() - 2), all[..2]);
+        assert_eq!(streams(12), all[..1]);
+        for length in 0..12 {
+            assert_eq!(streams(length), [], "{length} bytes");
+        }
+        // 15 bytes and 256 times that are reserved: all that there is.
+        let long = [0xe1, 0, 0xf1, 0, 0x1b, 0xe1, 0x01, 0xf0, 0];
+        assert_eq!(elementary_streams(&long).count(), 0);
+    }
+
+    #[test]
+    fn descriptors_are_told_while_they_are_whole() {
+        let bytes = [5, 4, b'H', b'E', b'V', b'C', 0x6a, 0, 7, 2, 1];
+        let told: Vec<_> = descriptors(&bytes).collect();
+        assert_eq!(told, [(5, &b"HEVC"[..]), (0x6a, &[])]);
+        assert_eq!(descriptors(&bytes[..5]).count(), 0);
+        assert_eq!(descriptors(&bytes[..1]).count(), 0);
+    }
 }

@@ -135,3 +135,105 @@ impl Streams {
         self.sound.or(self.data)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each stream type, without descriptors.
+    #[test]
+    fn a_stream_type_tells_what_it_carries() {
+        let other = [0x10, 0x20, 0x21, 0x33, 0x42, 0xd1, 0xd2, 0xea];
+        let sound = [
+            0x03, 0x04, 0x0f, 0x11, 0x1c, 0x2d, 0x2e, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86,
+            0x87, 0x88, 0x8a, 0xa1, 0xa2,
+        ];
+        for kind in 0..=0xff {
+            let expected = match kind {
+                1 | 2 => Kind::Video(Codec::Mpeg12),
+                0x1b => Kind::Video(Codec::H264),
+                0x24 => Kind::Video(Codec::Hevc),
+                _ if other.contains(&kind) => Kind::Video(Codec::Other),
+                _ if sound.contains(&kind) => Kind::Sound,
+                _ => Kind::Data,
+            };
+            assert_eq!(Kind::of(kind, &[]), expected, "{kind:#x}");
+        }
+    }
+
+    #[test]
+    fn descriptors_tell_what_no_stream_type_does() {
+        let hevc = Kind::Video(Codec::Hevc);
+        let other = Kind::Video(Codec::Other);
+        for (name, kind) in [
+            (b"HEVC", hevc),
+            (b"AV01", other),
+            (b"VVC ", other),
+            (b"drac", other),
+            (b"VC-1", other),
+            (b"Opus", Kind::Sound),
+            (b"AC-3", Kind::Sound),
+            (b"EAC3", Kind::Sound),
+            (b"AC-4", Kind::Sound),
+            (b"BSSD", Kind::Sound),
+            (b"DTS1", Kind::Sound),
+            (b"DTS2", Kind::Sound),
+            (b"DTS3", Kind::Sound),
+            (b"fLaC", Kind::Sound),
+            (b"mp3 ", Kind::Sound),
+            (b"KLVA", Kind::Data),
+        ] {
+            // Behind one of another kind, and longer than its name.
+            let descriptors = [&[0x52, 1, 7, 5, 5][..], name, &[1]].concat();
+            assert_eq!(Kind::of(0x06, &descriptors), kind, "{name:?}");
+            // What has a type of its own needs no name, and another tag names nothing.
+            assert_eq!(Kind::of(0x0f, &descriptors), Kind::Sound);
+            let other_tag = [&[6, 4][..], name].concat();
+            assert_eq!(Kind::of(0x06, &other_tag), Kind::Data);
+        }
+        for tag in 0..=0xff {
+            let is_sound = [0x6a, 0x7a, 0x7b, 0x7c].contains(&tag);
+            let kind = if is_sound { Kind::Sound } else { Kind::Data };
+            assert_eq!(Kind::of(0x06, &[tag, 1, 0]), kind, "{tag:#x}");
+        }
+        // Cues of SCTE-35 have the type of DTS-HD.
+        assert_eq!(Kind::of(0x86, b"\x05\x04CUEI"), Kind::Data);
+        assert_eq!(Kind::of(0x86, b"\x05\x04DTS1"), Kind::Sound);
+    }
+
+    #[test]
+    fn of_each_kind_the_first_programs_streams_count() {
+        let stream = |kind, pid| [kind, 0xe1, pid, 0xf0, 0];
+        let map = |streams: &[[u8; 5]]| [&[0xe1, 0, 0xf0, 0], &streams.concat()[..]].concat();
+        let first = Streams::read(&map(&[
+            stream(0x0f, 2),
+            stream(0x1b, 3),
+            stream(0x24, 4),
+            stream(0x03, 5),
+        ]));
+        assert_eq!(first.video, Some((0x103, Codec::H264)));
+        assert!(first.sound.contains(0x102) && first.sound.contains(0x105));
+        assert!(!first.sound.contains(0x103) && first.data.is_empty());
+        let second = Streams::read(&map(&[stream(0x02, 6), stream(0x0f, 7), stream(0x05, 8)]));
+        assert!(second.data.contains(0x108) && !second.data.is_empty());
+        let both = first.or(second);
+        assert_eq!(
+            (both.video, both.sound, both.data),
+            (first.video, first.sound, second.data)
+        );
+        assert_eq!(Streams::default().or(second), second);
+        assert_eq!(second.or(Streams::default()), second);
+        for (pid, beside) in [(0x102, true), (0x103, false), (0x105, true), (0x108, true)] {
+            assert_eq!(both.is_beside_video(pid), beside, "{pid:#x}");
+        }
+        // Without video sound decides, and without sound whatever there is.
+        assert_eq!(both.without_video(), first.sound);
+        let words = Streams::read(&map(&[stream(0x05, 9)]));
+        assert_eq!(words.without_video(), words.data);
+        assert!(!words.is_empty() && Streams::read(&map(&[])).is_empty());
+        // More than a film has are not known.
+        let many: Vec<_> = (0..13).map(|pid| stream(0x0f, pid)).collect();
+        let many = Streams::read(&map(&many)).sound;
+        assert!(many.contains(0x100) && many.contains(0x10b) && !many.contains(0x10c));
+    }
+}

@@ -262,3 +262,22 @@ impl Tables {
             && self.held_bytes() <= HELD_BYTES_MAX
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_for_programs_count_among_what_is_held() {
+        let named: Vec<_> = (1..=32).map(|number| (number, 0x100 + number)).collect();
+        for count in [1, 7, 32] {
+            let mut tables = Tables::default();
+            tables.name(&named[..count]);
+            let places = tables.held_bytes() / size_of::<Program>();
+            assert!(
+                (count..=2 * count.max(4)).contains(&places),
+                "{places} of {count}"
+            );
+        }
+    }
+}

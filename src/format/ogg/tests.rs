@@ -303,3 +303,255 @@ fn any_bytes_are_scanned_alike_however_cut() {
         );
     }
 }
+
+/// Head bytes, and what they say: how long the page is, and whether it goes on, begins or ends.
+#[test]
+fn a_page_says_how_long_it_is_and_what_it_is() {
+    let whole = page(0x0403_0201, 0, 7, &[&[1; 255], &[2; 10], b""]);
+    let told = |bytes: &[u8]| match Page::read(bytes) {
+        Look::Found(page) => Ok((page.length(), page.payload.len(), page.packets())),
+        Look::Needs(length) => Err(Some(length)),
+        Look::Nothing => Err(None),
+    };
+    assert_eq!(told(&whole), Ok((27 + 4 + 265, 265, 3)));
+    for length in 0..whole.len() {
+        let expected = match length {
+            0..5 => Err(Some(length + 1)),
+            5..27 => Err(Some(27)),
+            27..31 => Err(Some(31)),
+            _ => Ok((296, length - 31, 3)),
+        };
+        assert_eq!(told(&whole[..length]), expected, "{length} bytes");
+    }
+    assert_eq!(told(&[&whole[..], b"Ogg"].concat()), Ok((296, 265, 3)));
+    for at in 0..5 {
+        let mut bad = whole.clone();
+        bad[at] ^= 1;
+        assert_eq!(told(&bad), Err(None), "{at}");
+        assert_eq!(told(&bad[..=at]), Err(None), "{at}");
+    }
+    for (flags, expected) in [
+        (0x00, (false, false, false)),
+        (0x01, (true, false, false)),
+        (0x02, (false, true, false)),
+        (0x04, (false, false, true)),
+        (0xf8, (false, false, false)),
+        (0xff, (true, true, true)),
+    ] {
+        let bytes = page(1, flags, 0, &[]);
+        let Look::Found(page) = Page::read(&bytes) else {
+            panic!("a page");
+        };
+        let told = (
+            page.is_continued(),
+            page.begins_stream(),
+            page.ends_stream(),
+        );
+        assert_eq!(told, expected, "{flags:x}");
+    }
+    let Look::Found(read) = Page::read(&whole) else {
+        panic!("a page");
+    };
+    assert_eq!((read.serial, read.granule_position), (0x0403_0201, 7));
+}
+
+/// Each packet that begins on a page, by the places of its first byte.
+#[test]
+fn packets_begin_where_the_last_has_ended() {
+    let long = [3; 300];
+    for (flags, packets, begins, first, end) in [
+        (
+            0,
+            &[&b"ab"[..], b"c", b"", b"d"][..],
+            &[0, 2, 3][..],
+            Some(b'a'),
+            4,
+        ),
+        (1, &[b"ab", b"c", b"", b"d"], &[2, 3], None, 4),
+        (0, &[&long, b"x"], &[0, 300], Some(3), 301),
+        (1, &[&long, b"x"], &[300], None, 301),
+        (0, &[b"", b"x"], &[0], None, 1),
+        (0, &[b""], &[], None, 0),
+        (1, &[b"x"], &[], None, 0),
+        (0, &[], &[], None, 0),
+    ] {
+        let bytes = page(1, flags, 0, packets);
+        let Look::Found(page) = Page::read(&bytes) else {
+            panic!("a page");
+        };
+        assert_eq!(page.packet_begins().collect::<Vec<_>>(), begins);
+        assert_eq!(page.first_bytes_end(), page.payload_from() + end);
+        if flags == 1 || packets.first().is_none_or(|packet| !packet.is_empty()) {
+            assert_eq!(page.first_byte(), first);
+        }
+    }
+}
+
+/// How many packets are headers: of each codec, with pages of a packet each behind its first.
+#[test]
+fn each_codec_has_its_headers() {
+    for (first, count) in [
+        (&b"\x80theora"[..], Ok(3)),
+        (b"\x01vorbis", Ok(3)),
+        (b"OpusHead", Ok(2)),
+        (b"Speex   ", Ok(2)),
+        (b"\x7fFLAC\x01\0\0\x01", Ok(2)),
+        (b"\x7fFLAC\x01\0\0\x03", Ok(4)),
+        (b"\x7fFLAC\x01\0\x01\0", Ok(257)),
+        // Nothing that is heard or seen, or that is understood.
+        (b"\x81theora", Err(LetGo)),
+        (b"\x01vorbix", Err(LetGo)),
+        (b"OpusTags", Err(LetGo)),
+        (b"Speex", Err(LetGo)),
+        (b"\x7fFLAC", Err(LetGo)),
+        (b"OVP80", Err(LetGo)),
+        (b"BBCD", Err(LetGo)),
+        (b"\x01video", Err(LetGo)),
+    ] {
+        let mut pages = vec![page(5, BEGIN, 0, &[first])];
+        pages.extend((0..260).map(|_| page(5, 0, 9, &[b"\x02"])));
+        let (findings, result) = scan(&pages.concat());
+        assert_eq!(result, count.map(|_| ()), "{first:x?}");
+        let told: Vec<Vec<u8>> = count.iter().map(|count| pages[..*count].concat()).collect();
+        assert_eq!(headers(&findings), told, "{first:x?}");
+    }
+}
+
+#[test]
+fn streams_that_are_not_known_pass_beside_those_that_are() {
+    let [head, tags] = opus(7);
+    let foreign = page(9, BEGIN, 0, &[b"\x80kate\0\0\0"]);
+    let foreign_header = page(9, 0, 0, &[b"\x81kate"]);
+    let foreign_data = page(9, 0, 5, &[b"words"]);
+    let sound = page(7, 0, 960, &[b"sound"]);
+    let unknown = page(4, 0, 0, &[b"?"]);
+    let all = [
+        &head,
+        &foreign,
+        &foreign_header,
+        &unknown,
+        &foreign_data,
+        &tags,
+        &sound,
+    ]
+    .map(Vec::clone);
+    let (bytes, begins) = lay_out(&all);
+    let (findings, result) = scan(&bytes);
+    assert_eq!(result, Ok(()));
+    // Its headers are those that say that they stand before all media.
+    let header = [&head[..], &foreign, &foreign_header, &tags].concat();
+    assert_eq!(headers(&findings), [header]);
+    assert_eq!(joins(&findings), [begins[6]]);
+    // What was of no header makes a join of nothing, nor does another's page.
+    let (bytes, begins) = lay_out(&[head, tags, foreign_data, sound].map(|page| page));
+    let (findings, _) = scan(&bytes);
+    assert_eq!(joins(&findings), [begins[3]]);
+}
+
+#[test]
+fn what_is_between_headers_is_bounded() {
+    let [head, tags] = opus(7);
+    let between = |bytes: usize| {
+        let full = page(9, 0, 0, &[&[1; 65_024][..65_024 - 1]]);
+        let mut all = full.repeat(bytes / full.len());
+        let rest = bytes - all.len();
+        // A page of so many bytes, whose lacing takes some.
+        let payload = (0..rest).rfind(|length| 28 + length + length / 255 <= rest);
+        let payload = payload.expect("room for a page");
+        all.extend(page(9, 0, 0, &[&vec![1; payload]]));
+        assert_eq!(all.len(), bytes);
+        let stream = [&head[..], &all, &tags, &page(7, 0, 9, &[b"sound"])].concat();
+        scan(&stream).1
+    };
+    assert_eq!(between(HEADER_BYTES_MAX), Ok(()));
+    assert_eq!(between(HEADER_BYTES_MAX + 1), Err(LetGo));
+}
+
+#[test]
+fn a_search_ends_behind_so_many_bytes() {
+    let begin = [opus(7).concat(), page(7, 0, 960, &[b"sound"])].concat();
+    let two = page(7, 0, 960, &[b"sound"]).repeat(2);
+    for (between, result) in [
+        (SEARCH_BYTES_MAX, Ok(())),
+        (SEARCH_BYTES_MAX + 1, Err(LetGo)),
+    ] {
+        let stream = [&begin[..], &vec![0; between as usize], &two].concat();
+        let nothing: &mut Findings<'_> = &mut |_, _| {};
+        let walked = Window::default().walk(&mut Ogg::default(), &stream, 0, nothing);
+        assert_eq!(walked, result, "{between} bytes between");
+    }
+}
+
+#[test]
+fn sixteen_streams_are_known_beside_each_other() {
+    let begins =
+        |count: u32| (0..count).flat_map(|serial| page(serial, BEGIN, 0, &[b"\x01vorbis"]));
+    let (mut window, mut ogg) = (Window::default(), Ogg::default());
+    let nothing: &mut Findings<'_> = &mut |_, _| {};
+    let bytes: Vec<u8> = begins(16).collect();
+    assert_eq!(window.walk(&mut ogg, &bytes, 0, nothing), Ok(()));
+    let held = ogg.held_bytes();
+    assert!(
+        (bytes.len() + 16 * size_of::<Stream>()..8 * 1024).contains(&held),
+        "{held}"
+    );
+    assert_eq!(scan(&begins(17).collect::<Vec<_>>()).1, Err(LetGo));
+    // One that begins again begins another link.
+    let bytes = [bytes, page(3, BEGIN, 0, &[b"\x01vorbis"])].concat();
+    assert_eq!(scan(&bytes).1, Ok(()));
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn what_cannot_be_is_not_believed() {
+    let fits = |between: usize, streams: u32| {
+        let phase = Phase::Headers { between };
+        let stream = |serial| Stream {
+            serial,
+            codec: Codec::Sound,
+            header_packets: 0,
+        };
+        let streams = (0..streams).map(stream).collect();
+        Ogg {
+            phase,
+            streams,
+            ..Ogg::default()
+        }
+        .fits()
+    };
+    assert!(fits(0, 0) && fits(HEADER_BYTES_MAX, 16));
+    assert!(!fits(HEADER_BYTES_MAX + 1, 0) && !fits(0, 17));
+    let told = "0".repeat(1 + HEADER_BYTES_MAX);
+    let header = serde_json::json!({ "told": told, "next": "" });
+    let header = serde_json::from_value(header).expect("as it is told");
+    let ogg = Ogg {
+        phase: Phase::Data,
+        header,
+        ..Ogg::default()
+    };
+    assert!(!ogg.fits());
+}
+
+/// With a page's head, without its payload.
+#[test]
+fn a_page_of_sound_is_told_as_soon_as_its_head_has_come() {
+    let sound = page(2, 0, 960, &[&[1; 200], &[2; 200]]);
+    let beside_video = theora_and_vorbis().concat();
+    for (begin, serial) in [(opus(7).concat(), 7), (beside_video, 2)] {
+        let mut sound = sound.clone();
+        sound[14] = serial;
+        let head = [&begin[..], &sound[..29]].concat();
+        let (findings, _) = scan(&head);
+        let units = findings
+            .iter()
+            .filter(|(found, _)| matches!(found, Finding::Unit(_)));
+        assert_eq!(units.count(), 1, "{serial}");
+        assert_eq!(joins(&findings).len(), usize::from(serial == 7));
+        let (findings, _) = scan(&head[..head.len() - 1]);
+        assert!(
+            !findings
+                .iter()
+                .any(|(found, _)| matches!(found, Finding::Unit(_)))
+        );
+    }
+}

@@ -179,7 +179,7 @@ impl Walker<Vec<u8>> for Blocks {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }
         let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::Hold(seen.len() + 1)),
+            Read::More => return Ok(Step::More),
             Read::Malformed => return Err(LetGo),
             Read::Whole(head) => head,
         };

@@ -1,0 +1,423 @@
+use super::super::window::Window;
+use super::*;
+
+/// A tag, with the size that follows it.
+fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
+    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+    let [high, time @ ..] = milliseconds.to_be_bytes();
+    let whole = (body.len() as u32 + 11).to_be_bytes();
+    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
+}
+
+/// A head that promises these: 1 for picture, 4 for sound.
+fn head(flags: u8) -> Vec<u8> {
+    [b"FLV\x01", &[flags, 0, 0, 0, 9, 0, 0, 0, 0][..]].concat()
+}
+
+fn metadata(milliseconds: u32) -> Vec<u8> {
+    tag(SCRIPT, milliseconds, b"\x02\0\x0aonMetaData\x08 and more")
+}
+
+fn video_setup() -> Vec<u8> {
+    tag(VIDEO, 0, &[0x17, 0, 0, 0, 0, 1, 0x42])
+}
+
+fn sound_setup() -> Vec<u8> {
+    tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10])
+}
+
+fn key(milliseconds: u32) -> Vec<u8> {
+    tag(VIDEO, milliseconds, &[0x17, 1, 0, 0, 0, 7])
+}
+
+fn picture(milliseconds: u32) -> Vec<u8> {
+    tag(VIDEO, milliseconds, &[0x27, 1, 0, 0, 0, 7])
+}
+
+fn sound(milliseconds: u32) -> Vec<u8> {
+    tag(AUDIO, milliseconds, &[0xaf, 1, 7])
+}
+
+/// All that a header can have.
+fn header() -> Vec<u8> {
+    [head(5), metadata(0), video_setup(), sound_setup()].concat()
+}
+
+/// A finding, and the header if it is one.
+type Found = (Finding, Option<Vec<u8>>);
+
+/// What is found, whole and in pieces.
+fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
+    let pieces = |size: usize| {
+        let (mut window, mut flv) = (Window::default(), Flv::default());
+        let (mut findings, mut offset) = (Vec::new(), 0);
+        for piece in bytes.chunks(size) {
+            let mut found = |finding, header: Header<'_>| {
+                let header = (finding == Finding::Header).then(|| header.to_vec());
+                findings.push((finding, header));
+            };
+            let found: &mut Findings<'_> = &mut found;
+            if window.walk(&mut flv, piece, offset, found) == Err(LetGo) {
+                return (findings, Err(LetGo));
+            }
+            offset += piece.len() as u64;
+        }
+        (findings, Ok(()))
+    };
+    let whole = pieces(bytes.len().max(1));
+    for size in [1, 13, 4096] {
+        if size > 99 || bytes.len() < 9_000 {
+            assert!(pieces(size) == whole, "in pieces of {size}");
+        }
+    }
+    whole
+}
+
+/// The headers, and the places of the joins.
+fn told(parts: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<u64>) {
+    let (findings, result) = scan(&parts.concat());
+    assert_eq!(result, Ok(()));
+    let joins = findings.iter().filter_map(|(finding, _)| match finding {
+        Finding::Join(start) => Some(start.offset),
+        _ => None,
+    });
+    let joins = joins.collect();
+    (
+        findings
+            .into_iter()
+            .filter_map(|(_, header)| header)
+            .collect(),
+        joins,
+    )
+}
+
+/// Where each part begins, of these.
+fn places<const N: usize>(parts: &[Vec<u8>], numbers: [usize; N]) -> Vec<u64> {
+    let place = |number: usize| parts[..number].concat().len() as u64;
+    numbers.into_iter().map(place).collect()
+}
+
+/// What a tag is by the first bytes of its body: of each codec's frame, and of each packet type.
+#[test]
+fn a_tag_is_what_its_first_bytes_say() {
+    let is = |tag_type, body: &[u8]| kind(tag_type, body);
+    let kinds = [
+        (Kind::Metadata, "metadata"),
+        (Kind::VideoSequence, "setup of video"),
+        (Kind::AudioSequence, "setup of sound"),
+        (Kind::KeyFrame, "key"),
+        (Kind::Picture, "picture"),
+        (Kind::Sound, "sound"),
+        (Kind::Other, "other"),
+    ];
+    let name = |kind: Kind| {
+        kinds
+            .iter()
+            .find(|(other, _)| *other == kind)
+            .expect("a kind")
+            .1
+    };
+    for first in 0..=0xff_u8 {
+        let (high, low) = (first / 16, first % 16);
+        for second in [0, 1, 2, 3, 0xff] {
+            let video = match (high, low, second) {
+                (8.., 0, _) => "setup of video",
+                (9, 1 | 3, _) => "key",
+                (8.., 1 | 3, _) => "picture",
+                (8.., _, _) => "other",
+                (_, 7 | 12, 0) => "setup of video",
+                (1, 7 | 12, 1) => "key",
+                (_, 7 | 12, 1) => "picture",
+                (_, 7 | 12, _) => "other",
+                (1, _, _) => "key",
+                _ => "picture",
+            };
+            let told = name(is(VIDEO, &[first, second]));
+            assert_eq!(told, video, "{first:#x} {second:#x}");
+            let sound = match (high, low, second) {
+                (10, _, 0) => "setup of sound",
+                (9, 0, _) => "setup of sound",
+                (9, 1, _) => "sound",
+                (9, _, _) => "other",
+                _ => "sound",
+            };
+            let told = name(is(AUDIO, &[first, second]));
+            assert_eq!(told, sound, "{first:#x} {second:#x}");
+            assert_eq!(name(is(SCRIPT, &[first, second])), "other");
+            assert_eq!(name(is(10, &[first, second])), "other");
+        }
+    }
+    // Of one byte: codecs that need no more say the same.
+    for (tag_type, body, told) in [
+        (VIDEO, &[0x12][..], "key"),
+        (VIDEO, &[0x22], "picture"),
+        (VIDEO, &[0x90], "setup of video"),
+        (VIDEO, &[], "other"),
+        (AUDIO, &[0x2f], "sound"),
+        (AUDIO, &[0xaf], "sound"),
+        (AUDIO, &[], "other"),
+        (SCRIPT, b"\x02\0\x0aonMetaData", "metadata"),
+        (SCRIPT, b"\x02\0\x0aonCuePoint", "other"),
+        (VIDEO, b"\x02\0\x0aonMetaData", "picture"),
+    ] {
+        assert_eq!(name(is(tag_type, body)), told, "{body:x?}");
+    }
+}
+
+#[test]
+fn a_head_is_as_long_as_it_says() {
+    for (at, byte) in [(5, 1), (6, 1), (7, 1), (8, 8), (8, 10)] {
+        let mut bytes = header();
+        bytes[at] = byte;
+        assert_eq!(scan(&bytes), (vec![], Err(LetGo)), "{byte} at {at}");
+    }
+    // The size that follows it counts for nothing, and is kept.
+    let mut bytes = [header(), key(0)].concat();
+    bytes[9..13].fill(7);
+    let (findings, _) = scan(&bytes);
+    assert_eq!(findings[1].1.as_deref(), Some(&bytes[..header().len()]));
+}
+
+#[test]
+fn a_header_is_told_with_the_first_media_and_each_key_frame_is_a_join() {
+    let parts = [header(), key(0), picture(40), sound(40), key(80)];
+    assert_eq!(told(&parts), (vec![header()], places(&parts, [1, 4])));
+    // Who comes before there is a point needs what there is.
+    let parts = [header(), picture(0), sound(0), key(40)];
+    assert_eq!(told(&parts), (vec![header()], places(&parts, [3])));
+    for media in [picture(0), sound(0)] {
+        let parts = [header(), media.clone()];
+        assert_eq!(told(&parts), (vec![header()], vec![]));
+        // But not what comes for the next point.
+        let longer = tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10, 9]);
+        let parts = [header(), key(0), longer, media];
+        assert_eq!(told(&parts), (vec![header()], places(&parts, [1])));
+    }
+    let parts = [header(), sound(0), key(40)];
+    assert_eq!(told(&parts), (vec![header()], places(&parts, [2])));
+    // In any order of coming, and without what does not come.
+    let parts = [head(5), sound_setup(), video_setup(), key(0)];
+    let all = [head(5), video_setup(), sound_setup()].concat();
+    assert_eq!(told(&parts), (vec![all], places(&parts, [3])));
+    assert_eq!(told(&[header()]).0, Vec::<Vec<u8>>::new());
+    // A tag of a kind that is not known, and one that says that it is filtered.
+    let filtered = tag(0x20 | VIDEO, 0, &[0x17, 1, 0, 0, 0, 7]);
+    let parts = [
+        header(),
+        tag(10, 0, &[1; 20]),
+        tag(SCRIPT, 0, b"x"),
+        filtered,
+    ];
+    assert_eq!(told(&parts), (vec![header()], places(&parts, [3])));
+}
+
+#[test]
+fn what_has_changed_is_told_with_the_next_key_frame() {
+    for (setup, is_timeless) in [
+        (metadata(5), true),
+        (video_setup(), false),
+        (sound_setup(), false),
+    ] {
+        for at in 0..setup.len() {
+            let mut other = setup.clone();
+            other[at] ^= if at == 0 { 0x20 } else { 1 };
+            // Where that changes its length or its kind it is another one altogether.
+            if (1..4).contains(&at) || at == 11 || (12..24).contains(&at) && is_timeless {
+                continue;
+            }
+            let is_kept = at != 12 || setup[0] == SCRIPT;
+            let parts = [
+                header(),
+                setup.clone(),
+                key(0),
+                picture(1),
+                other.clone(),
+                picture(2),
+                key(3),
+                other.clone(),
+                key(4),
+            ];
+            let (headers, joins) = told(&parts);
+            let is_same = is_timeless && (4..8).contains(&at) || !is_kept;
+            assert_eq!(
+                headers.len(),
+                2 - usize::from(is_same),
+                "{setup:x?} at {at}"
+            );
+            assert!(is_same || headers[1] != headers[0]);
+            let count = joins.len();
+            assert!(count == 3 || !is_kept, "{setup:x?} at {at}");
+            // Back again before it was told.
+            let parts = [
+                header(),
+                setup.clone(),
+                key(0),
+                other,
+                setup.clone(),
+                key(3),
+            ];
+            assert!(told(&parts).0.len() == 1 || !is_kept, "{setup:x?} at {at}");
+        }
+    }
+    // The time of metadata is none.
+    let with_time = [
+        head(5),
+        metadata(0x0102_0304),
+        video_setup(),
+        sound_setup(),
+        key(0),
+    ];
+    assert_eq!(told(&with_time).0, [header()]);
+    // Another of another length.
+    let longer = tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10, 9]);
+    let (headers, _) = told(&[header(), key(0), longer.clone(), key(1)]);
+    let second = [head(5), metadata(0), video_setup(), longer].concat();
+    assert_eq!(headers, [header(), second]);
+}
+
+#[test]
+fn without_pictures_sound_decides() {
+    let filler = |bytes: usize| tag(10, 0, &vec![1; bytes - 15]);
+    // Where none are promised at once, and some way apart.
+    for flags in [0, 4, 0xfe] {
+        let parts = [
+            head(flags),
+            sound(0),
+            sound(1),
+            filler(1023 - 36),
+            sound(2),
+            sound(3),
+        ];
+        assert_eq!(told(&parts).1, places(&parts, [1, 5]), "{flags}");
+        let parts = [
+            head(flags),
+            sound(0),
+            sound(1),
+            filler(1024 - 36),
+            sound(2),
+            sound(3),
+        ];
+        assert_eq!(told(&parts).1, places(&parts, [1, 4]), "{flags}");
+        // As soon as there are some, they do.
+        let parts = [
+            head(flags),
+            sound(0),
+            video_setup(),
+            filler(2_000),
+            sound(1),
+            picture(2),
+        ];
+        assert_eq!(told(&parts).1, places(&parts, [1]));
+    }
+    // Where some are promised after four seconds.
+    for begin in [0, 7, u32::MAX - 1_000] {
+        let at = |time: u32| begin.wrapping_add(time);
+        let parts = [head(5), sound(at(0)), sound(at(3_999)), sound(at(4_000))];
+        assert_eq!(told(&parts).1, places(&parts, [3]), "{begin}");
+        for video in [video_setup(), picture(0)] {
+            let parts = [head(1), sound(at(0)), video, sound(at(4_000))];
+            assert!(told(&parts).1.is_empty(), "{begin}");
+        }
+        let parts = [head(1), sound(at(0)), key(0), sound(at(4_000))];
+        assert_eq!(told(&parts).1, places(&parts, [2]));
+    }
+    // Each byte of a time: it has 32 bits, of which the highest stand last.
+    for time in [0x0000_0fa0, 0x0001_0000, 0x0100_0000, 0x7f00_0000] {
+        let parts = [head(1), sound(0), sound(time)];
+        assert_eq!(told(&parts).1, places(&parts, [2]), "{time:x}");
+        let parts = [head(1), sound(time), sound(time + 3_999)];
+        assert!(told(&parts).1.is_empty(), "{time:x}");
+    }
+    // What only describes it is none.
+    let parts = [head(4), sound_setup(), tag(AUDIO, 0, &[0x92, 1])];
+    assert!(told(&parts).1.is_empty());
+}
+
+#[test]
+fn units_stand_4096_bytes_apart() {
+    let units = |parts: &[Vec<u8>]| {
+        let (findings, _) = scan(&parts.concat());
+        let units = findings.iter().filter_map(|(finding, _)| match finding {
+            Finding::Unit(start) => Some(start.offset),
+            _ => None,
+        });
+        units.collect::<Vec<_>>()
+    };
+    let filler = |bytes: usize| tag(10, 0, &vec![1; bytes - 15]);
+    let parts = [
+        head(5),
+        filler(4_095),
+        filler(100),
+        filler(4_096),
+        filler(20),
+    ];
+    assert_eq!(units(&parts), places(&parts, [1, 3, 4]));
+    // Behind a header they begin again.
+    let parts = [
+        head(5),
+        filler(100),
+        key(0),
+        filler(100),
+        video_setup(),
+        key(1),
+    ];
+    assert_eq!(units(&parts), places(&parts, [1, 2, 5]));
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let long = |kind: u8, begin: &[u8], length: usize| {
+        let mut body = begin.to_vec();
+        body.resize(length - 15, 0);
+        tag(kind, 0, &body)
+    };
+    let name = &METADATA_NAME[..];
+    for (kind, begin, most) in [
+        (SCRIPT, name, 128 * 1024),
+        (VIDEO, &[0x17, 0], 32 * 1024),
+        (AUDIO, &[0xaf, 0], 32 * 1024),
+    ] {
+        let parts = [head(5), long(kind, begin, most), key(0)];
+        assert_eq!(told(&parts).0, [parts[..2].concat()]);
+        let parts = [head(5), long(kind, begin, most + 1), key(0)];
+        assert_eq!(scan(&parts.concat()), (vec![], Err(LetGo)));
+    }
+    // What is not kept may be as long as it likes.
+    let parts = [
+        head(5),
+        long(SCRIPT, b"x", 300_000),
+        long(VIDEO, &[0x17, 1], 300_000),
+    ];
+    assert_eq!(told(&parts).1, places(&parts, [2]));
+    // Both of a tag are held, and no more.
+    let (mut window, mut flv) = (Window::default(), Flv::default());
+    let nothing: &mut Findings<'_> = &mut |_, _| {};
+    let mut feed = |bytes: &[u8]| {
+        assert_eq!(window.walk(&mut flv, bytes, 0, nothing), Ok(()));
+        flv.held_bytes()
+    };
+    let kept = header().len() - 13;
+    assert_eq!(feed(&header()), kept);
+    assert_eq!(feed(&key(0)), kept);
+    let longer = tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10, 9]);
+    assert_eq!(feed(&longer), kept + longer.len());
+    assert_eq!(feed(&sound_setup()), kept + longer.len());
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn places_that_lie_ahead_and_tags_that_are_too_long_are_not_believed() {
+    let fits = |last_unit, last_join, told: usize, next: usize| {
+        let mut flv = Flv {
+            last_unit,
+            last_join,
+            ..Flv::default()
+        };
+        flv.tags.kept[2].told = vec![0; told];
+        flv.tags.kept[0].next = vec![0; next];
+        flv.fits(7)
+    };
+    assert!(fits(None, None, 0, 0) && fits(Some(7), Some(7), 128 * 1024, 128 * 1024));
+    assert!(!fits(Some(8), None, 0, 0) && !fits(None, Some(8), 0, 0));
+    assert!(!fits(None, None, 128 * 1024 + 1, 0) && !fits(None, None, 0, 128 * 1024 + 1));
+}

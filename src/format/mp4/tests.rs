@@ -1,0 +1,583 @@
+use super::super::window::Window;
+use super::*;
+
+/// A box of this content.
+fn part(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    [
+        &(content.len() as u32 + 8).to_be_bytes(),
+        &kind[..],
+        content,
+    ]
+    .concat()
+}
+
+/// Numbers of 32 bits.
+fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .collect()
+}
+
+/// A track of this kind, with so many ticks a second.
+fn track(id: u32, kind: &[u8; 4], ticks_per_second: u32) -> Vec<u8> {
+    let tkhd = part(b"tkhd", &words(&[7, 1, 1, id, 9, 9]));
+    let mdhd = part(b"mdhd", &words(&[0, 1, 1, ticks_per_second, 9]));
+    let hdlr = part(
+        b"hdlr",
+        &[&words(&[0, 0]), &kind[..], &words(&[0, 0, 0])].concat(),
+    );
+    part(
+        b"trak",
+        &[tkhd, part(b"mdia", &[mdhd, hdlr].concat())].concat(),
+    )
+}
+
+/// What a track's samples have where nothing else is said.
+fn trex(id: u32, flags: u32) -> Vec<u8> {
+    part(b"trex", &words(&[0, id, 1, 0, 0, flags]))
+}
+
+fn moov(tracks: &[Vec<u8>], extends: &[Vec<u8>]) -> Vec<u8> {
+    let mvex = part(b"mvex", &extends.concat());
+    part(
+        b"moov",
+        &[&part(b"mvhd", &[0; 20]), &tracks.concat(), &mvex[..]].concat(),
+    )
+}
+
+const SYNC: u32 = 0x0200_0000;
+const SOUND: u32 = 1;
+const VIDEO: u32 = 2;
+
+/// Sound, and video whose samples are no sync samples where nothing else is said.
+fn header() -> Vec<u8> {
+    let tracks = [track(SOUND, b"soun", 48_000), track(VIDEO, b"vide", 1_000)];
+    let extends = [trex(SOUND, SYNC), trex(VIDEO, NOT_SYNC)];
+    [part(b"ftyp", b"isom"), moov(&tracks, &extends)].concat()
+}
+
+/// A track's part of a fragment: its header's numbers and its run's.
+fn traf(tfhd: &[u32], time: Option<u32>, trun: &[u32]) -> Vec<u8> {
+    let time = time.map(|time| part(b"tfdt", &words(&[0, time])));
+    let time = time.unwrap_or_default();
+    part(
+        b"traf",
+        &[
+            part(b"tfhd", &words(tfhd)),
+            time,
+            part(b"trun", &words(trun)),
+        ]
+        .concat(),
+    )
+}
+
+fn moof(parts: &[Vec<u8>]) -> Vec<u8> {
+    part(b"moof", &[part(b"mfhd", &[0; 8]), parts.concat()].concat())
+}
+
+/// One whose first sample of video is a sync sample, or is not.
+fn fragment(is_sync: bool) -> Vec<u8> {
+    let flags = if is_sync { SYNC } else { NOT_SYNC };
+    [
+        moof(&[traf(&[0, VIDEO], Some(3_000), &[4, 1, flags])]),
+        part(b"mdat", &[0xdd; 30]),
+    ]
+    .concat()
+}
+
+/// A finding, and the header if it is one.
+type Found = (Finding, Option<Vec<u8>>);
+
+/// What is found, whole and byte by byte.
+fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
+    let pieces = |size: usize| {
+        let (mut window, mut mp4) = (Window::default(), Mp4::default());
+        let (mut findings, mut offset) = (Vec::new(), 0);
+        for piece in bytes.chunks(size) {
+            let mut found = |finding, header: Header<'_>| {
+                let header = (finding == Finding::Header).then(|| header.to_vec());
+                findings.push((finding, header));
+            };
+            let found: &mut Findings<'_> = &mut found;
+            if window.walk(&mut mp4, piece, offset, found) == Err(LetGo) {
+                return (findings, Err(LetGo));
+            }
+            offset += piece.len() as u64;
+        }
+        (findings, Ok(()))
+    };
+    let whole = pieces(bytes.len().max(1));
+    for size in [1, 7, 100, 4096] {
+        if size > 99 || bytes.len() < 9_000 {
+            assert!(pieces(size) == whole, "in pieces of {size}");
+        }
+    }
+    whole
+}
+
+/// What is found behind the header, by places behind it. Units apart.
+fn behind_header(bytes: &[u8]) -> Vec<Finding> {
+    let from = header().len() as u64;
+    let (findings, result) = scan(&[header(), bytes.to_vec()].concat());
+    assert_eq!(findings[0], (Finding::Header, Some(header())));
+    assert_eq!(result, Ok(()));
+    let found = findings[1..]
+        .iter()
+        .filter_map(|(finding, _)| match finding {
+            Finding::Unit(_) => None,
+            Finding::Time(at, time) => Some(Finding::Time(at - from, *time)),
+            Finding::Join(start) => Some(Finding::Join(Start::at(start.offset - from))),
+            Finding::Break(at) => Some(Finding::Break(at - from)),
+            other => Some(*other),
+        });
+    found.collect()
+}
+
+fn join(at: usize) -> Finding {
+    Finding::Join(Start::at(at as u64))
+}
+
+fn time(at: usize, ticks: u64) -> Finding {
+    Finding::Time(at as u64, MediaTime::from_ticks(ticks))
+}
+
+#[test]
+fn a_box_says_what_it_is_and_how_long() {
+    let told = |bytes: &[u8]| match box_head(bytes) {
+        Look::Found(head) => Ok((head.kind, head.bytes, head.length)),
+        Look::Needs(length) => Err(Some(length)),
+        Look::Nothing => Err(None),
+    };
+    let large = |length: u64| [&b"\0\0\0\x01mdat"[..], &length.to_be_bytes()].concat();
+    for (bytes, head) in [
+        (b"\0\0\0\x08free".to_vec(), Ok((*b"free", 8, 8))),
+        (
+            b"\x01\x02\x03\x04moofxx".to_vec(),
+            Ok((*b"moof", 8, 0x0102_0304)),
+        ),
+        (
+            b"\xff\xff\xff\xffmdat".to_vec(),
+            Ok((*b"mdat", 8, 0xffff_ffff)),
+        ),
+        (large(16), Ok((*b"mdat", 16, 16))),
+        (
+            large(0x0102_0304_0506_0708),
+            Ok((*b"mdat", 16, 0x0102_0304_0506_0708)),
+        ),
+        (large(u64::MAX), Ok((*b"mdat", 16, u64::MAX))),
+        (large(15), Err(None)),
+        (large(0), Err(None)),
+        // To the end of the file, and shorter than its own head.
+        (b"\0\0\0\0mdat".to_vec(), Err(None)),
+        (b"\0\0\0\x07free".to_vec(), Err(None)),
+        (b"\0\0\0\x02free".to_vec(), Err(None)),
+    ] {
+        assert_eq!(told(&bytes), head, "{bytes:x?}");
+        for length in 0..8 {
+            assert_eq!(told(&bytes[..length]), Err(Some(8)));
+        }
+    }
+    for length in 8..16 {
+        assert_eq!(told(&large(99)[..length]), Err(Some(16)));
+    }
+}
+
+#[test]
+fn boxes_in_a_box_are_told_while_they_are_whole() {
+    let bytes = [
+        part(b"free", &[]),
+        part(b"tkhd", &[1, 2, 3]),
+        part(b"mdia", &[4]),
+    ]
+    .concat();
+    let all = [
+        (*b"free", &[][..]),
+        (*b"tkhd", &[1, 2, 3]),
+        (*b"mdia", &[4]),
+    ];
+    for length in 0..=bytes.len() {
+        let count = [8, 19, 28].iter().filter(|end| length >= **end).count();
+        let told: Vec<_> = boxes(&bytes[..length]).collect();
+        assert_eq!(told, all[..count], "{length} bytes");
+    }
+    let told: Vec<_> = places(&bytes).map(|(_, place)| place).collect();
+    assert_eq!(told, [8..8, 16..19, 27..28]);
+    assert_eq!(child(&bytes, b"tkhd"), Some(&[1, 2, 3][..]));
+    assert_eq!(child(&bytes, b"trak"), None);
+    // One that is shorter than its head is the end.
+    for size in [0, 1, 7] {
+        let bad = [&words(&[size])[..], b"free", &bytes].concat();
+        assert_eq!(boxes(&bad).count(), 0, "of {size} bytes");
+    }
+}
+
+#[test]
+fn numbers_are_read_where_they_stand() {
+    let bytes = [9, 1, 2, 3, 4, 9];
+    for (at, told) in [
+        (0, Some(0x0901_0203)),
+        (1, Some(0x0102_0304)),
+        (2, Some(0x0203_0409)),
+    ] {
+        assert_eq!(number(&bytes, at), told);
+    }
+    for at in [3, 5, 6, 7, 100] {
+        assert_eq!(number(&bytes, at), None, "at {at}");
+    }
+    let header: Vec<u8> = (0..24).collect();
+    assert_eq!(number_behind_times(&header), Some(0x0c0d_0e0f));
+    for (version, told) in [(0, 0x0c0d_0e0f), (1, 0x1415_1617), (2, 0x0c0d_0e0f)] {
+        let header = [&[version], &header[1..]].concat();
+        assert_eq!(
+            number_behind_times(&header),
+            Some(told),
+            "version {version}"
+        );
+    }
+    assert_eq!(number_behind_times(&[]), None);
+}
+
+#[cfg(any(feature = "hold", feature = "remux"))]
+#[test]
+fn a_descriptor_has_a_length_of_up_to_four_bytes() {
+    let long = [&[3, 0x81, 0x00][..], &[7; 200]].concat();
+    for (bytes, content) in [
+        (&[3, 2, 8, 9, 10][..], Some(&[8, 9][..])),
+        (&[3, 0, 8], Some(&[])),
+        (&[3, 0x80, 0x80, 0x80, 1, 8, 9], Some(&[8])),
+        // The fourth is the last, whatever it says of another.
+        (&[3, 0x80, 0x80, 0x80, 0x81, 8, 9], Some(&[8])),
+        (&long, Some(&[7; 128])),
+        // As much as there is.
+        (&[3, 5, 8, 9], Some(&[8, 9])),
+        (&[4, 2, 8, 9], None),
+        (&[3, 0x80], None),
+        (&[3], None),
+        (&[], None),
+    ] {
+        assert_eq!(descriptor(bytes, 3), content, "{bytes:x?}");
+    }
+}
+
+/// Each place in which a fragment can say what its first sample is: the nearest counts.
+#[test]
+fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
+    let is_join = |tfhd: &[u32], trun: &[u32]| {
+        let found = behind_header(&moof(&[traf(tfhd, None, trun)]));
+        assert!(found.is_empty() || found == [join(0)]);
+        !found.is_empty()
+    };
+    let (yes, no) = (SYNC, NOT_SYNC | SYNC);
+    for (tfhd, trun, joins) in [
+        // In the run, of the first sample, behind an offset or none.
+        (&[0, VIDEO][..], &[4, 1, yes][..], true),
+        (&[0, VIDEO], &[4, 1, no], false),
+        (&[0, VIDEO], &[5, 1, no, yes], true),
+        (&[0, VIDEO], &[5, 1, yes, no], false),
+        // Of each sample, behind its length of time and of bytes.
+        (&[0, VIDEO], &[0x400, 1, yes], true),
+        (&[0, VIDEO], &[0x400, 1, no], false),
+        (&[0, VIDEO], &[0x500, 1, no, yes], true),
+        (&[0, VIDEO], &[0x600, 1, no, yes], true),
+        (&[0, VIDEO], &[0x701, 1, no, no, no, yes, no], true),
+        (&[0, VIDEO], &[0xf01, 1, yes, yes, yes, no, yes], false),
+        // The first sample's own counts more than those of each.
+        (&[0, VIDEO], &[0x404, 1, yes, no], true),
+        // In the fragment's header, behind its other fields.
+        (&[0x20, VIDEO, yes], &[0, 1], true),
+        (&[0x20, VIDEO, no], &[0, 1], false),
+        (&[0x22, VIDEO, no, yes], &[0, 1], true),
+        (&[0x28, VIDEO, no, yes], &[0, 1], true),
+        (&[0x30, VIDEO, no, yes], &[0, 1], true),
+        (&[0x3a, VIDEO, no, no, no, yes, no], &[0, 1], true),
+        (&[0x2_0024, VIDEO, yes, no], &[0, 1], true),
+        (&[0x20, VIDEO, yes], &[4, 1, no], false),
+        (&[0x20, VIDEO, no], &[0x400, 1, yes], true),
+        // Else as is usual; and nothing of other tracks.
+        (&[0, VIDEO], &[0, 1], false),
+        (&[0, SOUND], &[4, 1, yes], false),
+        // What is cut says nothing.
+        (&[0, VIDEO], &[4, 1], false),
+        (&[0x20, VIDEO], &[0, 1], false),
+        // The version stands where the flags of the samples do not.
+        (&[0x0100_0000, VIDEO], &[0x0100_0004, 1, yes], true),
+        // Positions from the file's first byte.
+        (&[1, VIDEO, 0, 0], &[4, 1, yes], false),
+    ] {
+        assert_eq!(is_join(tfhd, trun), joins, "{tfhd:x?} {trun:x?}");
+    }
+    let both = |first: &[u32], second: &[u32]| {
+        behind_header(&moof(&[
+            traf(first, None, &[0, 1]),
+            traf(second, None, &[4, 1, yes]),
+        ]))
+    };
+    assert_eq!(both(&[0, SOUND], &[0, VIDEO]), [join(0)]);
+    assert_eq!(both(&[1, SOUND, 0, 0], &[0, VIDEO]), []);
+    // One without a header may count from anywhere.
+    let bare = moof(&[part(b"traf", &[]), traf(&[0, VIDEO], None, &[4, 1, yes])]);
+    assert_eq!(behind_header(&bare), []);
+    // Where sync samples are the usual ones.
+    let usual = moov(&[track(VIDEO, b"vide", 1_000)], &[trex(VIDEO, SYNC)]);
+    for (tfhd, joins) in [(&[0, VIDEO][..], 1), (&[0x20, VIDEO, NOT_SYNC], 0)] {
+        let moof = moof(&[traf(tfhd, None, &[0, 1])]);
+        let (findings, _) = scan(&[part(b"ftyp", b"isom"), usual.clone(), moof].concat());
+        let found = findings
+            .iter()
+            .filter(|(found, _)| matches!(found, Finding::Join(_)));
+        assert_eq!(found.count(), joins);
+    }
+    // Without any track there is none of video.
+    assert_eq!(behind_header(&moof(&[])), []);
+}
+
+#[test]
+fn only_the_newest_fragment_says_whether_the_first_byte_is_needed() {
+    let (mut window, mut mp4) = (Window::default(), Mp4::default());
+    let mut feed = |bytes: &[u8], at: u64| {
+        let nothing: &mut Findings<'_> = &mut |_, _| {};
+        assert_eq!(window.walk(&mut mp4, bytes, at, nothing), Ok(()));
+        mp4.needs_first_byte()
+    };
+    assert!(!feed(&header(), 0));
+    assert!(feed(
+        &moof(&[traf(&[1, VIDEO, 0, 0], None, &[0, 1])]),
+        1_000
+    ));
+    assert!(!feed(&fragment(true), 2_000));
+}
+
+#[test]
+fn a_fragment_has_the_time_of_the_track_that_decides() {
+    let sound = |time| traf(&[0, SOUND], time, &[0, 1]);
+    let video = |time| traf(&[0, VIDEO], time, &[0, 1]);
+    let long = |high, low| {
+        let tfdt = part(b"tfdt", &words(&[0x0100_0000, high, low]));
+        let tfhd = part(b"tfhd", &words(&[0, VIDEO]));
+        part(b"traf", &[tfhd, tfdt].concat())
+    };
+    let cut = part(
+        b"traf",
+        &[part(b"tfhd", &words(&[0, VIDEO])), part(b"tfdt", &[])].concat(),
+    );
+    for (parts, told) in [
+        (vec![video(Some(2_000))], Some(180_000)),
+        (vec![sound(Some(7)), video(Some(2_000))], Some(180_000)),
+        (vec![video(Some(2_000)), sound(Some(7))], Some(180_000)),
+        (vec![video(Some(2_000)), video(Some(9))], Some(180_000)),
+        (vec![sound(Some(7))], None),
+        // Each must say its own.
+        (vec![sound(None), video(Some(2_000))], None),
+        (vec![video(Some(2_000)), sound(None)], None),
+        (vec![video(None)], None),
+        (vec![cut], None),
+        (vec![long(0, 3_000)], Some(270_000)),
+        (vec![long(1, 0)], Some((90 << 32) % (1 << 33))),
+        (vec![long(0x10, 5)], Some((0x10_0000_0005 * 90) % (1 << 33))),
+        (vec![], None),
+    ] {
+        let found = behind_header(&moof(&parts));
+        assert_eq!(found, Vec::from_iter(told.map(|ticks| time(0, ticks))));
+    }
+}
+
+#[test]
+fn what_stands_in_front_of_a_fragment_belongs_to_it() {
+    let (other, whole) = (part(b"free", &[1; 9]), fragment(true));
+    let found = |at: usize| vec![time(at, 270_000), join(at)];
+    for kind in [b"styp", b"prft", b"emsg", b"sidx"] {
+        let front = part(kind, &[2; 12]);
+        assert_eq!(behind_header(&[&front[..], &whole].concat()), found(0));
+        let two = [&other[..], &front, &front, &whole].concat();
+        assert_eq!(behind_header(&two), found(other.len()));
+        // But for what something else has come between.
+        let apart = [&front[..], &other, &whole].concat();
+        assert_eq!(behind_header(&apart), found(front.len() + other.len()));
+        let next = [&front[..], &whole, &whole].concat();
+        let at = front.len() + whole.len();
+        assert_eq!(behind_header(&next), [found(0), found(at)].concat());
+    }
+    assert_eq!(
+        behind_header(&[&whole[..], &fragment(false)].concat()).len(),
+        3
+    );
+}
+
+#[test]
+fn units_stand_4096_bytes_apart() {
+    let fragment = moof(&[]);
+    let from = header().len();
+    for (between, second) in [(4_095, false), (4_096, true)] {
+        let data = part(b"mdat", &vec![0; between - fragment.len() - 8]);
+        let (findings, _) = scan(&[header(), fragment.clone(), data, fragment.clone()].concat());
+        let units = findings.iter().filter_map(|(finding, _)| match finding {
+            Finding::Unit(start) => Some(start.offset as usize - from),
+            _ => None,
+        });
+        let units: Vec<_> = units.collect();
+        assert_eq!(units, [0, between][..1 + usize::from(second)]);
+    }
+}
+
+#[test]
+fn another_beginning_is_another_header() {
+    let one = fragment(true);
+    let at = one.len();
+    for (again, told) in [
+        (header(), header()),
+        (header().split_off(12), header().split_off(12)),
+    ] {
+        let (findings, _) = scan(&[header(), one.clone(), again, one.clone()].concat());
+        let headers: Vec<_> = findings
+            .iter()
+            .filter_map(|(_, header)| header.clone())
+            .collect();
+        assert_eq!(headers, [header(), told]);
+        let from = (header().len() + at) as u64;
+        assert!(findings.contains(&(Finding::Break(from), None)));
+        let breaks = findings
+            .iter()
+            .filter(|(found, _)| matches!(found, Finding::Break(_)));
+        assert_eq!(breaks.count(), 1);
+        // Units begin again with it.
+        let units = findings
+            .iter()
+            .filter(|(found, _)| matches!(found, Finding::Unit(_)));
+        assert_eq!(units.count(), 2);
+    }
+    // Nothing is a fragment between another ftyp and its moov.
+    let (findings, result) = scan(&[header(), part(b"ftyp", b"isom"), moof(&[])].concat());
+    assert_eq!((findings.len(), result), (2, Ok(())));
+    let begun = [header(), part(b"ftyp", b"isom"), part(b"mdat", &[])].concat();
+    assert_eq!(scan(&begun).1, Err(LetGo));
+    // In front of the first there is no fragment to go on with.
+    let front = [header(), part(b"styp", &[]), header(), one].concat();
+    let (findings, _) = scan(&front);
+    let last = (2 * header().len() + 8) as u64;
+    assert!(findings.contains(&(Finding::Join(Start::at(last)), None)));
+}
+
+#[test]
+fn the_first_video_decides_or_else_the_first_track() {
+    let mdia = |boxes: &[Vec<u8>]| part(b"mdia", &boxes.concat());
+    let hdlr = part(b"hdlr", &[&words(&[0, 0]), &b"vide"[..]].concat());
+    let tkhd = |id| part(b"tkhd", &words(&[0, 1, 1, id]));
+    let cut_hdlr = part(b"hdlr", &words(&[0, 0]));
+    let without = |boxes: &[Vec<u8>]| part(b"trak", &boxes.concat());
+    let read = |tracks: &[Vec<u8>], extends: &[Vec<u8>]| {
+        let moov = moov(tracks, extends).split_off(8);
+        let tracks = Tracks::read(&moov).expect("an mvex");
+        (tracks.video, tracks.usual_flags, tracks.clock)
+    };
+    let (sound, video) = (track(5, b"soun", 48_000), track(6, b"vide", 90));
+    let usual = [trex(5, 50), trex(6, 60), trex(7, 70)];
+    for (tracks, extends, told) in [
+        (vec![], &[][..], (None, None, None)),
+        (vec![sound.clone()], &usual, (None, None, Some((5, 48_000)))),
+        (
+            vec![sound.clone(), video.clone(), track(7, b"vide", 1)],
+            &usual,
+            (Some(6), Some(60), Some((6, 90))),
+        ),
+        (
+            vec![video.clone()],
+            &usual[..1],
+            (Some(6), None, Some((6, 90))),
+        ),
+        (
+            vec![video.clone()],
+            &[part(b"trex", &[]), trex(6, 3)],
+            (Some(6), Some(3), Some((6, 90))),
+        ),
+        // What is not whole is no track; without a clock none is told.
+        (
+            vec![
+                without(&[tkhd(1)]),
+                without(&[tkhd(1), mdia(&[])]),
+                without(&[tkhd(1), mdia(&[cut_hdlr])]),
+                without(&[mdia(std::slice::from_ref(&hdlr))]),
+                without(&[part(b"tkhd", &[]), mdia(std::slice::from_ref(&hdlr))]),
+                without(&[tkhd(8), mdia(std::slice::from_ref(&hdlr))]),
+            ],
+            &usual,
+            (Some(8), None, Some((8, 0))),
+        ),
+    ] {
+        assert_eq!(read(&tracks, extends), told);
+    }
+    // A plain file has fragments never.
+    let plain = [
+        part(b"ftyp", b"isom"),
+        part(b"moov", &track(6, b"vide", 90)),
+    ]
+    .concat();
+    assert_eq!(scan(&plain), (vec![], Err(LetGo)));
+    // Where there is no video each fragment is a join.
+    let sound = [part(b"ftyp", b"isom"), moov(&[sound], &[]), moof(&[])].concat();
+    let (findings, _) = scan(&sound);
+    assert!(matches!(findings.last(), Some((Finding::Join(_), _))));
+}
+
+#[test]
+fn what_is_too_long_or_in_no_order_is_let_go() {
+    let large =
+        |kind: &[u8; 4], length: u64| [&words(&[1]), &kind[..], &length.to_be_bytes()].concat();
+    let in_front = |bytes: Vec<u8>| scan(&bytes).1;
+    let behind = |bytes: Vec<u8>| scan(&[header(), bytes].concat()).1;
+    let most = MOOF_BYTES_MAX;
+    // A fragment, and all of a header.
+    let padded = |length: usize| moof(&[part(b"free", &vec![0; length - 32])]);
+    assert_eq!(behind(padded(most)), Ok(()));
+    assert_eq!(behind(padded(most + 1)), Err(LetGo));
+    assert_eq!(behind(large(b"moof", most as u64)), Ok(()));
+    assert_eq!(behind(large(b"moof", most as u64 + 1)), Err(LetGo));
+    let free = |length: usize| part(b"free", &vec![0; length - 8]);
+    let whole = |length: usize| [free(length - header().len()), header()].concat();
+    assert_eq!(in_front(whole(most)), Ok(()));
+    assert_eq!(in_front(whole(most + 1)), Err(LetGo));
+    // Media in front of a header, and what is longer than any stream.
+    assert_eq!(
+        in_front([part(b"ftyp", b"isom"), part(b"mdat", &[])].concat()),
+        Err(LetGo)
+    );
+    assert_eq!(behind(part(b"mdat", &[])), Ok(()));
+    let from = header().len() as u64;
+    assert_eq!(behind(large(b"mdat", u64::MAX - from)), Ok(()));
+    assert_eq!(behind(large(b"mdat", u64::MAX - from + 1)), Err(LetGo));
+    assert_eq!(behind(words(&[0, 0, 0])), Err(LetGo));
+    // A head of sixteen bytes changes nothing of what is in it.
+    let content = moof(&[traf(&[0, VIDEO], Some(3_000), &[4, 1, SYNC])]).split_off(8);
+    let long = [large(b"moof", content.len() as u64 + 16), content].concat();
+    assert_eq!(behind_header(&long), [time(0, 270_000), join(0)]);
+    let content = header().split_off(20);
+    let long = [large(b"moov", content.len() as u64 + 16), content].concat();
+    let (findings, _) = scan(&[&long[..], &fragment(true)].concat());
+    assert_eq!(findings[0], (Finding::Header, Some(long)));
+    assert_eq!(findings.len(), 4);
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn places_that_lie_ahead_are_not_believed() {
+    for (fragment_start, last_unit, fits) in [
+        (None, None, true),
+        (Some(7), Some(7), true),
+        (Some(8), None, false),
+        (None, Some(8), false),
+    ] {
+        let mp4 = Mp4 {
+            fragment_start,
+            last_unit,
+            ..Mp4::default()
+        };
+        assert_eq!(mp4.fits(7), fits);
+    }
+    let (mut mp4, long) = (Mp4::default(), vec![0; 1 + super::super::HEADER_BYTES_MAX]);
+    mp4.header = serde_json::from_value(serde_json::json!({
+        "told": String::from_utf8(long).expect("zeros"),
+        "next": "",
+    }))
+    .expect("as it is told");
+    assert!(!mp4.fits(7) && mp4.held_bytes() > 256 * 1024);
+}

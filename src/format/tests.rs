@@ -1,0 +1,294 @@
+use super::*;
+
+/// A transport stream: a PAT that names one program, which has no map yet.
+fn transport() -> Vec<u8> {
+    let mut packet = vec![mpegts::SYNC_BYTE, 0x40, 0, 0x10, 0];
+    packet.extend([0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe1, 0]);
+    // CRC-32/MPEG-2 of these twelve bytes.
+    let sum = packet[5..].iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    });
+    packet.extend(sum.to_be_bytes());
+    packet.resize(188, 0xff);
+    packet.repeat(5)
+}
+
+fn ogg_page(flags: u8, packet: &[u8]) -> Vec<u8> {
+    let head = [&b"OggS\0"[..], &[flags], &[0; 20], &[1, packet.len() as u8]].concat();
+    [&head, packet].concat()
+}
+
+fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    [
+        &(content.len() as u32 + 8).to_be_bytes(),
+        &kind[..],
+        content,
+    ]
+    .concat()
+}
+
+/// A file whose fragments, of which there is one, have positions of this kind.
+fn mp4(flags: u8) -> Vec<u8> {
+    let tfhd = mp4_box(
+        b"tfhd",
+        &[0, 0, 0, flags, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+    );
+    [
+        mp4_box(b"ftyp", b"isom"),
+        mp4_box(b"moov", &mp4_box(b"mvex", &[])),
+        mp4_box(b"moof", &mp4_box(b"traf", &tfhd)),
+    ]
+    .concat()
+}
+
+/// The beginning of a stream of each format, and the header that it has by then.
+fn beginnings() -> [(Format, Vec<u8>, usize); 8] {
+    let ebml = |name: &[u8]| {
+        let name_bytes = 0x80 | name.len() as u8;
+        let head = [
+            0x1a,
+            0x45,
+            0xdf,
+            0xa3,
+            name_bytes + 3,
+            0x42,
+            0x82,
+            name_bytes,
+        ];
+        let cluster = [0x1f, 0x43, 0xb6, 0x75, 0xff, 0xa3, 0x85, 0x81, 0, 0, 0, 9];
+        [&head[..], name, &[0x18, 0x53, 0x80, 0x67, 0xff], &cluster].concat()
+    };
+    let opus = [ogg_page(2, b"OpusHead\x01"), ogg_page(0, b"OpusTags")].concat();
+    let ogg = [&opus[..], &ogg_page(0, b"sound")].concat();
+    let sound = [&[0x12][..], &[0x22; 20]].concat();
+    let flv = [
+        &b"FLV\x01\x01\0\0\0\x09\0\0\0\0\x09\0\0\x15\0\0\0\0\0\0\0"[..],
+        &sound,
+        &[0; 4],
+    ]
+    .concat();
+    let mp3 = [&[0xff, 0xfb, 0x90, 0][..], &[0; 413]].concat().repeat(4);
+    let aac = [0xff, 0xf1, 0x50, 0x80, 0x01, 0x1f, 0xfc, 9].repeat(4);
+    let header = mp4(0).len() - 40;
+    [
+        (Format::WebM, ebml(b"webm"), 17),
+        (Format::Matroska, ebml(b"matroska"), 21),
+        (Format::MpegTs, transport(), 0),
+        (Format::Ogg, ogg, opus.len()),
+        (Format::Mp4, mp4(0), header),
+        (Format::Flv, flv, 13),
+        (Format::Mp3, mp3, 0),
+        (Format::Aac, aac, 0),
+    ]
+}
+
+/// A scanner that was fed these, and the format that it told.
+fn fed(bytes: &[u8]) -> (Scanner, Option<Format>) {
+    let (mut scanner, mut told) = (Scanner::new(), None);
+    scanner.feed(bytes, &mut |finding, _| match finding {
+        Finding::Format(format) => told = Some(format),
+        Finding::Unknown => told = None,
+        _ => {}
+    });
+    (scanner, told)
+}
+
+#[test]
+fn each_format_is_told_with_its_header_and_what_is_held_for_it() {
+    let sizes = [
+        size_of::<Matroska>(),
+        size_of::<Matroska>(),
+        size_of::<MpegTs>(),
+        size_of::<Ogg>(),
+        size_of::<Mp4>(),
+        size_of::<Flv>(),
+        size_of::<Walk>(),
+        size_of::<Walk>(),
+    ];
+    for ((format, bytes, header), size) in beginnings().into_iter().zip(sizes) {
+        let (scanner, told) = fed(&bytes);
+        assert_eq!(told, Some(format));
+        assert_eq!(scanner.header().len(), header, "{format:?}");
+        let held = scanner.held_bytes();
+        let most = size + 2 * header + 2_048;
+        assert!(
+            (size + header..most).contains(&held),
+            "{format:?}: {held} bytes"
+        );
+        assert!(
+            !scanner.needs_first_byte() && !scanner.may_be_magic(),
+            "{format:?}"
+        );
+        assert!(!scanner.may_be_sound_only(), "{format:?}");
+        // What is to be seen whole is held beside it.
+        if format == Format::Mp4 {
+            let moof = [&[0, 0, 0x40, 0][..], b"moof", &[0; 16_000]].concat();
+            let (scanner, _) = fed(&[bytes, moof].concat());
+            let least = size + header + 16_000;
+            assert!((least..held + 40_000).contains(&scanner.held_bytes()));
+        }
+    }
+    let (scanner, told) = fed(&mp4(1));
+    assert_eq!(
+        (told, scanner.needs_first_byte()),
+        (Some(Format::Mp4), true)
+    );
+}
+
+#[test]
+fn names_are_those_of_the_interface() {
+    for (format, name, media_type) in [
+        (Format::WebM, "webm", "video/webm"),
+        (Format::Matroska, "matroska", "video/x-matroska"),
+        (Format::MpegTs, "mpegts", "video/mp2t"),
+        (Format::Ogg, "ogg", "application/ogg"),
+        (Format::Mp4, "mp4", "video/mp4"),
+        (Format::Flv, "flv", "video/x-flv"),
+        (Format::Mp3, "mp3", "audio/mpeg"),
+        (Format::Aac, "aac", "audio/aac"),
+    ] {
+        assert_eq!((format.name(), format.media_type()), (name, media_type));
+    }
+}
+
+#[test]
+fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
+    let (scanner, told) = fed(b"");
+    assert!(told.is_none() && scanner.may_be_magic() && !scanner.may_be_sound_only());
+    let (scanner, _) = fed(b"Ogg");
+    assert!(scanner.may_be_magic() && (3..64).contains(&scanner.held_bytes()));
+    let (scanner, _) = fed(&[7; 900]);
+    assert!(!scanner.may_be_magic() && scanner.may_be_sound_only());
+    assert!((900..4_000).contains(&scanner.held_bytes()) && scanner.header().len() == 0);
+    // Text is nothing that is known, and nothing of it is held.
+    let (scanner, _) = fed(&[b'x'; 900]);
+    assert!(!scanner.may_be_magic() && !scanner.may_be_sound_only());
+    assert_eq!(scanner.held_bytes(), 0);
+    // Nor is what was let go.
+    let (scanner, told) = fed(&[&mp4(0)[..], &[0; 8]].concat());
+    assert_eq!(
+        (told, scanner.held_bytes(), scanner.header().len()),
+        (None, 0, 0)
+    );
+}
+
+#[test]
+fn a_prelude_has_so_many_bytes_and_no_more() {
+    for length in [0, 1, 30, 31] {
+        let bytes: Vec<u8> = (0..length).collect();
+        let prelude = Prelude::new(&bytes).expect("it fits");
+        assert_eq!(prelude.as_slice(), bytes);
+    }
+    assert_eq!(Prelude::new(&[0; 32]), None);
+    assert_eq!(Start::at(9).offset, 9);
+    assert!(Start::at(9).prelude.as_slice().is_empty());
+}
+
+/// A scanner as it was told, with something else at this place of what is told.
+#[cfg(feature = "handover")]
+fn told_otherwise(scanner: &Scanner, place: &str, value: serde_json::Value) -> Scanner {
+    let mut told = serde_json::to_value(scanner).expect("it is told");
+    *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value;
+    serde_json::from_value(told).expect("as it is told")
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn what_cannot_be_is_not_believed() {
+    use serde_json::json;
+    let zeros = |bytes: usize| json!("\0".repeat(bytes));
+    let program = {
+        let (scanner, _) = fed(&transport());
+        let told = serde_json::to_value(&scanner).expect("it is told");
+        told.pointer("/state/Known/MpegTs/tables/programs/0")
+            .expect("a program")
+            .clone()
+    };
+    for (format, bytes, _) in beginnings() {
+        let (scanner, _) = fed(&bytes);
+        let at = bytes.len() as u64;
+        assert!(scanner.fits(at), "{format:?}");
+        assert!(!scanner.fits(at + 1), "{format:?}");
+        // A place, and two values, of which the first can be.
+        let places = ["last_unit", "last_join"].map(|name| (name, json!(at), json!(at + 1)));
+        let (name, mut values) = match format {
+            Format::WebM | Format::Matroska => ("Matroska", places.to_vec()),
+            Format::MpegTs => ("MpegTs", places.to_vec()),
+            Format::Mp4 => ("Mp4", places[..1].to_vec()),
+            Format::Flv => ("Flv", places.to_vec()),
+            Format::Ogg => {
+                let between = |bytes: usize| json!({ "Headers": { "between": bytes } });
+                let (most, more) = (between(HEADER_BYTES_MAX), between(HEADER_BYTES_MAX + 1));
+                ("Ogg", vec![("phase", most, more)])
+            }
+            Format::Mp3 | Format::Aac => (
+                "Sound",
+                vec![
+                    (
+                        "clock/samples",
+                        json!(u64::MAX / 4),
+                        json!(u64::MAX / 4 + 1),
+                    ),
+                    ("clock/ticks", json!(u64::MAX / 4), json!(u64::MAX / 4 + 1)),
+                ],
+            ),
+        };
+        if format == Format::MpegTs {
+            let search = |at| json!({ "codec": "H264", "begin": at, "last": 0, "may_be_rest": false, "verdict": null });
+            let many = |count| json!(vec![program.clone(); count]);
+            values.extend([
+                ("last_split", json!(at), json!(at + 1)),
+                ("search", search(at), search(at + 1)),
+                ("open/count", json!(0), json!(1)),
+                ("aligner/held", zeros(816), zeros(817)),
+                ("tables/named", json!(1), json!(2)),
+                ("tables/programs", many(64), many(65)),
+                ("tables/pat/section", zeros(100_000), zeros(128 * 1024)),
+            ]);
+        }
+        for (place, can_be, cannot) in values {
+            let place = format!("/state/Known/{name}/{place}");
+            assert!(told_otherwise(&scanner, &place, can_be).fits(at), "{place}");
+            assert!(
+                !told_otherwise(&scanner, &place, cannot).fits(at),
+                "{place}"
+            );
+        }
+        for (place, can_be, cannot) in [
+            (
+                "/window/wanted",
+                json!(HEADER_BYTES_MAX),
+                json!(HEADER_BYTES_MAX + 1),
+            ),
+            ("/offset", json!(at), json!(at - 1)),
+            ("/window/held", zeros(10), zeros(bytes.len() + 1)),
+        ] {
+            assert!(told_otherwise(&scanner, place, can_be).fits(at), "{place}");
+            assert!(!told_otherwise(&scanner, place, cannot).fits(at), "{place}");
+        }
+    }
+    // A beginning, and all together.
+    let (scanner, _) = fed(b"Ogg");
+    let place = "/state/Undecided/frames_from";
+    assert!(scanner.fits(3) && told_otherwise(&scanner, place, json!(3)).fits(3));
+    assert!(!told_otherwise(&scanner, place, json!(4)).fits(3));
+    let (scanner, _) = fed(&[b'x'; 900]);
+    assert!(scanner.fits(900));
+    let (flv, _) = fed(&beginnings()[5].1);
+    let tag = |bytes: usize| json!({ "told": "0".repeat(bytes), "next": "0".repeat(bytes), "has_changed": false });
+    let tags = |bytes: usize| json!([tag(bytes), tag(bytes), tag(bytes)]);
+    let mut flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));
+    let at = flv.offset;
+    assert!(flv.fits(at), "each as long as it may be");
+    flv.window = serde_json::from_value(json!({
+        "held": "0".repeat(500 * 1024),
+        "passed": 500 * 1024,
+        "skip": 0,
+        "wanted": 0,
+        "unread": 0,
+    }))
+    .expect("as it is told");
+    assert!(!flv.fits(at), "more than any holds");
+}

@@ -1,0 +1,258 @@
+use super::*;
+
+/// Reads records: a length, and so many bytes, which are seen whole if the length is even, and
+/// passed unseen otherwise. Zero is no record.
+#[derive(Default)]
+struct Records {
+    /// Where each began, and what was seen of it.
+    read: Vec<(u64, Vec<u8>)>,
+}
+
+impl Walker<()> for Records {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, LetGo> {
+        let length = usize::from(seen[0]);
+        if length == 0 {
+            return Err(LetGo);
+        }
+        let wanted = if length.is_multiple_of(2) { length } else { 1 };
+        let Some(record) = seen.get(..wanted) else {
+            return Ok(Step::Hold(wanted));
+        };
+        self.read.push((at, record.to_vec()));
+        Ok(Step::Pass(length as u64))
+    }
+}
+
+/// A record of so many bytes, which tell its number.
+fn record(length: u8, number: u8) -> Vec<u8> {
+    let mut record = vec![number; usize::from(length)];
+    record[0] = length;
+    record
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let lengths = [1, 2, 200, 3, 250, 254, 9, 100, 255, 4, 4, 251, 2, 1, 128];
+    let numbered = lengths.into_iter().zip(0..);
+    numbered
+        .map(|(length, number)| record(length, number))
+        .collect()
+}
+
+fn walk(window: &mut Window, walker: &mut Records, bytes: &[u8], at: u64) -> Result<(), LetGo> {
+    window.walk(walker, bytes, at, &mut ())
+}
+
+#[test]
+fn each_record_is_seen_once_where_it_begins_however_the_bytes_are_cut() {
+    let records = records();
+    let bytes = records.concat();
+    let mut expected = Vec::new();
+    let mut at = 7000;
+    for record in &records {
+        let seen = if record.len().is_multiple_of(2) {
+            record.len()
+        } else {
+            1
+        };
+        expected.push((at, record[..seen].to_vec()));
+        at += record.len() as u64;
+    }
+    for piece in 1..=bytes.len() {
+        let (mut window, mut walker) = (Window::default(), Records::default());
+        for (index, part) in bytes.chunks(piece).enumerate() {
+            let at = 7000 + (index * piece) as u64;
+            assert_eq!(walk(&mut window, &mut walker, part, at), Ok(()));
+            #[cfg(feature = "handover")]
+            assert!(window.fits(at + part.len() as u64, 254));
+        }
+        assert!(walker.read == expected, "in pieces of {piece}");
+        assert!(
+            window.held.is_empty() && window.skip == 0,
+            "all of it was passed"
+        );
+    }
+    // Nothing is nothing.
+    let (mut window, mut walker) = (Window::default(), Records::default());
+    assert_eq!(walk(&mut window, &mut walker, &[], 0), Ok(()));
+    assert!(walker.read.is_empty());
+}
+
+/// One that asks for what it is told to, one after the other.
+struct Asks(Vec<Step>, Vec<(u64, usize)>);
+
+impl Walker<()> for Asks {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, LetGo> {
+        self.1.push((at, seen.len()));
+        if self.0.is_empty() {
+            return Err(LetGo);
+        }
+        Ok(self.0.remove(0))
+    }
+}
+
+#[test]
+fn no_more_is_held_than_is_wanted() {
+    let mut asks = Asks(
+        vec![
+            Step::Hold(6000),
+            Step::Pass(1),
+            Step::Pass(4998),
+            // More than it saw, though it asks for less.
+            Step::Hold(1),
+            Step::Pass(20_000),
+            Step::Hold(40_000),
+            Step::Pass(40_001),
+        ],
+        Vec::new(),
+    );
+    let mut window = Window::default();
+    let mut at = 0;
+    let mut feed = |bytes: usize| {
+        let result = window.walk(&mut asks, &vec![5; bytes], at, &mut ());
+        at += bytes as u64;
+        let (held, passed, room) = (window.held.len(), window.passed, window.held_bytes());
+        assert!(room >= held && (result.is_err() || room <= 4 * 40_000));
+        (asks.1.len(), held - passed, room)
+    };
+    // Looks, bytes that are held, and the room for them.
+    assert_eq!(feed(10), (1, 10, 10));
+    assert_eq!(feed(20), (1, 30, 40));
+    assert_eq!(feed(5_969), (1, 5_999, 5_999));
+    // The last one is seen; then it is passed in steps, and one more is wanted.
+    assert_eq!(feed(1), (4, 1_001, 6_000));
+    assert_eq!(feed(1), (5, 0, 6_000));
+    // What is passed unseen is never held.
+    assert_eq!(feed(18_997), (5, 0, 6_000));
+    assert_eq!(feed(2), (6, 1, 6_000));
+    assert_eq!(feed(39_998), (6, 39_999, 39_999));
+    // So much room is not kept for nothing.
+    assert_eq!(feed(1), (7, 0, 0));
+    assert_eq!(feed(1), (7, 0, 0));
+    assert_eq!(feed(1), (8, 0, 0));
+    assert_eq!(
+        asks.1,
+        [
+            (0, 10),
+            (0, 6_000),
+            (1, 5_999),
+            (4_999, 1_001),
+            (4_999, 1_002),
+            (24_999, 1),
+            (24_999, 40_000),
+            (65_000, 1),
+        ]
+    );
+}
+
+/// How much room there is behind each piece, and how many bytes were moved to the front.
+#[test]
+fn what_was_passed_is_dropped_when_there_is_much_of_it_and_little_else() {
+    // Held, passed at once; then what is left, and what of the passed is still there.
+    for (held, passed, left, kept) in [
+        (100, 10, 90, 10),
+        (100, 100, 0, 0),
+        (8_192, 4_095, 4_097, 4_095),
+        (8_192, 4_096, 4_096, 0),
+        (8_193, 4_096, 4_097, 4_096),
+        (8_193, 4_097, 4_096, 0),
+        (9_000, 4_500, 4_500, 0),
+        (9_001, 4_500, 4_501, 4_500),
+        (16_384, 16_384, 0, 0),
+    ] {
+        let mut window = Window {
+            held: vec![1; held],
+            ..Window::default()
+        };
+        window.pass_held(passed as u64);
+        let counts = (
+            window.held.len() - window.passed,
+            window.passed,
+            window.skip,
+        );
+        assert_eq!(counts, (left, kept, 0), "{passed} of {held}");
+        assert!(window.held_bytes() >= held, "the room stays");
+        // And more than there is.
+        window.pass_held(left as u64 + 7);
+        assert_eq!((window.held.len(), window.passed, window.skip), (0, 0, 7));
+        assert!(window.held_bytes() >= held, "the room stays");
+    }
+    let mut window = Window {
+        held: vec![1; KEPT_BYTES + 1],
+        ..Window::default()
+    };
+    window.pass_held(1);
+    assert!(window.held_bytes() > KEPT_BYTES, "there is something left");
+    window.pass_held(KEPT_BYTES as u64);
+    assert_eq!((window.held_bytes(), window.passed), (0, 0));
+}
+
+#[test]
+fn room_grows_fourfold_up_to_what_is_wanted() {
+    let mut bytes = Vec::new();
+    for (length, additional, most, room) in [
+        (0, 0, 9, 0),
+        (0, 5, 1_000, 5),
+        (5, 0, 1_000, 5),
+        (5, 1, 1_000, 20),
+        (20, 1, 1_000, 80),
+        (70, 10, 1_000, 80),
+        (80, 1, 100, 100),
+        (100, 1, 100, 101),
+        (101, 900, 2_000, 1_001),
+    ] {
+        bytes.resize(length, 0u8);
+        grow(&mut bytes, additional, most);
+        assert_eq!(
+            bytes.capacity(),
+            room,
+            "{length} and {additional} of {most}"
+        );
+    }
+}
+
+/// What one walker has not passed another can go on with.
+#[cfg(feature = "hold")]
+#[test]
+fn the_rest_is_what_no_walker_has_passed() {
+    let stream = [&record(200, 1)[..], &record(4, 2), &[0, 7, 8, 9]].concat();
+    for cut in 0..stream.len() {
+        let (mut window, mut walker) = (Window::default(), Records::default());
+        let (first, second) = stream.split_at(cut);
+        let (mut last, mut fed) = (first, cut);
+        let mut result = walk(&mut window, &mut walker, first, 0);
+        if result.is_ok() {
+            (last, fed) = (second, stream.len());
+            result = walk(&mut window, &mut walker, second, cut as u64);
+        }
+        assert_eq!(result, Err(LetGo), "cut at {cut}");
+        assert_eq!(window.take_rest(last), stream[204..fed], "cut at {cut}");
+        assert_eq!((window.held_bytes(), window.skip, window.wanted), (0, 0, 0));
+    }
+    // Held, and not let go: nothing of the last bytes beside it.
+    let (mut window, mut walker) = (Window::default(), Records::default());
+    let bytes = [&record(2, 1)[..], &record(200, 2)[..50]].concat();
+    assert_eq!(walk(&mut window, &mut walker, &bytes, 0), Ok(()));
+    assert_eq!(window.take_rest(&bytes), record(200, 2)[..50]);
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn what_a_window_cannot_hold_is_not_believed() {
+    let fits = |held: usize, passed: usize, wanted: usize, offset: u64| {
+        let window = Window {
+            held: vec![0; held],
+            passed,
+            wanted,
+            ..Window::default()
+        };
+        window.fits(offset, 100)
+    };
+    assert!(fits(0, 0, 0, 0) && fits(50, 50, 0, 0) && fits(200, 150, 100, 50));
+    assert!(!fits(50, 51, 0, 100), "more was passed than there is");
+    assert!(!fits(200, 150, 100, 49), "more is left than has come");
+    assert!(!fits(201, 150, 100, 100), "more is held than can be");
+    assert!(
+        !fits(200, 150, 101, 100),
+        "more is wanted than is looked at"
+    );
+}
