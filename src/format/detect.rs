@@ -210,6 +210,10 @@ impl Beginning {
 mod tests {
     use super::*;
 
+    /// With so many bytes it is clear whether it is a transport stream, and what it is at all.
+    const PROOF: usize = 816;
+    const MOST: usize = 12 * 1024;
+
     /// What is told of these bytes as they come, and with which of them.
     fn told(bytes: &[u8]) -> (Detection, usize) {
         let mut beginning = Beginning::default();
@@ -284,9 +288,9 @@ mod tests {
             }
         }
         // With so many bytes it is clear, and with none more.
-        let mut bytes = vec![0xee; PROOF_BYTES_MAX];
-        for (end, is_one) in [(PROOF_BYTES_MAX, true), (PROOF_BYTES_MAX + 1, false)] {
-            bytes.resize(PROOF_BYTES_MAX + 1, 0xee);
+        let mut bytes = vec![0xee; PROOF];
+        for (end, is_one) in [(PROOF, true), (PROOF + 1, false)] {
+            bytes.resize(PROOF + 1, 0xee);
             let mut bytes = bytes[..end].to_vec();
             for place in [1, 189, 377] {
                 bytes[end - place] = SYNC_BYTE;
@@ -299,17 +303,16 @@ mod tests {
             assert_eq!(transport(&bytes), expected, "{end} bytes");
             assert_eq!(transport(&vec![0xee; end]), Detection::Unknown);
         }
-        assert_eq!(transport(&[0xee; PROOF_BYTES_MAX - 1]), Detection::More);
+        assert_eq!(transport(&[0xee; PROOF - 1]), Detection::More);
     }
 
     #[test]
     fn what_may_carry_sound_is_not_searched_for_it() {
         let sound = frame().repeat(6);
         for other in OTHERS {
-            let bytes = [other, &[0xee; 20], &sound].concat();
+            let mut bytes = [other, &[0xee; 20], &sound].concat();
             assert_eq!(told(&bytes).0, Detection::Unknown, "{other:x?}");
             // With a byte of it wrong it is searched.
-            let mut bytes = [&other[..], &[0xee; 20], &sound].concat();
             bytes[1] ^= 0x80;
             assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3), "{other:x?}");
         }
@@ -338,7 +341,7 @@ mod tests {
             (b"UUUUUUUUUUUUUUUU", false),
             (b"G123456789ABCDEF", false),
         ] {
-            assert_eq!(text.len(), TEXT_BYTES);
+            assert_eq!(text.len(), 16);
             let bytes = [text, &sound].concat();
             let expected = if is_text {
                 (Detection::Unknown, 16)
@@ -357,25 +360,25 @@ mod tests {
         assert_eq!(told(&with(6)), known(Format::Mp3, 3 + 5 * 417 + 6));
         assert_eq!(told(&with(5)).0, Detection::More);
         // Up to so many bytes: then nothing is known, and what is cut by the end is none.
-        let mut bytes = vec![0; BYTES_MAX];
-        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
-        let begin = BYTES_MAX - 5 * 417 - 6;
+        let mut bytes = vec![0; MOST];
+        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
+        let begin = MOST - 5 * 417 - 6;
         bytes[begin..].copy_from_slice(&frame().repeat(6)[..5 * 417 + 6]);
-        assert_eq!(told(&bytes), known(Format::Mp3, BYTES_MAX));
+        assert_eq!(told(&bytes), known(Format::Mp3, MOST));
         bytes.insert(0, 0);
-        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
         // A row in front that is cut off by something else does not hide it.
         let bytes = [&with(3)[..], &[0; 30], &frame().repeat(6)].concat();
         assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3));
         // A head that could begin a row up to the end.
-        let mut bytes = vec![0; BYTES_MAX];
-        bytes[BYTES_MAX - 4..].copy_from_slice(&frame()[..4]);
-        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        let mut bytes = vec![0; MOST];
+        bytes[MOST - 4..].copy_from_slice(&frame()[..4]);
+        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
         // Frames of ADTS so long that three of them do not come in time.
         let mut bytes = [0xff, 0xf1, 0x50, 0x83, 0xff, 0xff, 0xfc].to_vec();
         bytes.resize(8191, 0x55);
         let bytes = bytes.repeat(2);
-        assert_eq!(told(&bytes), (Detection::Unknown, BYTES_MAX));
+        assert_eq!(told(&bytes), (Detection::Unknown, MOST));
     }
 
     #[test]
@@ -426,9 +429,9 @@ mod tests {
                 frames_from: 0,
             }
         };
-        assert!(!of(&[0; PROOF_BYTES_MAX]).may_be_sound_only());
-        assert!(of(&[0; PROOF_BYTES_MAX + 1]).may_be_sound_only());
-        let ebml = [EBML, &[0; PROOF_BYTES_MAX]].concat();
+        assert!(!of(&[0; PROOF]).may_be_sound_only());
+        assert!(of(&[0; PROOF + 1]).may_be_sound_only());
+        let ebml = [EBML, &[0; PROOF]].concat();
         assert!(!of(&ebml).may_be_sound_only());
         assert!((900..9_000).contains(&of(&[0; 900]).held_bytes()));
     }
@@ -440,9 +443,8 @@ mod tests {
             let bytes = vec![0; bytes];
             Beginning { bytes, frames_from }.fits(bytes_told as u64)
         };
-        let most = BYTES_MAX;
-        assert!(fits(most, most, most) && fits(0, 0, 0));
-        assert!(!fits(most + 1, most + 1, 0) && !fits(most, most, most + 1));
+        assert!(fits(MOST, MOST, MOST) && fits(0, 0, 0));
+        assert!(!fits(MOST + 1, MOST + 1, 0) && !fits(MOST, MOST, MOST + 1));
         assert!(!fits(7, 7, 8) && !fits(8, 7, 0) && !fits(6, 7, 0));
     }
 }

@@ -102,7 +102,9 @@ mod tests {
     use super::*;
 
     /// A head, its identifier, the size that it says, and how many bytes each of both takes.
-    const HEADS: [(&[u8], u32, Option<u64>, (usize, usize)); 14] = [
+    type Case = (&'static [u8], u32, Option<u64>, (usize, usize));
+
+    const HEADS: [Case; 14] = [
         (&[0x80, 0x80], 0x80, Some(0), (1, 1)),
         (&[0xa3, 0xfe], 0xa3, Some(126), (1, 1)),
         (&[0xff, 0xff], 0xff, None, (1, 1)),

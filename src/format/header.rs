@@ -145,6 +145,8 @@ impl Elements {
 mod tests {
     use super::*;
 
+    const MOST: usize = 256 * 1024;
+
     struct Pieces(&'static [&'static [u8]]);
 
     impl InParts for Pieces {
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(elements.append(b"one"), Ok(()));
         assert_eq!(elements.append(b"two"), Ok(()));
         assert_eq!((elements.has_begun(), elements.lend().len()), (true, 0));
-        assert_eq!(elements.bytes_left(), HEADER_BYTES_MAX - 6);
+        assert_eq!(elements.bytes_left(), MOST - 6);
         elements.tell();
         assert_eq!(
             (elements.has_begun(), elements.lend().to_vec()),
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_header_has_so_many_bytes_and_no_more() {
         let mut elements = Elements::default();
-        assert_eq!(elements.append(&vec![1; HEADER_BYTES_MAX - 2]), Ok(()));
+        assert_eq!(elements.append(&vec![1; MOST - 2]), Ok(()));
         assert_eq!(elements.append(&[1; 3]), Err(LetGo));
         assert_eq!(elements.append(&[1; 2]), Ok(()));
         assert_eq!(
@@ -209,9 +211,9 @@ mod tests {
             (Err(LetGo), 0)
         );
         elements.tell();
-        assert_eq!(elements.lend().len(), HEADER_BYTES_MAX);
-        assert_eq!(elements.append(&vec![1; HEADER_BYTES_MAX]), Ok(()));
-        assert_eq!(elements.held_bytes(), 2 * HEADER_BYTES_MAX);
+        assert_eq!(elements.lend().len(), MOST);
+        assert_eq!(elements.append(&vec![1; MOST]), Ok(()));
+        assert_eq!(elements.held_bytes(), 2 * MOST);
     }
 
     #[cfg(feature = "handover")]
@@ -221,7 +223,7 @@ mod tests {
             let (told, next) = (vec![0; told], vec![0; next]);
             Elements { told, next }.fits()
         };
-        assert!(fits(HEADER_BYTES_MAX, HEADER_BYTES_MAX));
-        assert!(!fits(HEADER_BYTES_MAX + 1, 0) && !fits(0, HEADER_BYTES_MAX + 1));
+        assert!(fits(MOST, MOST));
+        assert!(!fits(MOST + 1, 0) && !fits(0, MOST + 1));
     }
 }

@@ -282,13 +282,17 @@ fn what_cannot_be_is_not_believed() {
     let mut flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));
     let at = flv.offset;
     assert!(flv.fits(at), "each as long as it may be");
-    flv.window = serde_json::from_value(json!({
-        "held": "0".repeat(500 * 1024),
-        "passed": 500 * 1024,
-        "skip": 0,
-        "wanted": 0,
-        "unread": 0,
-    }))
-    .expect("as it is told");
-    assert!(!flv.fits(at), "more than any holds");
+    // With the window no more than this, in whichever parts.
+    let room = 832 * 1024 - flv.held_bytes();
+    for (held, fits) in [(room, true), (room + 1, false)] {
+        flv.window = serde_json::from_value(json!({
+            "held": "0".repeat(held),
+            "passed": held,
+            "skip": 0,
+            "wanted": 0,
+            "unread": 0,
+        }))
+        .expect("as it is told");
+        assert_eq!(flv.fits(at), fits, "{held} bytes in the window");
+    }
 }

@@ -1,5 +1,8 @@
 use super::*;
 
+/// Room for so many bytes stays when nothing is held.
+const KEPT: usize = 16 * 1024;
+
 /// Reads records: a length, and so many bytes, which are seen whole if the length is even, and
 /// passed unseen otherwise. Zero is no record.
 #[derive(Default)]
@@ -177,12 +180,12 @@ fn what_was_passed_is_dropped_when_there_is_much_of_it_and_little_else() {
         assert!(window.held_bytes() >= held, "the room stays");
     }
     let mut window = Window {
-        held: vec![1; KEPT_BYTES + 1],
+        held: vec![1; KEPT + 1],
         ..Window::default()
     };
     window.pass_held(1);
-    assert!(window.held_bytes() > KEPT_BYTES, "there is something left");
-    window.pass_held(KEPT_BYTES as u64);
+    assert!(window.held_bytes() > KEPT, "there is something left");
+    window.pass_held(KEPT as u64);
     assert_eq!((window.held_bytes(), window.passed), (0, 0));
 }
 
