@@ -100,16 +100,13 @@ pub enum BadSessionId {
 impl Display for BadSessionId {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            BadSessionId::Empty => write!(formatter, "sessionid is empty")?,
-            BadSessionId::TooLong { bytes } => write!(formatter, "sessionid has {bytes} bytes")?,
+            BadSessionId::Empty => write!(formatter, "it is empty")?,
+            BadSessionId::TooLong { bytes } => write!(formatter, "it has {bytes} bytes")?,
             BadSessionId::NotUtf8 { offset } => {
-                write!(formatter, "sessionid is not UTF-8 at byte {offset}")?;
+                write!(formatter, "it is not UTF-8 at byte {offset}")?;
             }
             BadSessionId::ControlCharacter { offset } => {
-                write!(
-                    formatter,
-                    "sessionid has a control character at byte {offset}"
-                )?;
+                write!(formatter, "it has a control character at byte {offset}")?;
             }
         }
         write!(

@@ -330,6 +330,11 @@ impl Tokens {
         self.grant(name).and_then(opens).unwrap_or(name)
     }
 
+    /// Whether other sessionids are keys to this session.
+    pub fn has_keys(&self, session: &SessionId) -> bool {
+        self.keys.contains_key(session)
+    }
+
     /// Whether who has this sessionid may be the source of the session that it opens.
     pub fn publish(&self, name: &SessionId, now: Stamp) -> Result<(), Shut> {
         self.ask(name, now, Direction::allows_in)

@@ -13,7 +13,7 @@ use crate::{gate, http, stream};
 /// What the operator chose.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The subnets that may call the API. None: the token framework is off.
+    /// The subnets that may call the API. None: tokens are off.
     pub token_servers: Vec<Subnet>,
     /// Proxies whose connections begin with a PROXY protocol header.
     pub proxies: Vec<Subnet>,

@@ -99,7 +99,7 @@ struct Server {
     signals: Signals,
     /// With a token file.
     disk: Option<Disk>,
-    /// Where there can be names: with the token framework, or origins that have one.
+    /// Where there can be names: with tokens, or origins that have one.
     look_ups: Option<LookUps>,
     udp: Option<Udp>,
     console: Console,
