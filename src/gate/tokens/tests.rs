@@ -893,14 +893,14 @@ fn what_a_tuple_holds_is_counted() {
 #[test]
 fn what_the_views_hold_is_counted() {
     const SESSIONS: usize = 112;
-    let filled = |terms: &dyn Fn(usize) -> Terms, clients: &[RtpTuple]| {
+    let filled = |terms: &dyn Fn(usize) -> Terms, has_client: bool| {
         let mut tokens = Tokens::new(Limits::NONE);
         for number in 0..SESSIONS {
             let name = session(&format!("{number:03}"));
             let http = grant(Direction::Out, terms(number));
-            tokens
-                .add(&name, http, clients.to_vec())
-                .expect("there is room");
+            let client = literal(&format!("192.0.2.{number}:5"));
+            let clients = has_client.then_some(client).into_iter().collect();
+            tokens.add(&name, http, clients).expect("there is room");
         }
         let tuples: usize = tokens.after(0).map(Tuple::held_bytes).sum();
         tokens.held_bytes() - tuples
@@ -912,17 +912,21 @@ fn what_the_views_hold_is_counted() {
             "{what}: {more} of {least}"
         );
     };
-    let plain = filled(&|_| Terms::default(), &[]);
-    let entry = size_of::<(SessionId, Session)>() + size_of::<(u64, Rc<Tuple>)>();
-    assert_counts(plain, entry, "sessions, and the order");
-    let shut = filled(&|_| until(9), &[]) - plain;
-    assert_counts(shut, size_of::<(Stamp, u64)>(), "when they are over");
-    let keys = filled(&|number| key_to(&format!("show{number}")), &[]) - plain;
-    assert_counts(keys, size_of::<(SessionId, usize)>(), "keys");
-    // One address for all of them: that is one entry of its view.
-    let client = filled(&|_| Terms::default(), &[literal("192.0.2.1:5")]) - plain;
     let order = size_of::<(u64, Rc<Tuple>)>();
-    assert_counts(client, order, "clients in the order");
+    let plain = filled(&|_| Terms::default(), false);
+    let entry = size_of::<(SessionId, Session)>() + order;
+    assert_counts(plain, entry, "sessions, and the order");
+    let shut = filled(&|_| until(9), false) - plain;
+    assert_counts(
+        shut,
+        size_of::<(Stamp, u64)>(),
+        "the order in which they are over",
+    );
+    let keys = filled(&|number| key_to(&format!("show{number}")), false) - plain;
+    assert_counts(keys, size_of::<(SessionId, usize)>(), "keys");
+    let clients = filled(&|_| Terms::default(), true) - plain;
+    let entry = size_of::<(SocketAddr, Vec<Rc<Tuple>>)>() + order;
+    assert_counts(clients, entry, "clients by address, and in the order");
     assert_eq!(Tokens::new(LIMITS).held_bytes(), 0);
 }
 
