@@ -31,13 +31,14 @@ const REST_BYTES_MAX: usize = 4096;
 /// The error says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
     let begins_like = |start: &[u8]| bytes.iter().zip(start).all(|(a, b)| a == b);
-    match bytes {
-        [] => Ok(None),
-        _ if begins_like(b"PROXY ") => read_line(bytes),
-        _ if begins_like(SIGNATURE) => read_binary(bytes),
-        _ => Err(
+    if begins_like(b"PROXY ") {
+        read_line(bytes)
+    } else if begins_like(SIGNATURE) {
+        read_binary(bytes)
+    } else {
+        Err(
             "this proxy's connections must begin with a PROXY protocol header, and this one does not",
-        ),
+        )
     }
 }
 

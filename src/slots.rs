@@ -245,7 +245,6 @@ mod tests {
         }
         let word = size_of::<usize>();
         of(1_u8, 2 * word);
-        of(&1_u8, 2 * word);
         of([1_u64; 4], 48);
     }
 }
