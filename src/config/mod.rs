@@ -79,7 +79,7 @@ impl Config {
         let connections_max = connections_max.min(connections_room);
         let per_host_max = self.connections_per_host_max.unwrap_or(connections_max);
         Settings {
-            cors: self.cors.iter().map(cors_fields).collect(),
+            cors: self.cors_fields(),
             has_access_log: self.access_log.is_some(),
             limits: Limits {
                 connections_max,
@@ -90,6 +90,22 @@ impl Config {
             started_unix_seconds,
             ..self.core.clone()
         }
+    }
+
+    /// What answers tell browsers: where several sites are named, also that not all are told the same.
+    fn cors_fields(&self) -> Vec<(String, Fields)> {
+        let has_several = self.cors.len() > 1;
+        let of_origin = |origin: &CorsOrigin| match origin {
+            CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")][..]),
+            CorsOrigin::Site(site) => {
+                // As many as there are options, for as long as the server runs.
+                let value: &'static str = Box::leak(site.clone().into_boxed_str());
+                let mut fields = vec![("Access-Control-Allow-Origin", value)];
+                fields.extend(has_several.then_some(("Vary", "Origin")));
+                (site.clone(), &*Box::leak(fields.into_boxed_slice()))
+            }
+        };
+        self.cors.iter().map(of_origin).collect()
     }
 }
 
@@ -154,16 +170,4 @@ pub enum CorsOrigin {
     Any,
     /// As browsers send it: scheme, host and perhaps port, in lower case.
     Site(String),
-}
-
-fn cors_fields(origin: &CorsOrigin) -> (String, Fields) {
-    match origin {
-        CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")]),
-        CorsOrigin::Site(site) => {
-            // As many as there are options, for as long as the server runs.
-            let value: &'static str = Box::leak(site.clone().into_boxed_str());
-            let fields = vec![("Access-Control-Allow-Origin", value), ("Vary", "Origin")];
-            (site.clone(), Box::leak(fields.into_boxed_slice()))
-        }
-    }
 }

@@ -285,6 +285,12 @@ impl Tokens {
             self.remove_shuts(tuple);
             self.count_key(tuple, false);
         }
+        if self.sessions.is_empty() {
+            // Tables do not shrink by themselves.
+            self.sessions = HashMap::new();
+            self.inbound = HashMap::new();
+            self.keys = HashMap::new();
+        }
         tuples
     }
 

@@ -49,6 +49,14 @@ impl Wanted {
         match *self {}
     }
 
+    pub fn is_addressed_by(&self, _: &Target) -> bool {
+        match *self {}
+    }
+
+    pub fn query(&self) -> String {
+        match *self {}
+    }
+
     pub fn held_bytes(&self) -> usize {
         match *self {}
     }

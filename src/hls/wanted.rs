@@ -102,6 +102,23 @@ impl Wanted {
         }
     }
 
+    /// Whether it is asked for by the one address that it has. Caches keep what comes by an address:
+    /// each other one would be kept beside it, as often as anybody makes one up.
+    pub fn is_addressed_by(&self, target: &Target) -> bool {
+        let query = target.query.as_deref();
+        target.is_plain && query.map_or(String::new(), |query| format!("?{query}")) == self.query()
+    }
+
+    /// What of its address stands behind the path. Nothing is left out for anybody, so nothing
+    /// of that stands there.
+    pub fn query(&self) -> String {
+        let Wanted::List(Some(Ahead { number, part })) = self else {
+            return String::new();
+        };
+        let part = part.map_or(String::new(), |part| format!("&{PART}={part}"));
+        format!("?{NUMBER}={number}{part}")
+    }
+
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         match self {
@@ -114,8 +131,9 @@ impl Wanted {
     pub fn reach(&self) -> Reach {
         match self {
             Wanted::List(None) => Reach::NOTHING,
+            // Below that of whoever waits for the stream itself.
             Wanted::List(Some(Ahead { number, part })) => {
-                Reach::to(*number, part.unwrap_or(u64::MAX))
+                Reach::to((*number).min(u64::MAX - 1), part.unwrap_or(u64::MAX))
             }
             // Nobody waits for what is not the name of a part.
             Wanted::Named(name) => part_named(name).unwrap_or(Reach::NOTHING),

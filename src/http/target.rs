@@ -11,6 +11,9 @@ pub struct Target {
     /// The segments of the path, decoded: `/stream/a%2Fb` has two, `stream` and `a/b`. None at all
     /// for `*`, and of many the first [`Target::SEGMENTS_MAX`].
     pub segments: Vec<Vec<u8>>,
+    /// Whether the path is the one that [`percent_encoded`] would write of these segments: what is
+    /// kept under its address has no other then.
+    pub is_plain: bool,
     /// The query, without its question mark, as it was sent.
     pub query: Option<String>,
 }
@@ -44,6 +47,7 @@ impl Target {
         if written == "*" {
             let target = Target {
                 segments: Vec::new(),
+                is_plain: true,
                 query: None,
             };
             return Ok((target, None));
@@ -80,7 +84,12 @@ impl Target {
             .take(Target::SEGMENTS_MAX)
             .filter_map(percent_decoded)
             .collect();
-        Ok((Target { segments, query }, authority))
+        let target = Target {
+            segments,
+            is_plain: path.split('/').all(is_plain),
+            query,
+        };
+        Ok((target, authority))
     }
 
     /// The parameters of the query in the order in which they were sent. A `+` is a plus.
@@ -103,11 +112,30 @@ fn is_target_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }
 
+/// What RFC 3986 calls unreserved: it need not be encoded, wherever it stands.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Whether a segment, in which two hexadecimal digits follow each `%`, has all that must be encoded
+/// encoded, with capital letters, and nothing else.
+fn is_plain(segment: &str) -> bool {
+    let mut pieces = segment.split('%');
+    let is_bare = |piece: &str| piece.bytes().all(is_unreserved);
+    let is_encoded = |piece: &str| {
+        let (digits, rest) = piece.split_at_checked(2).unwrap_or_default();
+        let byte = u8::from_str_radix(digits, 16);
+        let has_capitals = !digits.bytes().any(|digit| digit.is_ascii_lowercase());
+        has_capitals && byte.is_ok_and(|byte| !is_unreserved(byte)) && is_bare(rest)
+    };
+    pieces.next().is_some_and(is_bare) && pieces.all(is_encoded)
+}
+
 /// `text` as one segment of a path: what RFC 3986 does not call unreserved is encoded.
 pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if is_unreserved(byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push('%');
@@ -147,6 +175,37 @@ pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_one_spelling_that_is_plain() {
+        let is_plain = |written: &str| {
+            let (target, _) = Target::parse(written).expect("a target");
+            target.is_plain
+        };
+        for plain in [
+            "/",
+            "/stream/demo/index.m3u8?",
+            "/stream/a-._~9Z",
+            "/stream/a%2Fb%C3%A4%25",
+            "http://h/stream/a",
+            "*",
+        ] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for other in [
+            "/stream/%61",
+            "/stream/a%2fb",
+            "/stream/a%2Fb%7E",
+            "/stream/a@b",
+            "/stream/a/index%2Em3u8",
+            "/1/2/3/4/5/6/%37",
+        ] {
+            assert!(!is_plain(other), "{other}");
+        }
+        for session in ["", "a", "ä/%", "\u{7f}~!"] {
+            assert!(is_plain(&format!("/{}", percent_encoded(session))));
+        }
+    }
 
     type Parts<'a> = (&'a [&'a str], Option<&'a str>, Option<&'a str>);
 

@@ -141,9 +141,11 @@ impl Desk {
         self.actions.pop_front()
     }
 
-    /// The owner is to be called then, and not when it was to be called before.
+    /// The owner is to be called then, and not when it was to be called before. Who asks for a time
+    /// that is past is due now, behind all who have been due for longer: as long as it asks, they
+    /// are called in between.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Moment) {
-        self.timers.arm(armed, owner, deadline);
+        self.timers.arm(armed, owner, deadline.max(self.now));
     }
 
     /// The owner is not to be called.
@@ -387,6 +389,24 @@ mod tests {
         };
         assert_eq!(call_all("POST /api/add-token", &clients, 201), 0);
         assert_eq!(call_all("DELETE /api/revoke-token", "", 200), 1);
+    }
+
+    #[test]
+    fn who_asks_for_the_past_again_and_again_keeps_nobody_waiting() {
+        let mut desk = Stage::new(&[]).relay.desk;
+        let [mut tokens, mut memory] = [Armed::default(); 2];
+        let at = |seconds| Moment::after_start(Duration::from_secs(seconds));
+        desk.set_now(at(1));
+        desk.arm(&mut memory, Owner::Memory, at(4));
+        desk.set_now(at(5));
+        let asks_again = |tokens: &mut Armed, desk: &mut Desk| {
+            tokens.fired();
+            desk.arm(tokens, Owner::Tokens, at(2));
+            desk.call_due(1);
+            desk.next_called()
+        };
+        assert_eq!(asks_again(&mut tokens, &mut desk), Some(Owner::Memory));
+        assert_eq!(asks_again(&mut tokens, &mut desk), Some(Owner::Tokens));
     }
 
     fn publish(stage: &mut Stage, media: &[u8]) {

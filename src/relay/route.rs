@@ -251,11 +251,16 @@ impl<'a> Asked<'a> {
                 self.gate.watch_in_segments(from, &name, &standing)?;
             }
         }
-        Ok(Wish::Watch {
-            pass: self.gate.pass(name, &session, way),
-            session,
-            view,
-        })
+        match &view {
+            View::Part(wanted) if !wanted.is_addressed_by(&head.target) => {
+                moved("../", &name, file, wanted)
+            }
+            View::Whole | View::In(_) | View::Part(_) => Ok(Wish::Watch {
+                pass: self.gate.pass(name, &session, way),
+                session,
+                view,
+            }),
+        }
     }
 
     /// Whether a playlist is asked for whose session the query names.
@@ -275,23 +280,18 @@ impl<'a> Asked<'a> {
         let target = &self.head.target;
         let of_query = |keep: &dyn Fn(&Parameter<'_>) -> bool| Target {
             segments: Vec::new(),
+            is_plain: true,
             query: Some(joined(target.parameters().filter(keep))).filter(|query| !query.is_empty()),
         };
         let name = only_session(&of_query(&is_session))?;
         let rest = of_query(&|parameter| !is_session(parameter));
-        Wanted::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
+        let wanted = Wanted::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
         (self.may_pass)()?;
         let from = claim.from.map(|from| from.ip());
         self.gate.watch_in_segments(from, &name, &standing)?;
-        let place = percent_encoded(name.as_str());
-        let query = rest
-            .query
-            .map_or(String::new(), |query| format!("?{query}"));
-        let file = String::from_utf8_lossy(file);
-        let address = format!("{place}/{file}{query}");
-        Ok(Wish::Call(Call::Moved(address.into())))
+        moved("", &name, file, &wanted)
     }
 
     fn icecast(&self) -> Result<Wish, Refusal> {
@@ -312,6 +312,15 @@ impl<'a> Asked<'a> {
             framing,
         })
     }
+}
+
+/// What is wanted has another address, below `/stream/`, to which `up` leads from the one that was
+/// asked for.
+fn moved(up: &str, name: &SessionId, file: &[u8], wanted: &Wanted) -> Result<Wish, Refusal> {
+    let place = percent_encoded(name.as_str());
+    let file = String::from_utf8_lossy(file);
+    let address = format!("{up}{place}/{file}{}", wanted.query());
+    Ok(Wish::Call(Call::Moved(address.into())))
 }
 
 /// Parameters as they stand in a query.

@@ -184,7 +184,7 @@ impl Server {
             self.look_ups.as_ref().and_then(LookUps::next_deadline),
             self.accept_again,
             self.ends_at,
-            self.handover.next_deadline(),
+            self.handover.next_deadline(now),
         ];
         let next = deadlines.into_iter().flatten().min()?;
         if next <= now {

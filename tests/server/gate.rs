@@ -278,6 +278,35 @@ fn a_browser_that_asks_first_is_told_whose_pages_may() {
     }
 }
 
+/// A cache gives one answer to all who ask for an address: it has to be good for the pages of every
+/// site, or to say that it is not the same for all.
+#[test]
+fn what_a_cache_keeps_is_good_for_the_pages_of_every_site() {
+    let site = "http://site.example";
+    let one = Server::start(&["--cors=http://site.example"]);
+    let any = Server::start(&["--cors=http://site.example", "--cors=*"]);
+    let two = Server::start(&["--cors=http://site.example", "--cors=http://else.example"]);
+    let none = Server::start(&[]);
+    let told = |server: &Server, method: &str, origin: Option<&str>| {
+        let field = origin.map(|origin| format!("Origin: {origin}"));
+        let fields: Vec<&str> = field.iter().map(String::as_str).collect();
+        let answer = request(server.address(), method, "/stream/demo", &fields);
+        ["Access-Control-Allow-Origin", "Vary"]
+            .map(|name| answer.head.field(name).map(str::to_owned))
+    };
+    let text = |text: &str| Some(text.to_owned());
+    for method in ["GET", "HEAD"] {
+        for origin in [None, Some(site), Some("http://other.example")] {
+            println!("{method} {origin:?}");
+            assert_eq!(told(&one, method, origin), [text(site), None]);
+            assert_eq!(told(&any, method, origin), [text("*"), None]);
+            assert_eq!(told(&none, method, origin), [None, None]);
+            let own = origin.filter(|origin| *origin == site).and_then(text);
+            assert_eq!(told(&two, method, origin), [own, text("Origin")]);
+        }
+    }
+}
+
 /// Whoever looks for why the API refuses their own host is shown it; others are told no subnets.
 #[test]
 fn this_host_is_told_by_which_address_it_is_refused() {

@@ -622,6 +622,23 @@ fn what_is_over_makes_room_for_what_is_not() {
 }
 
 #[test]
+fn a_table_that_is_empty_again_holds_nothing() {
+    let mut tokens = Tokens::new(LIMITS);
+    let empty = tokens.held_bytes();
+    let key = || grant(Direction::Out, key_to("show"));
+    for name in ["a", "b", "c"] {
+        let added = tokens.add(&session(name), key(), vec![literal("192.0.2.1:5")]);
+        assert!(added.is_ok());
+    }
+    for name in ["a", "b", "c"] {
+        assert!(tokens.held_bytes() > empty);
+        assert_eq!(tokens.revoke(&session(name)).len(), 2);
+        tokens.check();
+    }
+    assert_eq!(tokens.held_bytes(), empty);
+}
+
+#[test]
 fn all_of_a_token_is_shown_to_who_asks_for_it() {
     let mut tokens = Tokens::new(LIMITS);
     let terms = Terms {

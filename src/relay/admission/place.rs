@@ -102,9 +102,26 @@ impl Settings {
 
     /// What lets the pages of an origin watch.
     pub fn cors(&self, origin: &str) -> Fields {
-        let is_allowed = |site: &str| site == "*" || site.eq_ignore_ascii_case(origin);
-        let mut sites = self.cors.iter();
-        let site = sites.find(|(site, _)| is_allowed(site));
+        let is_any = |site: &&(String, Fields)| site.0 == "*";
+        let is_named = |site: &&(String, Fields)| site.0.eq_ignore_ascii_case(origin);
+        let site = self.cors.iter().find(is_any);
+        let site = site.or_else(|| self.cors.iter().find(is_named));
         site.map_or(&[], |(_, fields)| fields)
     }
+
+    /// What an answer says that a cache may give to the pages of every origin: the same of all where
+    /// one site may watch, or any may; that it is not the same, where there are several.
+    pub fn cors_of_any(&self) -> Fields {
+        match self.cors.as_slice() {
+            [] => &[],
+            [(_, fields)] => fields,
+            sites => match sites.iter().find(|(site, _)| site == "*") {
+                Some((_, fields)) => fields,
+                None => VARIES,
+            },
+        }
+    }
 }
+
+/// Of answers that are not the same for the pages of every site.
+pub const VARIES: Fields = &[("Vary", "Origin")];

@@ -9,6 +9,7 @@ use super::request::DEPRECATION;
 use super::{Clients, Fate, Phase, Room};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::http::{HeadReader, Reply};
+use crate::relay::admission::VARIES;
 use crate::relay::desk::Desk;
 use crate::relay::settings::Fields;
 use crate::relay::streams::Place;
@@ -233,7 +234,10 @@ impl Settings {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
         let same = |fields: &Fields| fields.iter().copied().eq(told.clone());
-        known.chain([DEPRECATED]).find(same).unwrap_or_default()
+        known
+            .chain([VARIES, DEPRECATED])
+            .find(same)
+            .unwrap_or_default()
     }
 }
 

@@ -399,11 +399,18 @@ fn fields_for(head: &Head, settings: &Settings) -> Fields {
         return &[DEPRECATION];
     }
     let is_stream = segments.first().is_some_and(|first| first == b"stream");
-    // OPTIONS: a browser asks whether its page may, before the page's own request.
-    let asks = matches!(head.method, Method::Get | Method::Head | Method::Options);
-    match head.origin.as_deref() {
-        Some(origin) if is_stream && asks => settings.cors(origin),
-        _ => &[],
+    if !is_stream {
+        return &[];
+    }
+    let of_page = head.origin.as_deref().map(|origin| settings.cors(origin));
+    match head.method {
+        Method::Get | Method::Head => match of_page {
+            Some(fields) if !fields.is_empty() => fields,
+            Some(_) | None => settings.cors_of_any(),
+        },
+        // A browser asks whether its page may, before the page's own request.
+        Method::Options => of_page.unwrap_or_default(),
+        Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => &[],
     }
 }
 

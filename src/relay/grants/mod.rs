@@ -438,8 +438,9 @@ impl Grants {
             Decided::Revocation => {
                 let of = tokens.opened_by(session).clone();
                 let is_key = of != *session;
+                let held_bytes = tokens.held_bytes();
                 let removed = tokens.revoke(session);
-                desk.freed(removed.iter().map(|tuple| tuple.held_bytes()).sum());
+                desk.freed(held_bytes.saturating_sub(tokens.held_bytes()));
                 let what = Happening::TokenRevoked {
                     revoked: removed.len(),
                 };

@@ -177,6 +177,11 @@ impl Live {
         }
     }
 
+    /// Whether it is not known yet what its bytes are, and may come out.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.stream.told() == Told::Undecided && self.stream.end().is_none()
+    }
+
     /// Whether it has UDP clients that get nothing yet, and may be MPEG-TS from a body.
     pub(super) fn needs_transport(&self) -> bool {
         let may_be_transport = matches!(

@@ -363,10 +363,10 @@ impl Streams {
     fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
         let now = desk.now();
         // While something is on its way nothing more is taken, however late it is: when that is
-        // out, it goes on.
+        // out, it goes on. Nor while nobody knows what it is.
         let transport = live.rtp_out.transport.as_ref();
         let paced = transport
-            .filter(|_| live.rtp_out.is_empty())
+            .filter(|_| live.rtp_out.is_empty() && !live.is_undecided())
             .and_then(|transport| transport.deadline(now));
         let input = live.input.as_ref();
         let reordered = input.and_then(|input| input.deadline());

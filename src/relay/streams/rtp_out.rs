@@ -293,7 +293,7 @@ impl Streams {
             return;
         };
         match live.stream.told() {
-            Told::Undecided if live.stream.end().is_none() => return,
+            _ if live.is_undecided() => return,
             Told::Known(Format::MpegTs) => {}
             Told::Undecided | Told::Known(_) | Told::Unknown => {
                 live.rtp_out.transport = None;

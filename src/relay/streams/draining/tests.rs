@@ -95,6 +95,35 @@ fn goodbye(stage: &mut Stage, ssrc: u8) {
     stage.settle();
 }
 
+/// The packets are within an element of Matroska that says nothing, and does not end: until it does,
+/// nobody knows what this is, and the clock in it is nobody's.
+#[test]
+fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
+    let mut stage = stage();
+    let mut ebml = vec![0x1a, 0x45, 0xdf, 0xa3, 1, 0, 0, 0, 0, 0, 3, 0xe8];
+    ebml.extend([0xec, 1, 0, 0, 0, 0, 0, 3, 0xdf]);
+    let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(put);
+    stage.relay.received(source, &ebml, stage.now);
+    for packet in slow(5).chunks(PACKET_BYTES) {
+        stage.wait(Duration::from_millis(40));
+        stage.relay.received(source, packet, stage.now);
+        stage.settle();
+    }
+    stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let until = stage.now + Duration::from_secs(5);
+    for turns in 0.. {
+        assert!(turns < 100, "it is called again and again, for nothing");
+        let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
+            break;
+        };
+        stage.now = due.max(stage.now);
+        stage.relay.expire(stage.now);
+        stage.settle();
+    }
+    assert_eq!(pass(&mut stage, Duration::from_secs(1)), 0);
+}
+
 /// By its clock this rest would take an hour and a half.
 #[test]
 fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {

@@ -88,6 +88,26 @@ fn a_segment_calls_those_alone_who_wait_for_it() {
     assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
 }
 
+/// The farthest number there is lies too far ahead, as any other that does.
+#[test]
+fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
+    let mut stage = Stage::new(&["--wait=30"]);
+    let numbers = [u64::MAX, u64::MAX - 1, 1 << 40];
+    let waiting = numbers.map(|number| {
+        let line = format!("GET /stream/s/index.m3u8?_HLS_msn={number}");
+        request(&mut stage, &line)
+    });
+    assert!(waiting.iter().all(|id| stage.text(*id).is_empty()));
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    hear(&mut stage, source, &aac(9));
+    for id in waiting {
+        let text = stage.text(id);
+        assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+    }
+    stage.lose(source);
+}
+
 /// A cache keeps what players ask for, by one address each.
 #[test]
 fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
