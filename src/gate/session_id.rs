@@ -177,6 +177,14 @@ mod tests {
         assert_eq!(session.digest().to_string().len(), 8);
     }
 
+    /// The text, and the two counters of those who share it.
+    #[test]
+    fn what_is_held_is_counted() {
+        let counters = 2 * size_of::<usize>();
+        assert_eq!(parsed("a").held_bytes(), counters + 1);
+        assert_eq!(parsed(&"é".repeat(128)).held_bytes(), counters + 256);
+    }
+
     #[test]
     fn json_gets_the_string() {
         let json = serde_json::to_string(&parsed("a\"é")).expect("JSON");
