@@ -18,7 +18,7 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
-pub(super) use place::{Beyond, Door, Others, VARIES};
+pub(super) use place::{Beyond, Door, Others};
 use refusals::{
     barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
     no_token, no_token_of_origin, not_running, of_nobody, of_stranger_proxy, token_is_over,

@@ -117,6 +117,9 @@ pub struct Limits {
 /// Fields of a response head that are made once, at the start.
 pub type Fields = &'static [(&'static str, &'static str)];
 
+/// Of answers that are not the same for the pages of every site.
+pub const VARIES: Fields = &[("Vary", "Origin")];
+
 /// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginUrl {

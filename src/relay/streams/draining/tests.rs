@@ -95,8 +95,8 @@ fn goodbye(stage: &mut Stage, ssrc: u8) {
     stage.settle();
 }
 
-/// The packets are within an element of Matroska that says nothing, and does not end: until it does,
-/// nobody knows what this is, and the clock in it is nobody's.
+/// The packets are within an element of Matroska that says nothing, and does not end: until it
+/// does, nobody knows what this is, and the clock in it is nobody's.
 #[test]
 fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
     let mut stage = stage();
