@@ -43,6 +43,7 @@ pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
+use crate::held::tree_set_bytes;
 use crate::hls::Cutter;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -361,15 +362,13 @@ impl<C: Copy> Stream<C> {
     }
 
     /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
-    /// there, and the index. The nodes of that hold five entries at least, and have room for eleven
-    /// and twelve links.
+    /// there, and the index.
     fn places_bytes(&self) -> usize {
-        let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
             + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
             + self.shared_bytes
             + self.lines.held_bytes()
-            + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
+            + tree_set_bytes(&self.lagging)
             + self.cut.capacity() * size_of::<C>()
     }
 
@@ -431,24 +430,22 @@ impl<C: Copy> Stream<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
         let cursor = start.offset;
-        let has_lead = lead.bytes_left() > 0;
-        let header_seen = if has_lead {
-            self.points.header_serial
-        } else {
-            0
-        };
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
             end: Viewer::<C>::ENDLESS,
             lead,
             lag_key: None,
-            header_seen,
+            header_seen: if needs_header {
+                self.points.header_serial
+            } else {
+                0
+            },
             since: now,
             bytes_sent: 0,
             skips: 0,
         });
-        if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
+        if cursor < self.buffer.newest() {
             self.lag(viewer, cursor);
         }
         // Its response's head at least.
