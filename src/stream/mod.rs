@@ -43,7 +43,6 @@ pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
-use crate::held::tree_set_bytes;
 use crate::hls::Cutter;
 use crate::moment::Moment;
 use crate::slots::{Id, Slots};
@@ -362,13 +361,15 @@ impl<C: Copy> Stream<C> {
     }
 
     /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
-    /// there, and the index.
+    /// there, and the index. The nodes of that hold five entries at least, and have room for eleven
+    /// and twelve links.
     fn places_bytes(&self) -> usize {
+        let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
             + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
             + self.shared_bytes
             + self.lines.held_bytes()
-            + tree_set_bytes(&self.lagging)
+            + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
             + self.cut.capacity() * size_of::<C>()
     }
 

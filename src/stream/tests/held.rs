@@ -121,16 +121,39 @@ fn what_viewers_make_it_hold_is_told() {
     assert!((10_000..11_000).contains(&more), "{more}");
     stage.take(viewer, 10_000);
     assert!(places(&stage) < before + 1_000);
-    // All of it, each once.
-    let parts = [
-        stage.stream.viewers.held_bytes(),
-        stage.stream.viewer_count() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX),
-        stage.stream.shared_bytes,
-        stage.stream.lines.held_bytes(),
-        tree_set_bytes(&stage.stream.lagging),
-        stage.stream.cut.capacity(),
-    ];
-    assert_eq!(places(&stage), parts.iter().sum::<usize>());
+    // All of it, each once; the index takes a node for each five who lag, and one.
+    for (lagging, nodes) in [
+        (0, 1),
+        (1, 1),
+        (4, 1),
+        (5, 2),
+        (9, 2),
+        (10, 3),
+        (13, 3),
+        (200, 41),
+    ] {
+        let mut stage = Stage::new();
+        stage.send(&picture(false, 10_000));
+        for number in 0..lagging {
+            stage.stream.join(number, Moment::START);
+        }
+        let newest = stage.stream.newest();
+        let lead = Rc::new(vec![7; 1_000]);
+        let viewer = stage
+            .stream
+            .join_range(1, (newest, newest), lead, Moment::START);
+        stage.stream.stop_lagging(viewer);
+        let node = 12 * (size_of::<(u64, ViewerId<u8>)>() + size_of::<usize>());
+        let parts = [
+            stage.stream.viewers.held_bytes(),
+            (usize::from(lagging) + 1) * (Lead::PLACE_BYTES + Prelude::BYTES_MAX),
+            stage.stream.shared_bytes,
+            stage.stream.lines.held_bytes(),
+            nodes * node,
+        ];
+        assert_eq!(places(&stage), parts.iter().sum::<usize>(), "{lagging}");
+        assert!(stage.stream.shared_bytes > 1_000);
+    }
     // Those who are cut are named until somebody asks.
     let mut stream = Stream::<u64>::new(Limits::default(), None, Moment::START);
     let before = stream.held_bytes();
