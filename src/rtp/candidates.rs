@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(candidates.held_bytes(), 0);
     }
 
-    /// As many first packets are kept as there is room for, whoever they come from; the source of one
-    /// that is not begins with its second.
+    /// As many first packets are kept as there is room for, whoever they come from; the source of
+    /// one that is not begins with its second.
     #[test]
     fn first_packets_are_kept_while_there_is_room() {
         let mut candidates = Candidates::default();

@@ -75,7 +75,7 @@ mod tests {
         );
     }
 
-    /// Over the stream's life while that is shorter than the window, and half a second at the least.
+    /// Over the stream's life while that is shorter than the window, and half a second at least.
     #[test]
     fn the_rate_of_a_young_stream_is_of_its_life() {
         let started = Moment::after_start(Duration::from_secs(100));

@@ -157,7 +157,8 @@ fn bytes_are_at_hand_between_the_oldest_and_the_newest() {
     }
 }
 
-/// Blocks are lent each in a place: as many bytes as are wanted, and as many places as may be taken.
+/// Blocks are lent each in a place: as many bytes as are wanted, and as many places as may be
+/// taken.
 #[test]
 fn bytes_are_lent_as_far_as_places_go() {
     let mut pool = Pool::new(1 << 20);
@@ -207,7 +208,8 @@ fn what_it_holds_is_told_and_bounded() {
     }
 }
 
-/// Some blocks of a stream that is over are kept for the next one, which takes none of another size.
+/// Some blocks of a stream that is over are kept for the next one, which takes none of another
+/// size.
 #[test]
 fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
     let mut pool = Pool::new(1 << 20);

@@ -149,6 +149,7 @@ fn who_leaves_within_a_rest_leaves_nothing() {
         assert_eq!(stage.stream.rest_bytes, (2 - left) * 5_013);
     }
     assert_eq!(stage.stream.viewer_count(), 0);
+    assert_eq!(stage.stream.pool_bytes(), 64 * 1024);
 }
 
 /// What is kept for those who fall out is no more than the buffer is large: others are cut.
@@ -449,8 +450,8 @@ fn who_fell_out_waits_for_a_place_to_go_on() {
 /// the newest point, with the header in front, or at the newest unit.
 #[test]
 fn where_a_viewer_begins() {
-    // Bytes of pictures, whether a key frame is the last one, and how far back it begins; `None`: at
-    // the first byte.
+    // Bytes of pictures, whether a key frame is the last one, and how far back it begins; `None`:
+    // at the first byte.
     for (pictures, has_key, back) in [
         (&[][..], false, None),
         (&[5_000][..], false, None),
@@ -699,8 +700,8 @@ fn the_rate_is_of_what_was_counted() {
     assert_eq!(stream.figures().bytes_received, 1_500);
 }
 
-/// While this server is slow, no more is read of a source than viewers can be given: it is that when
-/// those whose turn it is have half of what is kept before them.
+/// While this server is slow, no more is read of a source than viewers can be given: it is that
+/// when those whose turn it is have half of what is kept before them.
 #[test]
 fn a_source_waits_for_viewers_whose_sockets_are_open() {
     let half = 15 * 4_096 / 2;
