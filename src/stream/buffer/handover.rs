@@ -42,7 +42,6 @@ impl Buffer {
         })?;
         while let Some(first) = self.blocks.front()
             && self.oldest + first.bytes.len() as u64 <= told.oldest
-            && self.blocks.len() > 1
         {
             self.oldest += first.bytes.len() as u64;
             let free = self.blocks.pop_front().map(|block| block.bytes);
