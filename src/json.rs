@@ -368,6 +368,9 @@ mod tests {
             "{ }",
             "{\"a\":[1]},{}",
             "{\"a\":[{}, [ ] , -0.5e+10,true]}, {\"\\u00e9\\n\" : null}",
+            "{\"a\":[true,false,null,\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u09aF\"]}",
+            "{\"a\":[0,-0,7,-7,10,-120,0.5,-1.25,12.0,0e1,1E5,1e+05,-12.50e-10,1234567890]}",
+            "{\"\u{3ffff}\u{40000}\u{80000}\u{fffff}\u{100000}\":1}",
             "{\"\u{7f}\u{80}\u{7ff}\u{800}\u{d7ff}\u{e000}\u{ffff}\u{10000}\u{10ffff}\":\"\"}",
         ] {
             assert_eq!(taken(&format!("[{row}]")), Some(format!(",{row}").into()));
@@ -396,6 +399,21 @@ mod tests {
             "[{}]x",
         ] {
             assert_eq!(taken(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_and_no_word_is_no_value() {
+        for value in [
+            "-", "--1", "-a", "+1", ".5", "00", "01", "-01", "1.", "1.e5", "1..2", "1.2.3", "1e",
+            "1e+", "1e+-1", "1ee1", "1e1.5", "0x1", "1a", "tru", "truE", "fals", "falsey", "nul",
+            "nulll", "True", "x",
+        ] {
+            assert_eq!(
+                rows(format!("[{{\"a\":{value}}}]").as_bytes()),
+                None,
+                "{value}"
+            );
         }
     }
 
@@ -467,6 +485,34 @@ mod tests {
         let blocks = reader.finish().expect("a list");
         let kept: usize = blocks.iter().map(Vec::len).sum();
         assert_eq!(kept, read);
-        assert!(blocks_bytes(&blocks) <= kept + 32 * blocks.len());
+        assert_eq!(
+            blocks_bytes(&blocks),
+            kept + blocks.len() * size_of::<Vec<u8>>()
+        );
+    }
+
+    /// A block has room for less than twice what is in it, and never for more than a block; and it
+    /// grows seldom, however small the pieces are.
+    #[test]
+    fn blocks_have_room_for_little_more_than_they_hold() {
+        let list = b",{}".repeat(BLOCK_BYTES);
+        let mut reader = Rows::default();
+        assert!(reader.read(b"["));
+        let (mut room, mut growths) = (0, 0);
+        for (at, byte) in list.iter().skip(1).enumerate() {
+            assert!(reader.read(&[*byte]));
+            // With the comma before the first row.
+            let kept = at + 2;
+            let (whole, rest) = (kept / BLOCK_BYTES, kept % BLOCK_BYTES);
+            let blocks: usize = reader.blocks.iter().map(Vec::capacity).sum();
+            let of_rest = blocks - whole * BLOCK_BYTES;
+            assert!(of_rest >= rest && of_rest <= BLOCK_BYTES, "{kept}");
+            assert!(rest == 0 || of_rest < 2 * rest, "{kept}: {of_rest}");
+            growths += usize::from(blocks != room);
+            room = blocks;
+        }
+        assert!(growths <= 3 * 18, "{growths}");
+        let lists = reader.held_bytes() - room;
+        assert!((3 * size_of::<Vec<u8>>()..300).contains(&lists), "{lists}");
     }
 }

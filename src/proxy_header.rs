@@ -30,16 +30,15 @@ const REST_BYTES_MAX: usize = 4096;
 ///
 /// The error says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
-    let begins_like = |start: &[u8]| {
-        bytes.len().min(start.len()) > 0 && bytes.iter().zip(start).all(|(a, b)| a == b)
-    };
-    match bytes {
-        [] => Ok(None),
-        _ if begins_like(b"PROXY ") => read_line(bytes),
-        _ if begins_like(SIGNATURE) => read_binary(bytes),
-        _ => Err(
+    let begins_like = |start: &[u8]| bytes.iter().zip(start).all(|(a, b)| a == b);
+    if begins_like(b"PROXY ") {
+        read_line(bytes)
+    } else if begins_like(SIGNATURE) {
+        read_binary(bytes)
+    } else {
+        Err(
             "this proxy's connections must begin with a PROXY protocol header, and this one does not",
-        ),
+        )
     }
 }
 
@@ -225,11 +224,9 @@ mod tests {
             b"PROXY UNKNOWN\n",
             b"PROXY \xff\r\n",
         ] {
-            assert!(
-                outcome(wrong).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(wrong)
-            );
+            let shown = String::from_utf8_lossy(wrong);
+            assert!(outcome(wrong).is_err(), "{shown:?}");
+            assert!(read(wrong).is_err(), "{shown:?} shows it");
         }
         let endless = [b"PROXY UNKNOWN ", &[b'x'; 200][..]].concat();
         assert!(outcome(&endless).is_err());
@@ -239,5 +236,21 @@ mod tests {
         assert_eq!(outcome(&binary(0x21, 0x11, &[0; 11])), Err(SHORT));
         assert_eq!(outcome(&binary(0x21, 0x21, &[0; 35])), Err(SHORT));
         assert!(outcome(&binary(0x21, 0x11, &[0; 5000])).is_err());
+    }
+
+    /// As many bytes as there may be, and one more.
+    #[test]
+    fn headers_have_their_bounds() {
+        let line = |bytes: usize| {
+            let begin = "PROXY UNKNOWN ";
+            format!("{begin}{}\r\n", "x".repeat(bytes - begin.len() - 2))
+        };
+        assert_eq!(outcome(line(107).as_bytes()), Ok(None));
+        assert!(read(line(108).as_bytes()).is_err());
+        assert_eq!(read(&line(200).as_bytes()[..106]), Ok(None));
+        assert!(read(&line(200).as_bytes()[..107]).is_err());
+        assert_eq!(outcome(&binary(0x20, 0x00, &[0; 4096])), Ok(None));
+        assert!(read(&binary(0x20, 0x00, &[0; 4097])).is_err());
+        assert!(read(&binary(0x20, 0x00, &[0; 4097])[..16]).is_err());
     }
 }

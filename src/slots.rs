@@ -201,7 +201,50 @@ mod tests {
         let second = slots.insert("second");
         assert_eq!(second.index(), first.index());
         assert_eq!(slots.get(first), None);
+        assert_eq!(slots.get_mut(first), None);
         assert_eq!(slots.remove(first), None);
-        assert_eq!(slots.get(Id::from_u64(second.to_u64())), Some(&"second"));
+        let same = Id::from_u64(second.to_u64());
+        assert_eq!(slots.get(same), Some(&"second"));
+        assert_eq!(slots.get_mut(same), Some(&mut "second"));
+    }
+
+    #[test]
+    fn ids_are_ordered_and_told_apart_by_their_numbers() {
+        let numbers = [1 << 32 | 7, 7, 2 << 32, 0, u64::MAX];
+        let mut ids: Vec<Id<u8>> = numbers.map(Id::from_u64).into();
+        ids.sort();
+        let sorted: Vec<u64> = ids.iter().map(|id| id.to_u64()).collect();
+        assert_eq!(sorted, [0, 7, 1 << 32 | 7, 2 << 32, u64::MAX]);
+        assert!(ids.is_sorted_by(|one, other| one < other));
+        let hash = |id: &Id<u8>| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            id.hash(&mut hasher);
+            hasher.finish()
+        };
+        let mut hashes: Vec<u64> = ids.iter().map(hash).collect();
+        hashes.dedup();
+        assert_eq!(hashes.len(), numbers.len());
+        assert_eq!(hash(&ids[1]), hash(&Id::from_u64(7)));
+    }
+
+    /// Each place is as large as an entry with its generation, or a number, and what tells which.
+    #[test]
+    fn what_the_places_take_is_counted() {
+        fn of<T: Copy>(entry: T, place_bytes: usize) {
+            let mut slots = Slots::default();
+            assert!(slots.is_empty() && slots.held_bytes() == 0);
+            let ids = [(); 64].map(|()| slots.insert(entry));
+            assert!(!slots.is_empty());
+            assert_eq!(slots.held_bytes(), ids.len() * place_bytes);
+            slots.remove(ids[0]);
+            assert_eq!(slots.held_bytes(), ids.len() * place_bytes);
+            for id in ids {
+                slots.remove(id);
+            }
+            assert!(slots.is_empty() && slots.held_bytes() == 0);
+        }
+        let word = size_of::<usize>();
+        of(1_u8, 2 * word);
+        of([1_u64; 4], 48);
     }
 }

@@ -397,9 +397,10 @@ impl Display for BadArgument {
             BadArgument::Short { letter } => {
                 let mut bytes = [0; 4];
                 let shown = Excerpt(letter.encode_utf8(&mut bytes).as_bytes());
+                let meant = suggestion(meant_by(*letter), "see --help");
                 write!(
                     formatter,
-                    "there is no option {shown} with one dash; see --help"
+                    "there is no option {shown} with one dash; {meant}"
                 )
             }
             BadArgument::Stray { value } => {
@@ -445,6 +446,15 @@ impl Display for BadArgument {
 }
 
 impl std::error::Error for BadArgument {}
+
+/// What other programs have a letter for.
+fn meant_by(letter: char) -> Option<String> {
+    match letter {
+        'h' | '?' => Some("--help".to_owned()),
+        'V' | 'v' => Some("--version".to_owned()),
+        _ => None,
+    }
+}
 
 /// What to do about a name that is none.
 fn suggestion(nearest: Option<String>, otherwise: &str) -> String {

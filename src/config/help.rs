@@ -10,7 +10,7 @@ const WORDS_COLUMN: usize = 28;
 /// The text of `--help`: a line an option, at most 80 columns.
 pub fn help() -> String {
     let mut text = String::from(
-        "Usage: tollgate [OPTIONS], whose defaults stand in parentheses\n\
+        "Usage: tollgate [OPTIONS], defaults in parentheses; those with + may be repeated\n\
          A streaming proxy with a gate: media in and out over HTTP and RTP-UDP.\n",
     );
     for group in Group::ALL {
@@ -25,7 +25,7 @@ pub fn help() -> String {
             );
         }
     }
-    text += "+ may be repeated. SIZE: bytes, or with K, M, G. TIME: seconds, or with s, m, h.\n";
+    text += "SIZE: bytes, or with K, M, G (of 1024). TIME: seconds, or with ms, s, m, h.\n";
     let example = variable("listen");
     text += &format!("Each is a variable too, such as {example}=A,B; an option wins over it.\n");
     text += "SIGTERM, SIGINT: end, the second time at once. SIGHUP: open the access log anew.\n";

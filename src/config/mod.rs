@@ -92,7 +92,8 @@ impl Config {
         }
     }
 
-    /// What answers tell browsers: where several sites are named, also that not all are told the same.
+    /// What answers tell browsers: where several sites are named, also that they are not told the
+    /// same.
     fn cors_fields(&self) -> Vec<(String, Fields)> {
         let has_several = self.cors.len() > 1;
         let of_origin = |origin: &CorsOrigin| match origin {

@@ -262,10 +262,16 @@ fn a_mistyped_option_names_the_nearest() {
         said("--elephant"),
         "there is no option 'elephant'; see --help"
     );
-    assert_eq!(
-        said("-h"),
-        "there is no option 'h' with one dash; see --help"
-    );
+    for (short, meant) in [
+        ("h", "--help was probably meant"),
+        ("V", "--version was probably meant"),
+        ("x", "see --help"),
+    ] {
+        assert_eq!(
+            said(&format!("-{short}")),
+            format!("there is no option '{short}' with one dash; {meant}")
+        );
+    }
 }
 
 /// In every build: its rows are there where it is, and where it is not its options say so.

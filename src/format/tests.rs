@@ -236,7 +236,11 @@ fn what_cannot_be_is_not_believed() {
             ),
         };
         if format == Format::MpegTs {
-            let search = |at| json!({ "codec": "H264", "begin": at, "last": 0, "may_be_rest": false, "verdict": null });
+            let search = |at| {
+                json!({
+                    "codec": "H264", "begin": at, "last": 0, "may_be_rest": false, "verdict": null,
+                })
+            };
             let many = |count| json!(vec![program.clone(); count]);
             values.extend([
                 ("last_split", json!(at), json!(at + 1)),
@@ -277,7 +281,10 @@ fn what_cannot_be_is_not_believed() {
     let (scanner, _) = fed(&[b'x'; 900]);
     assert!(scanner.fits(900));
     let (flv, _) = fed(&beginnings()[5].1);
-    let tag = |bytes: usize| json!({ "told": "0".repeat(bytes), "next": "0".repeat(bytes), "has_changed": false });
+    let tag = |bytes: usize| {
+        let bytes = "0".repeat(bytes);
+        json!({ "told": bytes, "next": bytes, "has_changed": false })
+    };
     let tags = |bytes: usize| json!([tag(bytes), tag(bytes), tag(bytes)]);
     let mut flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));
     let at = flv.offset;

@@ -91,7 +91,9 @@ mod tests {
         }
         assert!(blocks.left(&named(0), now).is_some());
         assert!(blocks.add(&named(1), soon, now), "it is blocked already");
-        assert!((BLOCKS_MAX * 16..512 << 10).contains(&blocks.held_bytes(SessionId::held_bytes)));
+        let table = blocks.held_bytes(|_| 0);
+        assert!((BLOCKS_MAX * 16..512 << 10).contains(&table));
+        assert_eq!(blocks.held_bytes(|_| 100), table + BLOCKS_MAX * 100);
         assert!(blocks.add(&named(BLOCKS_MAX), later + Duration::from_secs(3), soon));
     }
 }

@@ -105,6 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn corrections_take_ports_above_the_streams_own() {
+        let ports = |text: &str, port| {
+            let carriage = Carriage::parse(text).expect("a good one");
+            Some(carriage.ports(port)?.collect::<Vec<_>>())
+        };
+        for alone in ["rtp", "udp"] {
+            assert_eq!(ports(alone, 5004), Some(vec![5004]));
+            assert_eq!(ports(alone, u16::MAX), Some(vec![u16::MAX]));
+        }
+        assert_eq!(ports("5x10", 5004), Some(vec![5004, 5006, 5008]));
+        assert_eq!(ports("5x10", 65531), Some(vec![65531, 65533, 65535]));
+        assert_eq!(ports("5x10", 65532), None);
+    }
+
+    #[test]
     fn what_reads_prints_as_it_was() {
         for good in ["rtp", "udp", "4x4", "5x20", "20x5", "10x10", "4x20"] {
             let read = Carriage::parse(good).map(|carriage| carriage.to_string());

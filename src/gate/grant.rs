@@ -220,6 +220,19 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_a_bad_key_is_told_which_parameter_it_is() {
+        for (bad, parameter) in [
+            (BadKey::Itself, "for: "),
+            (BadKey::OfKey, "for: "),
+            (BadKey::IsSession, "sessionid: "),
+            (BadKey::IsKey, "sessionid: "),
+            (BadKey::Rtp, "sessionid: "),
+        ] {
+            assert!(bad.to_string().starts_with(parameter), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn directions_have_names() {
         for direction in [Direction::In, Direction::Out, Direction::Both] {
             assert_eq!(Direction::parse(direction.name()), Some(direction));

@@ -289,6 +289,26 @@ mod tests {
         assert_ne!(host("a1:1"), host("192.0.2.1:1"));
     }
 
+    /// Tables of them find what is equal, and need not look at all the others.
+    #[test]
+    fn hosts_that_are_equal_hash_alike_and_others_do_not() {
+        let hash = |text: &str| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            host(text).hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(hash("Example.COM.:1"), hash("example.com:1"));
+        assert_eq!(hash("[::ffff:192.0.2.1]:1"), hash("192.0.2.1:1"));
+        let others = [
+            "example.com:1",
+            "example.org:1",
+            "192.0.2.1:1",
+            "192.0.2.2:1",
+        ];
+        let hashes: std::collections::HashSet<u64> = others.map(hash).into();
+        assert_eq!(hashes.len(), others.len());
+    }
+
     #[test]
     fn names_follow_rfc_1123() {
         let longest_label = format!("{}:1", "a".repeat(63));

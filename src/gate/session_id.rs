@@ -100,16 +100,13 @@ pub enum BadSessionId {
 impl Display for BadSessionId {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            BadSessionId::Empty => write!(formatter, "sessionid is empty")?,
-            BadSessionId::TooLong { bytes } => write!(formatter, "sessionid has {bytes} bytes")?,
+            BadSessionId::Empty => write!(formatter, "it is empty")?,
+            BadSessionId::TooLong { bytes } => write!(formatter, "it has {bytes} bytes")?,
             BadSessionId::NotUtf8 { offset } => {
-                write!(formatter, "sessionid is not UTF-8 at byte {offset}")?;
+                write!(formatter, "it is not UTF-8 at byte {offset}")?;
             }
             BadSessionId::ControlCharacter { offset } => {
-                write!(
-                    formatter,
-                    "sessionid has a control character at byte {offset}"
-                )?;
+                write!(formatter, "it has a control character at byte {offset}")?;
             }
         }
         write!(
@@ -178,6 +175,14 @@ mod tests {
         assert_eq!(format!("{:?}", parsed("a")), "SessionId(296230c0)");
         assert!(!format!("{session:?}").contains("secret"));
         assert_eq!(session.digest().to_string().len(), 8);
+    }
+
+    /// The text, and the two counters of those who share it.
+    #[test]
+    fn what_is_held_is_counted() {
+        let counters = 2 * size_of::<usize>();
+        assert_eq!(parsed("a").held_bytes(), counters + 1);
+        assert_eq!(parsed(&"é".repeat(128)).held_bytes(), counters + 256);
     }
 
     #[test]

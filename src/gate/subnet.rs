@@ -94,10 +94,10 @@ fn mask_length(mask: &str, address: IpAddr) -> Result<u8, Fault> {
     match (mask.parse::<Ipv4Addr>(), address) {
         (Ok(mask), IpAddr::V4(_)) => dotted_mask_length(mask),
         (Ok(_), IpAddr::V6(_)) => Err(Fault::DottedMaskOfIpv6),
-        (Err(_), _) => match prefix_length(mask) {
-            Some(length) if length <= length_max(address) => Ok(length),
-            Some(_) | None => Err(Fault::length_of(address)),
-        },
+        // Whether the address can have one of this length is seen where both are put together: of
+        // an IPv4-mapped one it is only there known what is left of the length for the IPv4
+        // address.
+        (Err(_), _) => prefix_length(mask).ok_or(Fault::length_of(address)),
     }
 }
 

@@ -285,6 +285,12 @@ impl Tokens {
             self.remove_shuts(tuple);
             self.count_key(tuple, false);
         }
+        if self.sessions.is_empty() {
+            // Tables do not shrink by themselves.
+            self.sessions = HashMap::new();
+            self.inbound = HashMap::new();
+            self.keys = HashMap::new();
+        }
         tuples
     }
 
@@ -322,6 +328,11 @@ impl Tokens {
     pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
         let opens = |grant: &'a Grant| grant.terms.opens.as_ref();
         self.grant(name).and_then(opens).unwrap_or(name)
+    }
+
+    /// Whether other sessionids are keys to this session.
+    pub fn has_keys(&self, session: &SessionId) -> bool {
+        self.keys.contains_key(session)
     }
 
     /// Whether who has this sessionid may be the source of the session that it opens.

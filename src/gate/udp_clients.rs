@@ -220,6 +220,20 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_can_be_encoded() {
+        for byte in 0..=u8::MAX {
+            for written in [format!("x%{byte:02x}y"), format!("x%{byte:02X}y")] {
+                let decoded = percent_decoded(&written);
+                assert_eq!(
+                    decoded.as_deref(),
+                    Some(&[b'x', byte, b'y'][..]),
+                    "{written}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn repeats_count_once_where_they_came_first() {
         assert_eq!(printed("a:1,b:1,a:1,a:2"), ["a:1", "b:1", "a:2"]);
         assert_eq!(

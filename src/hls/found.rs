@@ -200,16 +200,16 @@ impl Cutter {
             Unlisted::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
-                    "the stream cannot be HLS: {reason}; MPEG-TS or fragmented MP4 with times, MP3 and AAC can; it goes out as it is \
-                     where the path ends with its sessionid"
+                    "the stream cannot be HLS: {reason}; MPEG-TS or fragmented MP4 with times, MP3 and AAC can, and with --remux \
+                     FLV and Matroska; it goes out as it is where the path ends with its sessionid"
                 ),
             ),
             Unlisted::TooFew => busy(format!(
                 "the stream has not come so far: a playlist has {LISTED_MIN} whole segments at least"
             )),
             Unlisted::TooLarge => busy(format!(
-                "{LISTED_MIN} segments do not fit into the stream's buffer; a larger --buffer, fewer bits a second or key frames less \
-                 far apart would do"
+                "{LISTED_MIN} segments do not fit into what is kept of the stream; a larger --buffer (or --buffers, where streams \
+                 share it), fewer bits a second or key frames less far apart would do"
             )),
         }
     }

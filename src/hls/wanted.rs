@@ -102,8 +102,8 @@ impl Wanted {
         }
     }
 
-    /// Whether it is asked for by the one address that it has. Caches keep what comes by an address:
-    /// each other one would be kept beside it, as often as anybody makes one up.
+    /// Whether it is asked for by the one address that it has. Caches keep what comes by an
+    /// address: each other one would be kept beside it, as often as anybody makes one up.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
         let query = target.query.as_deref();
         target.is_plain && query.map_or(String::new(), |query| format!("?{query}")) == self.query()

@@ -148,6 +148,12 @@ mod tests {
         assert_eq!(answer.status, 200);
         assert_eq!(answer.content_type.as_deref(), Some("video/webm"));
         assert_eq!(answer.via.as_deref(), Some("1.1 a,1.0 b"));
+        for status in [100, 206, 307, 418, 599] {
+            assert_eq!(
+                super::tests::answer(&format!("HTTP/1.1 {status} ")).status,
+                status
+            );
+        }
     }
 
     #[test]

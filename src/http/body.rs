@@ -286,11 +286,192 @@ impl Body {
 }
 
 #[cfg(test)]
-#[cfg(feature = "handover")]
 mod tests {
     use super::*;
 
+    /// What these bytes come to that arrive in such pieces: the content, and how many are left
+    /// behind the body's end, if it has ended.
+    fn read_in(
+        framing: Framing,
+        bytes: &[u8],
+        piece: usize,
+    ) -> Result<(Vec<u8>, Option<usize>), Refusal> {
+        let (mut body, mut content) = (Body::new(framing), Vec::new());
+        let mut taken = 0;
+        for piece in bytes.chunks(piece) {
+            let mut input = piece;
+            loop {
+                match body.read(&mut input)? {
+                    Part::Content(part) => content.extend_from_slice(part),
+                    Part::More => break,
+                    Part::End => {
+                        assert!(body.is_complete());
+                        taken += piece.len() - input.len();
+                        return Ok((content, Some(bytes.len() - taken)));
+                    }
+                }
+            }
+            assert!(
+                input.is_empty(),
+                "more is asked for than has been looked at"
+            );
+            taken += piece.len();
+        }
+        let ended = body.is_complete().then_some(0);
+        Ok((content, ended))
+    }
+
+    /// The same, wherever the bytes are cut.
+    fn read(framing: Framing, bytes: &[u8]) -> Result<(Vec<u8>, Option<usize>), Refusal> {
+        let whole = read_in(framing, bytes, bytes.len().max(1));
+        for piece in 1..9 {
+            let shown = String::from_utf8_lossy(bytes);
+            assert_eq!(
+                read_in(framing, bytes, piece),
+                whole,
+                "{shown:?} in {piece}"
+            );
+        }
+        whole
+    }
+
+    const CHUNKS: &[(&[u8], &[u8])] = &[
+        (b"0\r\n\r\n", b""),
+        (b"0000000000000000\r\n\r\n", b""),
+        (b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", b"hello world"),
+        (b"0000000000000005\r\nhello\r\n0\r\n\r\n", b"hello"),
+        (
+            b"b\r\n\r\n0\r\n\r\n12\r\n\r\n0\r\n\r\n",
+            b"\r\n0\r\n\r\n12\r\n",
+        ),
+        (b"B\r\nhello world\r\n0\r\n\r\n", b"hello world"),
+        (b"1;a=\"b\xff\t\"; c\r\nx\r\n0;\r\n\r\n", b"x"),
+        (b"1 \t;a\r\nx\r\n0\t;~\r\n\r\n", b"x"),
+        (
+            b"1\r\nx\r\n0\r\nVary: *\r\nContent-Type: text/plain\r\n\r\n",
+            b"x",
+        ),
+        (b"0\r\na:\r\nb: \t \r\nc:d:e \x80\xff~\r\n\r\n", b""),
+        (b"0\r\n!#$%&'*+-.^_`|~09azAZ: x\r\n\r\n", b""),
+    ];
+
+    #[test]
+    fn chunks_are_content_up_to_the_empty_line_behind_the_last() {
+        for (bytes, content) in CHUNKS {
+            let behind = b"GET / HTTP/1.1\r\n";
+            let (read_content, left) =
+                read(Framing::Chunked, &[bytes, &behind[..]].concat()).expect("a good body");
+            assert_eq!(read_content, *content);
+            assert_eq!(left, Some(behind.len()), "{:?}", bytes.escape_ascii());
+            for cut in 0..bytes.len() {
+                let (_, left) = read(Framing::Chunked, &bytes[..cut]).expect("its beginning");
+                assert_eq!(left, None, "{:?} up to {cut}", bytes.escape_ascii());
+            }
+        }
+    }
+
+    /// What another might take for the end of a chunk, of the body or of a trailer, and somebody's
+    /// request behind it.
+    #[test]
+    fn chunks_that_could_be_read_in_two_ways_are_refused() {
+        for wrong in [
+            // Where the size stands.
+            &b"\r\n"[..],
+            b" 1\r\n",
+            b"g\r\n",
+            b"-1\r\n",
+            b"+1\r\n",
+            b"0x1\r\n",
+            b"1,\r\n",
+            b";a\r\n",
+            b"1 \r\n",
+            b"1 2\r\n",
+            b"1\t2;a\r\n",
+            b"1\nx\r\n",
+            b"1\rx\r\n",
+            b"1;a\nx\r\n",
+            b"1;a\rx\r\n",
+            b"1;\0\r\n",
+            b"1;\x1f\r\n",
+            b"1;\x7f\r\n",
+            b"00000000000000001\r\n",
+            b"10000000000000000\r\n",
+            // Behind the data.
+            b"3\r\nabcX\n0\r\n\r\n",
+            b"3\r\nabc\rX0\r\n\r\n",
+            b"3\r\nabc\n0\r\n\r\n",
+            b"3\r\nabc0\r\n\r\n",
+            b"3\r\nabcd\r\n0\r\n\r\n",
+            // Behind the last chunk.
+            b"0\r\n\n",
+            b"0\r\n\rX",
+            b"0\r\nGET / HTTP/1.1\r\n\r\n",
+            b"0\r\na\r\n\r\n",
+            b"0\r\na\n\r\n",
+            b"0\r\n: b\r\n\r\n",
+            b"0\r\na : b\r\n\r\n",
+            b"0\r\n a: b\r\n\r\n",
+            b"0\r\na\0: b\r\n\r\n",
+            b"0\r\na\x80: b\r\n\r\n",
+            b"0\r\na(: b\r\n\r\n",
+            b"0\r\na: b\n\r\n",
+            b"0\r\na: b\rc: d\r\n\r\n",
+            b"0\r\na: b\r\r\n\r\n",
+            b"0\r\na: \0\r\n\r\n",
+            b"0\r\na: \x1f\r\n\r\n",
+            b"0\r\na: \x7f\r\n\r\n",
+            b"0\r\na: b\r\n c\r\n\r\n",
+            b"0\r\na: b\r\nc\r\n\r\n",
+        ] {
+            let refusal = read(Framing::Chunked, wrong).map(|read| read.1);
+            let refusal = refusal.expect_err(&wrong.escape_ascii().to_string());
+            assert!(refusal.ends_connection);
+        }
+    }
+
+    #[test]
+    fn lines_of_chunks_and_trailers_have_their_bounds() {
+        let is_read = |body: String| read_in(Framing::Chunked, body.as_bytes(), 4096).is_ok();
+        let lines = |bytes: usize| {
+            let line = format!("1;{}\r\n", "x".repeat(bytes - 4));
+            assert_eq!(line.len(), bytes);
+            format!("{line}a\r\n{line}b\r\n0\r\n\r\n")
+        };
+        assert!(is_read(lines(1024)) && !is_read(lines(1025)) && !is_read(lines(5000)));
+        let trailers = |bytes: usize| {
+            let field = "a: b\r\n".repeat(100);
+            let last = format!("c: {}\r\n\r\n", "x".repeat(bytes - field.len() - 7));
+            assert_eq!(field.len() + last.len(), bytes);
+            format!("0\r\n{field}{last}")
+        };
+        assert!(is_read(trailers(8192)) && !is_read(trailers(8193)) && !is_read(trailers(20_000)));
+    }
+
+    #[test]
+    fn bodies_without_chunks_have_their_length_or_end_with_the_connection() {
+        let bytes = b"hello world";
+        for (framing, content, left) in [
+            (Framing::None, &b""[..], Some(11)),
+            (Framing::Length(0), b"", Some(11)),
+            (Framing::Length(1), b"h", Some(10)),
+            (Framing::Length(11), b"hello world", Some(0)),
+            (Framing::Length(12), b"hello world", None),
+            (Framing::Length(u64::MAX), b"hello world", None),
+            (Framing::UntilClose, b"hello world", None),
+        ] {
+            assert_eq!(
+                read(framing, bytes),
+                Ok((content.to_vec(), left)),
+                "{framing:?}"
+            );
+            let ends = Body::new(framing).ends_with_connection();
+            assert_eq!(ends, framing == Framing::UntilClose, "{framing:?}");
+        }
+        assert!(!Body::new(Framing::Chunked).ends_with_connection());
+    }
+
     /// What another process tells is taken at its bounds, and not behind one of them.
+    #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {
         let fits = |state| Body { state }.fits();

@@ -97,11 +97,47 @@ impl ChunkWriter {
 }
 
 #[cfg(test)]
-#[cfg(feature = "handover")]
 mod tests {
     use super::*;
 
+    /// However few bytes go out at once, they are the chunk's, and it is whole behind the last.
+    #[test]
+    fn a_chunk_is_written_in_whichever_pieces() {
+        for (content, size) in [
+            (1_usize, "1"),
+            (15, "f"),
+            (16, "10"),
+            (26, "1a"),
+            (300, "12c"),
+        ] {
+            let expected = format!("{size}\r\n{}\r\n", "x".repeat(content));
+            for piece in [1, 2, 3, 5, 1000, expected.len()] {
+                let mut writer = ChunkWriter::default();
+                assert!(writer.is_between_chunks() && !writer.is_untouched());
+                writer.begin(NonZeroU32::new(content as u32).expect("some content"));
+                let mut sent = String::new();
+                while sent.len() < expected.len() {
+                    assert!(!writer.is_between_chunks());
+                    assert_eq!(writer.is_untouched(), sent.is_empty());
+                    let line = String::from_utf8_lossy(writer.line()).into_owned();
+                    let tail = String::from_utf8_lossy(writer.tail());
+                    let left = format!("{line}{}{tail}", "x".repeat(writer.content_left()));
+                    let now = &left[..piece.min(left.len())];
+                    let of_content = now.bytes().filter(|byte| *byte == b'x').count();
+                    assert_eq!(writer.sent(now.len()), of_content);
+                    sent.push_str(now);
+                }
+                assert_eq!(sent, expected);
+                assert!(writer.is_between_chunks() && !writer.is_untouched());
+            }
+        }
+        let mut largest = ChunkWriter::default();
+        largest.begin(NonZeroU32::MAX);
+        assert_eq!(largest.line(), b"ffffffff\r\n");
+    }
+
     /// What another process tells is taken at its bounds, and not behind one of them.
+    #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {
         let told = |line_left, line_bytes, tail_left| {

@@ -59,6 +59,7 @@ mod tests {
         ] {
             assert_eq!(from_base64(text).as_deref(), Some(bytes.as_bytes()));
         }
+        assert_eq!(from_base64("+/+/").as_deref(), Some(&b"\xfb\xff\xbf"[..]));
         for wrong in ["Z", "Zm9vY", "Zm 9", "Zm9-", "Z=g="] {
             assert_eq!(from_base64(wrong), None, "{wrong}");
         }

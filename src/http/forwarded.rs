@@ -96,6 +96,7 @@ mod tests {
             standard: Some(list.to_owned()),
             x_forwarded_for: None,
         };
+        assert!(forwarded.is_there());
         client(&forwarded).ok().flatten()
     }
 
@@ -104,6 +105,7 @@ mod tests {
             standard: None,
             x_forwarded_for: Some(list.to_owned()),
         };
+        assert!(forwarded.is_there());
         client(&forwarded).ok().flatten()
     }
 
@@ -158,6 +160,7 @@ mod tests {
             assert_eq!(standard(list), None, "{list}");
         }
         assert_eq!(client(&Forwarded::default()).ok(), Some(None));
+        assert!(!Forwarded::default().is_there());
         let both = Forwarded {
             standard: Some("for=192.0.2.7".to_owned()),
             x_forwarded_for: Some("192.0.2.8".to_owned()),

@@ -31,3 +31,68 @@ pub(super) fn is_authority(text: &str) -> bool {
 pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_a_host_and_perhaps_a_port() {
+        for good in [
+            "",
+            "h",
+            "h:",
+            "h:0",
+            "h:65535",
+            "192.0.2.7:80",
+            "a-b.c_d~%41!$&'()*+;=",
+            "[::1]",
+            "[::1]:",
+            "[2001:db8::7]:8080",
+        ] {
+            assert!(is_authority(good), "{good}");
+        }
+        for bad in [
+            ":80",
+            "h:123456",
+            "h:8a",
+            "h:+1",
+            "h: 80",
+            "h:80:81",
+            "::1",
+            "a b",
+            " h",
+            "h\t",
+            "a/b",
+            "a\\b",
+            "a,b",
+            "a@b",
+            "a?b",
+            "a#b",
+            "a\"b",
+            "<a>",
+            "é",
+            "a[::1]",
+            "[::1",
+            "[::1]80",
+            "[::1]:8a",
+            "[::1]:123456",
+            "[::1]]",
+            "[]",
+            "[h]",
+            "[192.0.2.7]",
+            "[fe80::1%eth0]",
+        ] {
+            assert!(!is_authority(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_no_delimiters() {
+        let delimiters = b"\"(),/:;<=>?@[\\]{}";
+        for byte in 0..=u8::MAX {
+            let is_of_token = byte.is_ascii_graphic() && !delimiters.contains(&byte);
+            assert_eq!(is_token_byte(byte), is_of_token, "{byte:#x}");
+        }
+    }
+}

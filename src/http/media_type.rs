@@ -100,6 +100,8 @@ mod tests {
         ] {
             assert_eq!(stream_type(good).as_deref(), Some(good));
         }
+        let longest = format!("video/{}", "x".repeat(BYTES_MAX - 6));
+        assert_eq!(stream_type(&longest), Some(longest.clone()));
         assert_eq!(stream_type(" video/mp2t\t").as_deref(), Some("video/mp2t"));
     }
 
@@ -112,6 +114,11 @@ mod tests {
             "video/webm; =x",
             "video/webm; codecs=\"vp8",
             "video/webm; codecs=\"a\\\"b\"",
+            "video/webm; codecs=\"a\\b\"",
+            "video/webm; codecs=\"é\"",
+            "video/webm; codecs=\"\t\"",
+            "video/webm; codecs=",
+            "video/webm; codecs=; rate=1",
             "video/webm; codecs=vp8, text/html",
             "video/webm ;a=b c=d",
             "video/webm; charset=\u{fffd}",
@@ -123,7 +130,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_out_as_a_document() {
-        let long = format!("video/{}", "x".repeat(BYTES_MAX));
+        let long = format!("video/{}", "x".repeat(BYTES_MAX - 5));
         for given in [
             "",
             "video",

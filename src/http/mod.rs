@@ -21,6 +21,8 @@ mod response;
 mod scan;
 mod status;
 mod target;
+#[cfg(test)]
+mod tests;
 mod version;
 
 pub use answer::{Answer, AnswerReader};

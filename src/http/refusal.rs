@@ -103,3 +103,43 @@ pub fn quoted(text: &str, bytes_max: usize) -> String {
     }
     quote
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_within_their_bound_and_on_one_line() {
+        for (text, quote) in [
+            ("", ""),
+            ("abcd", "abcd"),
+            ("abcde", "abcd…"),
+            ("abcé", "abcé"),
+            ("abcéd", "abcé…"),
+            ("a\nb", "a\\nb"),
+            ("a\u{7f}", "a\\u{7f}"),
+            ("\u{85}b", "\\u{85}…"),
+        ] {
+            assert_eq!(quoted(text, 4), quote, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_all_that_its_answer_holds() {
+        let method = Refusal::method("GET, HEAD");
+        assert_eq!(
+            (method.status, method.allow),
+            (Status::MethodNotAllowed, Some("GET, HEAD"))
+        );
+        assert!(method.detail.contains("GET, HEAD") && !method.ends_connection);
+        let busy = Refusal::busy(Status::ServiceUnavailable, "later", 7);
+        assert_eq!(
+            (busy.retry_after_seconds, busy.ends_connection),
+            (Some(7), false)
+        );
+        assert!(malformed("x").ends_connection);
+        let problem = Refusal::new(Status::NotFound, "no \"such\" thing").problem_json();
+        let expected = r#"{"title":"Not Found","status":404,"detail":"no \"such\" thing"}"#;
+        assert_eq!(String::from_utf8_lossy(&problem), expected);
+    }
+}

@@ -127,3 +127,98 @@ pub fn refused(refusal: &Refusal, reply: &Reply) -> Vec<u8> {
         &[&refusal.problem_json()],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLY: Reply = Reply {
+        version: Version::Http11,
+        keep_alive: true,
+        head_only: false,
+        date: HttpDate(crate::stamp::Stamp { unix_seconds: 0 }),
+        fields: &[("Server", "x")],
+    };
+
+    /// Without what every answer has in common.
+    fn answered(bytes: Vec<u8>) -> String {
+        let text = String::from_utf8(bytes).expect("text");
+        text.replace("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "")
+            .replace("Server: x\r\n", "")
+            .replace("\r\n", "|")
+    }
+
+    #[test]
+    fn an_answer_says_what_its_body_is_if_it_may_have_one() {
+        let of = |status, reply: &Reply| {
+            let body: &[&[u8]] = match status {
+                Status::NoContent => &[],
+                _ => &[b"two", b" parts"],
+            };
+            answered(whole(status, reply, "text/plain", &[("X", "y")], body))
+        };
+        let fields =
+            "Content-Type: text/plain|Content-Length: 9|X-Content-Type-Options: nosniff|X: y||";
+        let ok = format!("HTTP/1.1 200 OK|{fields}");
+        assert_eq!(of(Status::Ok, &REPLY), format!("{ok}two parts"));
+        let head_only = Reply {
+            head_only: true,
+            ..REPLY
+        };
+        assert_eq!(of(Status::Ok, &head_only), ok);
+        assert_eq!(
+            of(Status::NoContent, &REPLY),
+            "HTTP/1.1 204 No Content|X: y||"
+        );
+    }
+
+    #[test]
+    fn an_answer_says_what_becomes_of_its_connection() {
+        let head = |version, keep_alive| {
+            let reply = Reply {
+                version,
+                keep_alive,
+                ..REPLY
+            };
+            answered(ResponseHead::new(Status::Ok, &reply).finish())
+        };
+        let with = |field: &str| format!("HTTP/1.1 200 OK|{field}|");
+        assert_eq!(head(Version::Http11, true), with(""));
+        assert_eq!(head(Version::Http11, false), with("Connection: close|"));
+        assert_eq!(head(Version::Http10, true), with("Connection: keep-alive|"));
+        assert_eq!(head(Version::Http10, false), with("Connection: close|"));
+        assert!(!REPLY.closing().keep_alive);
+    }
+
+    /// Whoever is refused is asked for credentials, told of methods or of a time only where that
+    /// may help.
+    #[test]
+    fn a_refusal_says_what_would_help() {
+        for (refusal, helps) in [
+            (
+                Refusal::new(Status::Unauthorized, "x"),
+                "WWW-Authenticate: Basic realm=\"tollgate\"",
+            ),
+            (Refusal::method("GET"), "Allow: GET"),
+            (
+                Refusal::busy(Status::TooManyRequests, "x", 5),
+                "Retry-After: 5",
+            ),
+            (Refusal::new(Status::Forbidden, "x"), ""),
+        ] {
+            let text = answered(refused(&refusal, &REPLY));
+            let found: Vec<&str> = text
+                .split('|')
+                .filter(|line| {
+                    ["WWW-", "Allow", "Retry"]
+                        .iter()
+                        .any(|name| line.starts_with(name))
+                })
+                .collect();
+            assert_eq!(found.join("|"), helps);
+            assert!(text.contains("|Cache-Control: no-store|"));
+            let problem = String::from_utf8(refusal.problem_json()).expect("JSON");
+            assert!(text.ends_with(&format!("||{problem}")), "{text}");
+        }
+    }
+}

@@ -206,4 +206,107 @@ mod tests {
             assert!(is_plain(&format!("/{}", percent_encoded(session))));
         }
     }
+
+    type Parts<'a> = (&'a [&'a str], Option<&'a str>, Option<&'a str>);
+
+    #[test]
+    fn a_target_is_a_path_and_a_query_behind_whichever_authority() {
+        let cases: &[(&str, Parts<'_>)] = &[
+            ("*", (&[], None, None)),
+            ("/", (&[""], None, None)),
+            ("//", (&["", ""], None, None)),
+            (
+                "/stream/a%2Fb?x=%41",
+                (&["stream", "a/b"], Some("x=%41"), None),
+            ),
+            ("/a?", (&["a"], Some(""), None)),
+            ("/a?b?c", (&["a"], Some("b?c"), None)),
+            ("/a+b[]|{}^\"<>@:", (&["a+b[]|{}^\"<>@:"], None, None)),
+            ("/1/2/3/4/5/6", (&["1", "2", "3", "4", "5"], None, None)),
+            ("http://h", (&[""], None, Some("h"))),
+            ("http://h?q", (&[""], Some("q"), Some("h"))),
+            ("HTTP://H:80/a/b?q", (&["a", "b"], Some("q"), Some("H:80"))),
+            ("http://[::1]:1/", (&[""], None, Some("[::1]:1"))),
+        ];
+        for (written, (segments, query, authority)) in cases {
+            let (target, found) = Target::parse(written).expect(written);
+            let segments: Vec<&[u8]> = segments.iter().map(|segment| segment.as_bytes()).collect();
+            assert_eq!(target.segments, segments, "{written}");
+            assert_eq!(target.query.as_deref(), *query, "{written}");
+            assert_eq!(found.as_deref(), *authority, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_is_told_why() {
+        for (written, why) in [
+            ("/a#b", "must be percent-encoded"),
+            ("/é", "must be percent-encoded"),
+            ("/a\u{7f}", "must be percent-encoded"),
+            ("/a b", "must be percent-encoded"),
+            ("http://", "names no host"),
+            ("http:///a", "names no host"),
+            ("http://?a", "names no host"),
+            ("http://u@h/", "names no host"),
+            ("http://h:x/", "names no host"),
+            ("a/b", "neither a path"),
+            ("*/", "neither a path"),
+            ("?a", "neither a path"),
+            ("https://h/", "neither a path"),
+            ("h:80", "neither a path"),
+            ("/%", "two hexadecimal digits"),
+            ("/%4", "two hexadecimal digits"),
+            ("/a/%4x", "two hexadecimal digits"),
+            ("/%x4", "two hexadecimal digits"),
+            ("/%%41", "two hexadecimal digits"),
+        ] {
+            let refusal = Target::parse(written).expect_err(written);
+            assert!(
+                refusal.detail.ends_with(why) || refusal.detail.contains(why),
+                "{written}"
+            );
+            assert!(refusal.ends_connection);
+        }
+    }
+
+    #[test]
+    fn parameters_are_taken_apart_before_they_are_decoded() {
+        let (target, _) = Target::parse("/?a=1&&b&=c&d=e=f&g=%26%3D+&").expect("a target");
+        let found: Vec<(&str, &str)> = target
+            .parameters()
+            .map(|parameter| (parameter.name, parameter.value))
+            .collect();
+        let expected = [
+            ("a", "1"),
+            ("b", ""),
+            ("", "c"),
+            ("d", "e=f"),
+            ("g", "%26%3D+"),
+        ];
+        assert_eq!(found, expected);
+        let (target, _) = Target::parse("/").expect("a target");
+        assert_eq!(target.parameters().count(), 0);
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_to_the_same() {
+        for byte in 0..=u8::MAX {
+            for written in [format!("x%{byte:02x}y"), format!("x%{byte:02X}y")] {
+                assert_eq!(
+                    percent_decoded(&written),
+                    Some(vec![b'x', byte, b'y']),
+                    "{written}"
+                );
+            }
+        }
+        let text: String = ('\0'..='\u{ff}').collect();
+        let encoded = percent_encoded(&text);
+        assert!(
+            encoded
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte))
+        );
+        assert_eq!(percent_decoded(&encoded), Some(text.into_bytes()));
+        assert_eq!(percent_encoded("a-B._~9/é"), "a-B._~9%2F%C3%A9");
+    }
 }

@@ -29,3 +29,41 @@ impl Version {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_spoken_or_another_or_none() {
+        for (text, version) in [
+            ("HTTP/1.1", Some(Version::Http11)),
+            ("HTTP/1.0", Some(Version::Http10)),
+            ("HTTP/1.2", Some(Version::Http11)),
+            ("HTTP/1.9", Some(Version::Http11)),
+            ("HTTP/0.9", None),
+            ("HTTP/2.0", None),
+            ("HTTP/3.1", None),
+            ("HTTP/9.9", None),
+        ] {
+            assert_eq!(Version::parse(text), Ok(version), "{text}");
+        }
+        for wrong in [
+            "",
+            "HTTP/1",
+            "HTTP/1.",
+            "HTTP/1.10",
+            "HTTP/11",
+            "HTTP/1.1 ",
+            "HTTP/1,1",
+            "HTTP/a.1",
+            "HTTP/1.a",
+            "http/1.1",
+            "HTTPS/1.1",
+            "ICE/1.0",
+            "XHTTP/1.1",
+        ] {
+            assert!(Version::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -201,3 +201,257 @@ fn who_leaves_takes_its_corrections_along() {
     post.send(datagrams(3));
     assert_eq!(sent(&mut post).len(), 6);
 }
+
+/// Room is made by what has gone out, and by no more: with letters on their way and new ones behind
+/// them the bound holds.
+#[test]
+fn what_has_gone_out_makes_room_for_as_much() {
+    let mut post = post();
+    let fill = |post: &mut Post| {
+        let datagrams = std::iter::repeat_with(|| post.forward(&[7; 1_328], None));
+        datagrams.take_while(|fits| *fits).count()
+    };
+    let at_first = fill(&mut post);
+    assert!((300..400).contains(&at_first), "{at_first}");
+    for _ in 0..20 {
+        // The letter before has gone, and this one is on its way.
+        assert!(post.next_clients());
+        let more = fill(&mut post);
+        assert!(more <= LETTER_BYTES_MAX / 1_328, "{more}");
+        assert!(post.held_bytes() <= POST_BYTES_MAX + 2 * LETTER_BYTES_MAX);
+    }
+    // Up to the last byte of the bound.
+    let room = POST_BYTES_MAX - 2 * size_of::<Letter>();
+    for (bytes, fits) in [(room, true), (room + 1, false)] {
+        let mut post = self::post();
+        assert_eq!(post.forward(&vec![7; bytes], None), fits, "{bytes}");
+    }
+}
+
+/// A letter that is being sent stays as it is; any other of the same kind takes more.
+#[test]
+fn what_comes_while_a_letter_is_sent_goes_into_the_next() {
+    let clients: Vec<(&str, u8)> = (1..=70).map(|host| ("rtp", host)).collect();
+    let mut post = post_to(&clients);
+    for byte in [0; 3] {
+        assert!(post.forward(&[byte; 100], None));
+    }
+    assert_eq!(post.letters.len(), 1);
+    assert!(post.next_clients());
+    for byte in [1; 3] {
+        assert!(post.forward(&[byte; 100], None));
+    }
+    assert_eq!(post.letters.len(), 2);
+    let first = post
+        .letter()
+        .map(|(to, bytes, _)| (to.len(), bytes.to_vec()));
+    assert_eq!(first, Some((AT_ONCE_MAX, vec![0; 300])));
+    // The six who are left get that, and all of them the next.
+    assert_eq!(sent(&mut post).len(), 6 * 3 + 70 * 3);
+    assert!(post.figures().all(|(_, figures)| figures.sent == 6));
+}
+
+/// A letter grows by doubling up to what the kernel takes in one call, and holds no more than twice
+/// what is in it.
+#[test]
+fn a_letter_grows_in_few_steps_and_not_too_far() {
+    for bytes in [12, 188, 1_316, 1_328] {
+        let mut post = post();
+        let (mut steps, mut capacity) = (0, 0);
+        while post.letters.len() < 2 {
+            assert!(post.forward(&vec![7; bytes], None));
+            let letter = &post.letters[0].bytes;
+            let capacity_max = (2 * letter.len()).min(LETTER_BYTES_MAX);
+            assert!(letter.len() <= LETTER_BYTES_MAX, "{bytes}");
+            assert!(letter.capacity() <= capacity_max, "{bytes}");
+            steps += usize::from(letter.capacity() != capacity);
+            capacity = letter.capacity();
+        }
+        assert!(
+            post.letters[0].bytes.len() > LETTER_BYTES_MAX - bytes,
+            "{bytes}"
+        );
+        assert!(steps <= 14, "{bytes}: {steps}");
+    }
+}
+
+/// What each holds: corrections by their matrices, and the places of those who are sent to.
+#[test]
+fn what_it_holds_is_told() {
+    let matrices = ["4x4", "5x4", "5x10", "20x5"];
+    let plain: Vec<(&str, u8)> = (1..=70).map(|host| ("rtp", host)).collect();
+    let mut corrected = plain.clone();
+    for (client, matrix) in corrected.iter_mut().zip(matrices) {
+        client.0 = matrix;
+    }
+    let (mut plain, corrected) = (post_to(&plain), post_to(&corrected));
+    let made = matrices.map(|matrix| Matrix::parse(matrix).expect("a matrix"));
+    let of_fec = made.map(|made| Fec::new(made.columns(), made.rows(), 0).held_bytes());
+    let more = corrected.held_bytes() - plain.held_bytes();
+    assert!(more >= of_fec.iter().sum::<usize>() + 4 * size_of::<(Matrix, Fec)>());
+    assert!(plain.forward(&[7; 100], None));
+    let before = plain.held_bytes();
+    assert!(plain.next_clients());
+    let places = AT_ONCE_MAX * (size_of::<SocketAddr>() + size_of::<usize>());
+    assert_eq!(plain.held_bytes(), before + places);
+}
+
+#[test]
+fn the_source_is_told_where_it_is_a_client() {
+    let mut post = post();
+    assert_eq!(post.source(), None);
+    let clients: Rc<[Destination]> = [client("rtp", 1), client("rtp", 2)].into();
+    for (source, is_client) in [
+        (Some(address(2)), true),
+        (Some(address(3)), false),
+        (None, false),
+    ] {
+        post.set_clients(clients.clone(), source, || 7);
+        assert_eq!(post.source(), source.filter(|_| is_client));
+        assert_eq!(post.client_count(), 2 - usize::from(is_client));
+    }
+}
+
+/// What was sent stays counted when nobody gets anything any more.
+#[test]
+fn bytes_are_counted_for_each_who_gets_them() {
+    let mut post = post_to(&[("rtp", 1), ("udp", 2), ("rtp", 3)]);
+    let datagram = &datagrams(1)[..];
+    for _ in 0..5 {
+        assert!(post.forward(datagram, Some(&datagram[12..])));
+    }
+    let all = sent(&mut post);
+    let bytes: usize = all.iter().map(|(_, datagram)| datagram.len()).sum();
+    assert_eq!(bytes, 5 * (2 * 1_328 + 1_316));
+    assert_eq!(post.bytes_sent(), bytes as u64);
+    post.clear();
+    assert_eq!((post.bytes_sent(), post.client_count()), (bytes as u64, 0));
+    assert!(post.forward(datagram, None) && post.is_empty());
+}
+
+/// What has no payload is nothing to those who get MPEG-TS alone; and where one of both finds no
+/// room, that is said.
+#[test]
+fn mpegts_alone_is_of_payloads_and_has_its_own_room() {
+    let mut post = post_to(&[("rtp", 1), ("udp", 2)]);
+    assert!(post.forward(&[0x80; 12], Some(&[])));
+    let to = |post: &mut Post| -> Vec<SocketAddr> {
+        let all = sent(post).into_iter();
+        all.map(|(to, _)| to).collect()
+    };
+    assert_eq!(to(&mut post), [address(1)]);
+    // There is room for the first of both, and not for the other.
+    for (room, fits) in [(2 * 3_000, true), (3_000, false), (100, false)] {
+        let taken = POST_BYTES_MAX - room - 6 * size_of::<Letter>();
+        assert!(post.forward(&vec![1; taken], None));
+        assert_eq!(post.forward(&[2; 2_012], Some(&[2; 2_000])), fits, "{room}");
+        while post.next_clients() {}
+    }
+    let dropped: Vec<u64> = post.figures().map(|(_, figures)| figures.dropped).collect();
+    assert_eq!(dropped, [1, 2]);
+}
+
+/// Only media is corrected, and all of it: what its source says beside it is not, and when nothing
+/// more comes, the corrections that wait go out.
+#[test]
+fn what_is_corrected_is_media() {
+    let mut post = post_to(&[("5x4", 1)]);
+    let media = datagrams(20);
+    for datagram in media.chunks(DATAGRAM_BYTES) {
+        assert!(post.forward(datagram, None));
+    }
+    assert_eq!(sent(&mut post).len(), 20);
+    for datagram in media.chunks(DATAGRAM_BYTES) {
+        assert!(post.forward(datagram, Some(&datagram[12..])));
+    }
+    // Four rows, and the first of five columns.
+    assert_eq!(sent(&mut post).len(), 20 + 4 + 1);
+    post.finish();
+    let last = sent(&mut post);
+    assert_eq!(last.len(), 4);
+    let columns = SocketAddr::from(([10, 2, 0, 1], 6002));
+    assert!(last.iter().all(|(to, _)| *to == columns));
+    post.finish();
+    assert!(post.is_empty());
+}
+
+/// Of more matrices than there may be no corrections are made.
+#[test]
+fn matrices_are_bounded() {
+    let matrices = ["4x4", "5x4", "6x4", "7x4", "8x4", "9x4"];
+    let mut post = post_to(&matrices.map(|matrix| (matrix, 1)));
+    assert_eq!(post.corrections.len(), MATRICES_MAX);
+    for datagram in datagrams(4).chunks(DATAGRAM_BYTES) {
+        assert!(post.forward(datagram, Some(&datagram[12..])));
+    }
+    let mut rows = sent(&mut post);
+    rows.retain(|(to, _)| to.port() == 6004);
+    // Four packets are a row of the first alone.
+    assert_eq!(rows.len(), 1);
+}
+
+/// What another process tells is taken at its bounds, and not behind one of them.
+#[cfg(feature = "handover")]
+#[test]
+fn what_is_told_of_it_has_its_bounds() {
+    use crate::handover::COUNT_MAX;
+    type Told = fn(&mut Post);
+    fn letters(post: &mut Post, count: usize, bytes: usize, datagram_bytes: usize) {
+        let letter = || Letter {
+            kind: Kind::Rtp,
+            bytes: vec![1; bytes],
+            datagram_bytes,
+        };
+        post.letters = std::iter::repeat_with(letter).take(count).collect();
+    }
+    fn matrices(post: &mut Post, count: usize) {
+        let matrix = Matrix::parse("5x4").expect("a matrix");
+        let each = || (matrix, Fec::new(5, 4, 1));
+        post.corrections = std::iter::repeat_with(each).take(count).collect();
+    }
+    // All of a matrix has come, which is none any more.
+    fn unfit_matrix(post: &mut Post) {
+        let mut told = serde_json::to_value(Fec::new(5, 4, 1)).expect("JSON");
+        told["place"] = 20.into();
+        matrices(post, 1);
+        post.corrections[0].1 = serde_json::from_value(told).expect("corrections");
+    }
+    const LARGEST: usize = 2 * POST_BYTES_MAX - 2 * size_of::<Letter>();
+    let told: [(Told, bool); 26] = [
+        (|_| {}, true),
+        (|post| post.bytes_sent = COUNT_MAX, true),
+        (|post| post.bytes_sent = COUNT_MAX + 1, false),
+        (|post| post.figures[2].sent = COUNT_MAX, true),
+        (|post| post.figures[2].sent = COUNT_MAX + 1, false),
+        (|post| post.figures[0].dropped = COUNT_MAX + 1, false),
+        (|post| post.figures.truncate(2), false),
+        (|post| post.figures.push(ClientFigures::default()), false),
+        (|post| post.next_place = 3, true),
+        (|post| post.next_place = 4, false),
+        (|post| post.client_count = 3, false),
+        (|post| post.client_count = 1, false),
+        (|post| post.source = None, false),
+        (|post| (post.source, post.client_count) = (None, 3), true),
+        (|post| letters(post, 1, 1, 1), true),
+        (|post| letters(post, 1, 1, 0), false),
+        (|post| letters(post, 1, 0, 1), false),
+        (|post| letters(post, 1, 0, 0), false),
+        (|post| letters(post, 3, POST_BYTES_MAX / 2, 100), true),
+        (|post| letters(post, 1, LARGEST, 100), true),
+        (|post| letters(post, 1, LARGEST + 1, 100), false),
+        (|post| letters(post, 4, POST_BYTES_MAX / 2, 100), false),
+        (|post| matrices(post, MATRICES_MAX), true),
+        (|post| matrices(post, MATRICES_MAX + 1), false),
+        (unfit_matrix, false),
+        (|post| post.has_bare = true, true),
+    ];
+    let clients: Rc<[Destination]> = [client("rtp", 1), client("5x4", 2), client("rtp", 3)].into();
+    for (index, (tell, fits)) in told.into_iter().enumerate() {
+        let mut post = Post::default();
+        post.set_clients(clients.clone(), Some(address(3)), || 7);
+        tell(&mut post);
+        assert_eq!(post.fit().is_ok(), fits, "{index}");
+        let letters = post.letters.iter().map(Letter::held_bytes);
+        assert_eq!(post.letters_bytes, letters.sum::<usize>(), "{index}");
+    }
+}

@@ -18,12 +18,12 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
-pub(super) use place::{Beyond, Door, Others, VARIES};
+pub(super) use place::{Beyond, Door, Others};
 use refusals::{
     barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
     no_token, no_token_of_origin, not_running, of_nobody, of_stranger_proxy, token_is_over,
 };
-pub(super) use refusals::{framework_is_off, kicked, no_viewer, not_found};
+pub(super) use refusals::{kicked, no_viewer, not_found, tokens_are_off};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,11 +209,11 @@ impl Gate<'_> {
             (Way::Call | Way::Figures | Way::Page | Way::Health | Way::Options, _) => return Ok(()),
             (_, Some(Beyond::All)) => (
                 Status::ServiceUnavailable,
-                "the server has as many connections as it may",
+                "the server has as many connections as it may (--connections)",
             ),
             (_, Some(Beyond::Host)) => (
                 Status::TooManyRequests,
-                "this host has as many connections as it may",
+                "this host has as many connections as it may (--connections-per-host)",
             ),
         };
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
@@ -260,14 +260,24 @@ impl Gate<'_> {
     }
 
     fn check_caller(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+        let is_for_figures = claim.way == Way::Figures;
         if self.tokens.is_none() {
-            return Err(framework_is_off());
+            return Err(match is_for_figures {
+                true => forbidden(
+                    "the figures are for certain hosts only; --metrics-from=ADDR/MASK names them",
+                ),
+                false => tokens_are_off(),
+            });
         }
         if claim.is_in(&self.settings.token_servers) {
             return Ok(());
         }
+        let may = match is_for_figures {
+            true => "and those of --metrics-from may read the figures",
+            false => "may call the API",
+        };
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet may call the API{}{}",
+            "only the hosts of the token server's subnet {may}{}{}",
             claim.namelessness(),
             self.missed_by(claim)
         )))
@@ -279,7 +289,9 @@ impl Gate<'_> {
         let said = from.filter(IpAddr::is_loopback).map(|from| {
             let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
             let subnets = subnets.collect::<Vec<_>>().join(", ");
-            format!("; this is {from}, and --token-server says {subnets}")
+            format!(
+                "; this is {from}, and --token-server says {subnets}; give --token-server={from}, too"
+            )
         });
         said.unwrap_or_default()
     }
@@ -398,11 +410,14 @@ impl Gate<'_> {
         if standing.has_source && !(is_request && self.settings.takes_over) {
             return Err(Refusal::new(
                 Status::Conflict,
-                "this session has a source already; it can have one",
+                "this session has a source already, and can have one; abort-stream ends that, and with --takeover a new one replaces it",
             ));
         }
         if !standing.has_room {
-            return Err(busy("as many streams run as may"));
+            let streams_max = self.settings.limits.streams_max;
+            return Err(busy(format!(
+                "as many streams run as --streams={streams_max} lets; one that ends makes room"
+            )));
         }
         Ok(())
     }

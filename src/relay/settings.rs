@@ -13,7 +13,7 @@ use crate::{gate, http, stream};
 /// What the operator chose.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The subnets that may call the API. None: the token framework is off.
+    /// The subnets that may call the API. None: tokens are off.
     pub token_servers: Vec<Subnet>,
     /// Proxies whose connections begin with a PROXY protocol header.
     pub proxies: Vec<Subnet>,
@@ -116,6 +116,9 @@ pub struct Limits {
 
 /// Fields of a response head that are made once, at the start.
 pub type Fields = &'static [(&'static str, &'static str)];
+
+/// Of answers that are not the same for the pages of every site.
+pub const VARIES: Fields = &[("Vary", "Origin")];
 
 /// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]

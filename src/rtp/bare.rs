@@ -92,9 +92,12 @@ mod tests {
         let stream = stream(100);
         for piece in [188, 7 * 188, 1472, 1000, 64] {
             let (mut bare, mut whole) = (Bare::default(), Vec::new());
-            stream
-                .chunks(piece)
-                .for_each(|datagram| bare.feed(datagram, &mut whole));
+            for (number, datagram) in stream.chunks(piece).enumerate() {
+                bare.feed(datagram, &mut whole);
+                // What has come and does not come out is held.
+                let fed = number * piece + datagram.len();
+                assert!(whole.len() + bare.held_bytes() >= fed, "{piece}");
+            }
             assert!(whole == stream, "in pieces of {piece}");
             let (mut bare, mut packets) = (Bare::default(), Vec::new());
             for (number, datagram) in stream.chunks(piece).enumerate() {
@@ -110,5 +113,15 @@ mod tests {
             );
             assert!(bare.held_bytes() < 2048);
         }
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_can_be() {
+        assert!(Bare::default().fits());
+        // In step, but with nothing.
+        let told = r#"{"held":"","shape":null,"in_step":true}"#;
+        let aligner = serde_json::from_str(told).expect("an aligner");
+        assert!(!Bare { aligner }.fits());
     }
 }

@@ -127,6 +127,9 @@ mod tests {
             }
             assert!(beginnings.held_bytes() <= 64 << 10);
         }
+        // Each is in the set and in the queue.
+        let held_bytes_min = NAMES_MAX * (2 * size_of::<SocketAddr>() + size_of::<Moment>());
+        assert!(beginnings.held_bytes() >= held_bytes_min);
         assert_eq!(begun, 10 * NAMES_MAX);
     }
 }

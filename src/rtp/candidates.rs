@@ -188,6 +188,22 @@ mod tests {
         assert_eq!(candidates.held_bytes(), 0);
     }
 
+    /// As many first packets are kept as there is room for, whoever they come from; the source of
+    /// one that is not begins with its second.
+    #[test]
+    fn first_packets_are_kept_while_there_is_room() {
+        let mut candidates = Candidates::default();
+        let datagram_bytes = DATAGRAM_BYTES_MAX / 4;
+        for number in 0..5 {
+            hear(&mut candidates, number, 1, datagram_bytes - 12, at(0));
+        }
+        for number in 0..5 {
+            let first = hear(&mut candidates, number, 2, 100, at(0));
+            let expected = if number < 4 { datagram_bytes } else { 0 };
+            assert_eq!(first, Some(expected), "{number}");
+        }
+    }
+
     /// However many there are, and however large their packets: bounded, and a newcomer gets in.
     #[test]
     fn a_flood_holds_little_and_keeps_nobody_out() {

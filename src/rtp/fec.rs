@@ -206,11 +206,10 @@ impl Sum {
         for (sum, field) in self.fields.iter_mut().zip(fields) {
             *sum ^= field;
         }
-        if self.payload.len() < payload.len() {
-            self.payload
-                .reserve_exact(payload.len() - self.payload.len());
-            self.payload.resize(payload.len(), 0);
-        }
+        let length = self.payload.len().max(payload.len());
+        self.payload
+            .reserve_exact(length.saturating_sub(self.payload.len()));
+        self.payload.resize(length, 0);
         for (sum, byte) in self.payload.iter_mut().zip(payload) {
             *sum ^= byte;
         }
@@ -445,6 +444,18 @@ mod tests {
             fec.protect(&packet[..5], |_, _| panic!("no packet"));
             assert!(fec.held_bytes() <= 64 << 10, "{}", fec.held_bytes());
         }
+        // A matrix of the longest packets: all of its sums, and a correction for each column but
+        // the one that went out.
+        let mut fec = Fec::new(20, 5, 1);
+        for index in 0..100 {
+            let mut packet = Packet::header(33, index, 0, 9).to_vec();
+            packet.resize(PACKET_BYTES_MAX, 1);
+            fec.protect(&packet, |_, _| {});
+        }
+        let payload_bytes = PACKET_BYTES_MAX - HEADER_BYTES;
+        let sums = 21 * payload_bytes + 20 * size_of::<Sum>();
+        let waiting = 19 * (payload_bytes + 28 + size_of::<Vec<u8>>());
+        assert!(fec.held_bytes() >= sums + waiting, "{}", fec.held_bytes());
     }
 
     /// The longest packet that a network takes is protected, and a longer one is not.

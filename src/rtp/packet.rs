@@ -117,7 +117,8 @@ impl Control {
                 return Err(Malformed);
             }
             let sources = usize::from(first & 0x1f);
-            let mut named = body_and_rest.0.chunks_exact(4).map(ssrc_of);
+            let (words, _) = body_and_rest.0.as_chunks::<4>();
+            let mut named = words.iter().map(|word| u32::from_be_bytes(*word));
             let control = match found {
                 Some(control) => control,
                 None => Control {
@@ -139,11 +140,6 @@ impl Control {
         }
         found.ok_or(Malformed)
     }
-}
-
-fn ssrc_of(word: &[u8]) -> u32 {
-    word.iter()
-        .fold(0, |ssrc, byte| ssrc << 8 | u32::from(*byte))
 }
 
 #[cfg(test)]
@@ -230,6 +226,15 @@ mod tests {
                 says_bye: true
             })
         );
+        // Behind as many as there are comes why it leaves, which names nobody.
+        for (sources, says_bye) in [(0, false), (1, false), (2, true), (31, true)] {
+            for padding in [0, 0x20] {
+                let mut bye = [0x80, 203, 0, 2, 0, 0, 0, 8, 0, 0, 0, 7];
+                bye[0] |= sources | padding;
+                let control = read(&[&report, &bye]).expect("good RTCP");
+                assert_eq!(control.says_bye, says_bye, "{sources} sources");
+            }
+        }
         assert_eq!(read(&[&report, &bye(7)[..7]]), Err(Malformed));
         assert_eq!(read(&[]), Err(Malformed));
         assert_eq!(read(&[&[0x80, 204, 0, 1, 0, 0, 0, 7]]), Err(Malformed));

@@ -173,6 +173,44 @@ mod tests {
         }
     }
 
+    /// Up to a datagram without its last packet waits, and half a packet beside it.
+    #[test]
+    fn what_waits_is_told() {
+        let mut packetiser = Packetiser::new(9, 1);
+        let mut batch = Batch::default();
+        let media = [[SYNC_BYTE; PACKET_BYTES]; 7].concat();
+        packetiser.push(&media[..6 * PACKET_BYTES + 100], 5, &mut batch);
+        assert!(packetiser.has_waiting() && batch.bytes.is_empty());
+        // Room for a datagram is kept.
+        let held_bytes = packetiser.held_bytes();
+        assert!((PAYLOAD_BYTES + 100..4096).contains(&held_bytes));
+        packetiser.push(&media[6 * PACKET_BYTES + 100..], 5, &mut batch);
+        assert!(!packetiser.has_waiting());
+        assert_eq!(batch.bytes.len(), DATAGRAM_BYTES);
+    }
+
+    /// What another process tells is taken at its bounds, and not behind one of them.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        for (waiting, fits) in [
+            (0, true),
+            (PACKET_BYTES, true),
+            (PACKET_BYTES - 1, false),
+            (6 * PACKET_BYTES, true),
+            (7 * PACKET_BYTES, false),
+            (8 * PACKET_BYTES, false),
+        ] {
+            let mut packetiser = Packetiser::new(9, 1);
+            packetiser.waiting = vec![1; waiting];
+            assert_eq!(packetiser.fits(), fits, "{waiting}");
+            // In step, but with nothing.
+            let told = r#"{"held":"","shape":null,"in_step":true}"#;
+            packetiser.aligner = serde_json::from_str(told).expect("an aligner");
+            assert!(!packetiser.fits(), "{waiting}");
+        }
+    }
+
     /// Where bytes are missing between, no packet is made of the one before and the one behind.
     #[test]
     fn half_a_packet_before_a_gap_is_none() {

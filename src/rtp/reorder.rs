@@ -84,17 +84,10 @@ impl Reorder {
         None
     }
 
-    /// Where a packet belongs among those that are early; `None` if it is there. Most come last.
+    /// Where a packet belongs among those that are early; `None` if it is there.
     fn place_of(&self, number: u64) -> Option<usize> {
-        match self.early.back() {
-            Some(last) if last.number >= number => {
-                let found = self
-                    .early
-                    .binary_search_by_key(&number, |early| early.number);
-                found.err()
-            }
-            Some(_) | None => Some(self.early.len()),
-        }
+        let number_of = |early: &Early| early.number;
+        self.early.binary_search_by_key(&number, number_of).err()
     }
 
     /// The next payload in order, where there is one. A gap is given up when it is too old, or too
@@ -234,6 +227,125 @@ mod tests {
         // Nothing more comes.
         assert_eq!(reorder.finish(), Some(b"x".to_vec()));
         assert_eq!((reorder.finish(), reorder.disorder().lost), (None, 1));
+    }
+
+    /// Numbers so far ahead or further are those of a source that begins anew; all before are lost.
+    #[test]
+    fn what_is_lost_is_counted_up_to_where_a_source_begins_anew() {
+        for (ahead, lost) in [(1, 1), (ANEW - 1, ANEW - 1), (ANEW, 0), (ANEW + 1, 0)] {
+            let mut reorder = Reorder::default();
+            reorder.insert(1, b"1", at(0));
+            reorder.insert(2 + ahead, b"x", at(0));
+            assert_eq!(drain(&mut reorder, at(50)), b"x");
+            assert_eq!(reorder.disorder(), Disorder { late: 0, lost }, "{ahead}");
+        }
+    }
+
+    /// Behind a gap there wait so many packets and so many bytes, and with one more of either
+    /// nothing is waited for.
+    #[test]
+    fn what_waits_is_as_much_as_there_is_room_for() {
+        const HALF: usize = EARLY_BYTES_MAX / 2;
+        for (packets, payload_bytes, waits) in [
+            (EARLY_MAX as u64 - 1, 1, true),
+            (EARLY_MAX as u64, 1, false),
+            (2, HALF, true),
+            (2, HALF + 1, false),
+            (3, HALF, false),
+        ] {
+            let mut reorder = Reorder::default();
+            let payload = vec![7; payload_bytes];
+            reorder.insert(1, b"1", at(0));
+            for number in 3..3 + packets {
+                reorder.insert(number, &payload, at(0));
+            }
+            let held_bytes = packets as usize * (payload_bytes + size_of::<Early>());
+            assert!(reorder.held_bytes() >= held_bytes, "{packets}");
+            let payload = reorder.next(at(0));
+            assert_eq!(payload.is_none(), waits, "{packets} of {payload_bytes}");
+        }
+    }
+
+    /// What another process tells is taken at its bounds, and not behind one of them.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        use crate::handover::COUNT_MAX;
+        type Told = fn(&mut Reorder);
+        // So many packets are early, of so many bytes each.
+        fn early(reorder: &mut Reorder, packets: u64, payload_bytes: usize) {
+            let each = |number| Early {
+                number,
+                payload: vec![1; payload_bytes],
+                arrived: at(0),
+            };
+            reorder.early = (10..10 + packets).map(each).collect();
+            reorder.early_bytes = packets as usize * payload_bytes;
+        }
+        const LARGEST: usize = EARLY_BYTES_MAX + 65_535;
+        let told: [(Told, bool); 19] = [
+            (|_| {}, true),
+            (|reorder| reorder.next = Some(COUNT_MAX), true),
+            (|reorder| reorder.next = Some(COUNT_MAX + 1), false),
+            (|reorder| reorder.disorder.late = COUNT_MAX + 1, false),
+            (|reorder| reorder.disorder.lost = COUNT_MAX + 1, false),
+            (|reorder| early(reorder, 3, 7), true),
+            (
+                |reorder| (early(reorder, 3, 7), reorder.early[2].number = COUNT_MAX).1,
+                true,
+            ),
+            (
+                |reorder| {
+                    (
+                        early(reorder, 3, 7),
+                        reorder.early[2].number = COUNT_MAX + 1,
+                    )
+                        .1
+                },
+                false,
+            ),
+            // In no order, or twice.
+            (
+                |reorder| (early(reorder, 3, 7), reorder.early[1].number = 13).1,
+                false,
+            ),
+            (
+                |reorder| (early(reorder, 3, 7), reorder.early[1].number = 10).1,
+                false,
+            ),
+            // Not early any more.
+            (
+                |reorder| (early(reorder, 3, 7), reorder.next = Some(10)).1,
+                true,
+            ),
+            (
+                |reorder| (early(reorder, 3, 7), reorder.next = Some(11)).1,
+                false,
+            ),
+            (
+                |reorder| (early(reorder, 3, 7), reorder.early_bytes = 20).1,
+                false,
+            ),
+            (
+                |reorder| (early(reorder, 3, 7), reorder.early_bytes = 22).1,
+                false,
+            ),
+            (|reorder| early(reorder, EARLY_MAX as u64, 7), true),
+            (|reorder| early(reorder, EARLY_MAX as u64 + 1, 7), false),
+            (|reorder| early(reorder, 1, LARGEST), true),
+            (|reorder| early(reorder, 1, LARGEST + 1), false),
+            (|reorder| reorder.early_bytes = 1, false),
+        ];
+        for (index, (tell, fits)) in told.into_iter().enumerate() {
+            let mut reorder = Reorder::default();
+            tell(&mut reorder);
+            assert_eq!(reorder.fits(), fits, "{index}");
+        }
+        // What was counted of it is never more than what there is.
+        let there = Disorder { late: 3, lost: 5 };
+        for (late, lost, fits) in [(3, 5, true), (0, 0, true), (4, 5, false), (3, 6, false)] {
+            assert_eq!(Disorder { late, lost }.fits(there), fits, "{late}, {lost}");
+        }
     }
 
     /// Packets that come in backwards do not keep a gap open, each by itself.

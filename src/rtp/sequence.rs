@@ -59,7 +59,7 @@ impl Sequence {
         }
         if self.restart == Some(sequence_number) {
             // Past everything so far, so that it counts as new.
-            self.highest = ((self.highest >> 16) + 2) << 16 | u64::from(sequence_number);
+            self.highest = (((self.highest >> 16) + 2) << 16) + u64::from(sequence_number);
             self.restart = None;
             return Some(self.highest);
         }
@@ -99,5 +99,51 @@ mod tests {
         let highest = sequence.extend(11).expect("the old sequence goes on");
         assert_eq!(sequence.extend(50_000), None);
         assert!(sequence.extend(50_001).expect("a restart") > highest);
+    }
+
+    /// So many may be lost, and so many come late; what is further away is another sequence.
+    #[test]
+    fn what_is_near_is_in_sequence() {
+        for first in [30_000_u16, 1_000, 65_000, 50] {
+            let base = (1 << 16) + u64::from(first);
+            for (away, is_near) in [
+                (2_999_i64, true),
+                (3_000, false),
+                (-100, true),
+                (-101, false),
+            ] {
+                let mut sequence = Sequence::new(first);
+                let number = sequence.extend(first.wrapping_add(away as u16));
+                let expected = is_near.then(|| base.wrapping_add_signed(away));
+                assert_eq!(number, expected, "{away} from {first}");
+            }
+        }
+    }
+
+    /// However often a source starts anew, its packets count as new, and keep their numbers.
+    #[test]
+    fn every_restart_goes_on_further_ahead() {
+        let mut sequence = Sequence::new(9);
+        let mut highest = sequence.extend(10).expect("in sequence");
+        for restart in 1..10_000_u32 {
+            let begins = (restart * 20_000 % 65_536) as u16;
+            assert_eq!(sequence.extend(begins), None);
+            let second = begins.wrapping_add(1);
+            let number = sequence.extend(second).expect("a restart");
+            // Nothing is waited for that far ahead; and there is room for very many of them.
+            assert!((highest + 65_536..highest + 3 * 65_536).contains(&number));
+            assert_eq!(number as u16, second);
+            highest = number;
+        }
+    }
+
+    /// What another process tells is taken as long as numbers can go on from there.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        for (highest, fits) in [(0, true), (u64::MAX / 4, true), (u64::MAX / 4 + 1, false)] {
+            let restart = Some(3);
+            assert_eq!(Sequence { highest, restart }.fits(), fits, "{highest}");
+        }
     }
 }

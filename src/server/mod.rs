@@ -99,7 +99,7 @@ struct Server {
     signals: Signals,
     /// With a token file.
     disk: Option<Disk>,
-    /// Where there can be names: with the token framework, or origins that have one.
+    /// Where there can be names: with tokens, or origins that have one.
     look_ups: Option<LookUps>,
     udp: Option<Udp>,
     console: Console,
@@ -184,7 +184,7 @@ impl Server {
             self.look_ups.as_ref().and_then(LookUps::next_deadline),
             self.accept_again,
             self.ends_at,
-            self.handover.next_deadline(),
+            self.handover.next_deadline(now),
         ];
         let next = deadlines.into_iter().flatten().min()?;
         if next <= now {

@@ -365,13 +365,26 @@ impl Server {
 
 fn bind_tcp(bind: &Bind) -> Result<TcpListener, StartError> {
     first_that_binds(bind, TcpListener::bind)
-        .map_err(|(address, error)| StartError(format!("cannot listen on {address}: {error}")))
+        .map_err(|(address, error)| cannot("listen on", address, &error, "listen"))
 }
 
 fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {
-    first_that_binds(bind, UdpSocket::bind).map_err(|(address, error)| {
-        StartError(format!("cannot bind the RTP socket to {address}: {error}"))
-    })
+    first_that_binds(bind, UdpSocket::bind)
+        .map_err(|(address, error)| cannot("bind the RTP socket to", address, &error, "rtp"))
+}
+
+/// Why an address cannot be had, and what would do where another has it.
+fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> StartError {
+    let instead = match error.kind() {
+        io::ErrorKind::AddrInUse if cfg!(feature = "handover") => format!(
+            "; another has it: give --{option}=ADDR:PORT with one that is free, or have both take --handover"
+        ),
+        io::ErrorKind::AddrInUse => {
+            format!("; another has it: give --{option}=ADDR:PORT with one that is free")
+        }
+        _ => String::new(),
+    };
+    StartError(format!("cannot {what} {address}: {error}{instead}"))
 }
 
 /// Binds the address, or where there is no IPv6 the one to take instead.

@@ -243,7 +243,7 @@ impl Buffer {
         places_kept: usize,
     ) -> usize {
         let mut lent = 0;
-        while lent < bytes_max && gather.places_left() > places_kept {
+        while gather.places_left() > places_kept {
             let slice = self.slice(from + lent as u64, bytes_max - lent);
             if slice.is_empty() || !gather.push(slice) {
                 break;
@@ -279,13 +279,16 @@ impl Buffer {
     pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, to: u64) {
         into.reserve(to.saturating_sub(from) as usize);
         let mut at = from;
-        while at < to {
-            let slice = self.slice(at, (to - at) as usize);
+        loop {
+            let slice = self.slice(at, to.saturating_sub(at) as usize);
             if slice.is_empty() {
-                break;
+                return;
             }
             into.extend_from_slice(slice);
             at += slice.len() as u64;
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

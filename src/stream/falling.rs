@@ -62,9 +62,7 @@ impl<C: Copy> Stream<C> {
 
     /// What goes out before a start: the header only where the viewer has not had it.
     pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
-        let is_known = matches!(self.points.told, Told::Known(_)) && self.points.header_serial > 0;
-        let header =
-            (is_known && needs_header).then(|| self.versions.current(self.scanner.header()));
+        let header = needs_header.then(|| self.versions.current(self.scanner.header()));
         Lead::of_start(header, start.prelude.as_slice())
     }
 
@@ -109,7 +107,7 @@ impl<C: Copy> Stream<C> {
 
     /// The bytes before `oldest` are about to be overwritten.
     pub(super) fn let_fall(&mut self, oldest: u64) {
-        if self.pace_floor < oldest {
+        if oldest > self.pace_floor {
             self.watch_all_ready();
         }
         while let Some(&(key, id)) = self.lagging.first()

@@ -431,24 +431,22 @@ impl<C: Copy> Stream<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
         let cursor = start.offset;
-        let has_lead = lead.bytes_left() > 0;
-        let header_seen = if has_lead {
-            self.points.header_serial
-        } else {
-            0
-        };
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(cursor),
             end: Viewer::<C>::ENDLESS,
             lead,
             lag_key: None,
-            header_seen,
+            header_seen: if needs_header {
+                self.points.header_serial
+            } else {
+                0
+            },
             since: now,
             bytes_sent: 0,
             skips: 0,
         });
-        if has_lead || cursor < self.buffer.newest() || self.end.is_some() {
+        if cursor < self.buffer.newest() {
             self.lag(viewer, cursor);
         }
         // Its response's head at least.

@@ -210,3 +210,183 @@ impl Back {
         offset <= self.offset_max && at <= self.moment_max
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::after_start(Duration::from_secs(seconds))
+    }
+
+    /// Points at these offsets, a second each, behind units at those.
+    fn points(joins: &[u64], units: &[u64]) -> Points {
+        let mut points = Points::default();
+        points.take(Finding::Format(Format::Flv), at(0));
+        points.take(Finding::Header, at(0));
+        for offset in units {
+            points.take(Finding::Unit(Start::at(*offset)), at(0));
+        }
+        for (second, offset) in joins.iter().enumerate() {
+            points.take(Finding::Join(Start::at(*offset)), at(second as u64));
+        }
+        points
+    }
+
+    fn joins(points: &Points) -> Vec<u64> {
+        points.joins.iter().map(|join| join.start.offset).collect()
+    }
+
+    /// However close together they come, places do not fill the memory: of units the first counts,
+    /// of points the newest as long as it is that.
+    #[test]
+    fn places_are_spaced() {
+        for (offsets, joins_kept, units_kept) in [
+            (&[7][..], &[7][..], &[7][..]),
+            (&[7, 8], &[7, 8], &[7]),
+            (&[7, 8, 9], &[7, 9], &[7]),
+            (&[7, 8, 4_102], &[7, 4_102], &[7]),
+            (&[7, 8, 4_103], &[7, 8, 4_103], &[7, 4_103]),
+            (&[7, 4_103, 8_199], &[7, 4_103, 8_199], &[7, 4_103, 8_199]),
+            (&[7, 4_103, 8_198], &[7, 4_103, 8_198], &[7, 4_103]),
+            (&[7, 5_000, 5_100, 5_200], &[7, 5_000, 5_200], &[7, 5_000]),
+        ] {
+            let points = points(offsets, offsets);
+            assert_eq!(joins(&points), joins_kept, "{offsets:?}");
+            assert!(points.units.iter().eq(units_kept), "{offsets:?}");
+            assert_eq!(points.joins(), joins_kept.len());
+            let newest = offsets.last().copied();
+            assert_eq!(points.newest_unit.map(|unit| unit.offset), newest);
+        }
+    }
+
+    /// Of a buffer of a few hundred KiB in which every byte is a place.
+    #[test]
+    fn what_places_hold_is_told_and_bounded() {
+        const BUFFER_BYTES: u64 = 512 << 10;
+        let mut points = points(&[], &[]);
+        for offset in 0..3 * BUFFER_BYTES {
+            points.take(Finding::Unit(Start::at(offset)), at(0));
+            points.take(Finding::Join(Start::at(offset)), at(0));
+            points.forget_before(offset.saturating_sub(BUFFER_BYTES));
+        }
+        let units_alone = self::points(&[], &[0, 4_096, 8_192, 12_288, 16_384]);
+        assert!((40..100).contains(&units_alone.held_bytes()));
+        let (joins, units) = (points.joins.len(), points.units.len());
+        assert!(joins >= 128 && units >= 128, "{joins}, {units}");
+        let least = joins * size_of::<Join>() + units * size_of::<u64>();
+        let most = Points::held_bytes_max(BUFFER_BYTES as usize);
+        assert!((least..=most).contains(&points.held_bytes()));
+        assert!(most < BUFFER_BYTES as usize / 20);
+    }
+
+    #[test]
+    fn what_is_overwritten_is_forgotten() {
+        for (oldest, joins_left, units_left, newest_unit) in [
+            (
+                0,
+                &[20_000, 40_000][..],
+                &[10_000, 30_000][..],
+                Some(30_000),
+            ),
+            (10_000, &[20_000, 40_000], &[10_000, 30_000], Some(30_000)),
+            (10_001, &[20_000, 40_000], &[30_000], Some(30_000)),
+            (20_000, &[20_000, 40_000], &[30_000], Some(30_000)),
+            (20_001, &[40_000], &[30_000], Some(30_000)),
+            (30_000, &[40_000], &[30_000], Some(30_000)),
+            (30_001, &[40_000], &[], None),
+            (50_000, &[], &[], None),
+        ] {
+            let mut points = points(&[20_000, 40_000], &[10_000, 30_000]);
+            points.forget_before(oldest);
+            assert_eq!(joins(&points), joins_left, "{oldest}");
+            assert!(points.units.iter().eq(units_left), "{oldest}");
+            assert_eq!(points.newest_unit.map(|unit| unit.offset), newest_unit);
+            assert_eq!(points.has_joins(), !joins_left.is_empty());
+            assert!(points.has_had_joins());
+        }
+        assert!(!points(&[], &[10_000]).has_had_joins());
+    }
+
+    /// A viewer is cut off between two units: what it is in the middle of goes out up to the next.
+    #[test]
+    fn units_lie_before_and_behind() {
+        let points = points(&[15_000], &[10_000, 20_000, 30_000]);
+        for (offset, before, end) in [
+            (0, None, Some(10_000)),
+            (9_999, None, Some(10_000)),
+            (10_000, Some(10_000), Some(10_000)),
+            (10_001, Some(10_000), Some(20_000)),
+            (15_000, Some(10_000), Some(20_000)),
+            (20_000, Some(20_000), Some(20_000)),
+            (30_000, Some(30_000), Some(30_000)),
+            (30_001, Some(30_000), None),
+        ] {
+            assert_eq!(points.unit_before(offset), before, "{offset}");
+            assert_eq!(points.unit_end(offset), end, "{offset}");
+        }
+    }
+
+    /// The header is behind whoever has read up to the first thing that follows it, whatever that
+    /// is; of the next header nobody has.
+    #[test]
+    fn the_first_place_behind_a_header_is_its_end() {
+        for first in [Finding::Unit, Finding::Join, Finding::Entry] {
+            let mut points = points(&[], &[]);
+            assert!(!points.is_past_header(u64::MAX));
+            points.take(first(Start::at(100)), at(0));
+            points.take(Finding::Unit(Start::at(9_000)), at(0));
+            points.take(Finding::Join(Start::at(9_000)), at(0));
+            points.take(Finding::Entry(Start::at(9_000)), at(0));
+            for (offset, is_past) in [(0, false), (99, false), (100, true), (101, true)] {
+                assert_eq!(points.is_past_header(offset), is_past, "{offset}");
+            }
+            points.take(Finding::Header, at(0));
+            assert!(!points.is_past_header(9_000) && !points.has_joins());
+            assert_eq!((points.header_serial, points.unit_end(0)), (2, None));
+        }
+    }
+
+    /// A viewer begins at the newest point that is far enough back in bytes and in time; where none
+    /// is, at the oldest there is; and where there is none, at the newest unit.
+    #[test]
+    fn a_viewer_begins_as_far_back_as_it_should() {
+        let with_joins = points(&[10_000, 20_000, 30_000], &[50_000]);
+        for (offset_max, seconds, offset) in [
+            (99_999, 9, 30_000),
+            (30_000, 2, 30_000),
+            (29_999, 2, 20_000),
+            (30_000, 1, 20_000),
+            (29_999, 9, 20_000),
+            (99_999, 0, 10_000),
+            (19_999, 9, 10_000),
+            (0, 9, 10_000),
+        ] {
+            let back = Back {
+                offset_max,
+                moment_max: at(seconds),
+            };
+            let start = with_joins.start(&back).map(|start| start.offset);
+            assert_eq!(start, Some(offset), "{offset_max}, {seconds} s");
+        }
+        let back = Back {
+            offset_max: 0,
+            moment_max: at(0),
+        };
+        let start = points(&[], &[10_000, 50_000]).start(&back);
+        assert_eq!(start, Some(Start::at(50_000)));
+        assert_eq!(points(&[], &[]).start(&back), None);
+    }
+
+    /// What the first bytes showed is known still when nothing else counts any more.
+    #[test]
+    fn what_was_let_go_has_no_places() {
+        let mut points = points(&[10_000], &[10_000]);
+        points.take(Finding::Unknown, at(0));
+        assert_eq!(points.told, Told::Unknown);
+        assert_eq!(points.shown, Some(Format::Flv));
+        assert!(!points.has_joins() && points.unit_before(u64::MAX).is_none());
+        assert_eq!((points.newest_unit, points.header_serial), (None, 0));
+    }
+}

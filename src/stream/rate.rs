@@ -50,9 +50,6 @@ impl Rate {
         for passed in self.second + 1..=second.min(self.second + SECONDS as u64) {
             self.bytes[(passed % SECONDS as u64) as usize] = 0;
         }
-        if second > self.second + SECONDS as u64 {
-            self.bytes = [0; SECONDS];
-        }
         self.second = self.second.max(second);
     }
 }
@@ -76,5 +73,51 @@ mod tests {
             rate.bits_per_second(started, started + Duration::from_secs(60)),
             0
         );
+    }
+
+    /// Over the stream's life while that is shorter than the window, and half a second at least.
+    #[test]
+    fn the_rate_of_a_young_stream_is_of_its_life() {
+        let started = Moment::after_start(Duration::from_secs(100));
+        for (counted, age, bits) in [
+            (0, 0, 16_000),
+            (0, 250, 16_000),
+            (0, 500, 16_000),
+            (0, 800, 10_000),
+            (500, 2_000, 4_000),
+            (2_100, 2_500, 3_200),
+            (900, 5_000, 1_600),
+            // The second in which it came goes out of the window as a whole.
+            (900, 5_999, 1_333),
+            (0, 6_000, 0),
+            (999, 6_000, 0),
+            (1_000, 6_000, 1_600),
+            (9_000, 14_500, 1_454),
+            (9_000, 15_000, 0),
+            (9_000, 16_000, 0),
+            (9_000, 90_000, 0),
+        ] {
+            let mut rate = Rate::default();
+            rate.count(1_000, Duration::from_millis(counted));
+            let now = started + Duration::from_millis(age);
+            let got = rate.bits_per_second(started, now);
+            assert_eq!(got, bits, "{counted} ms, {age} ms");
+        }
+    }
+
+    /// What another process tells is taken as long as it can be added up.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_it_has_its_bounds() {
+        const MOST: u64 = (u32::MAX as u64).pow(2) / 8;
+        for (bytes, second, fits) in [
+            (0, 0, true),
+            (MOST, MOST, true),
+            (MOST + 1, 0, false),
+            (0, MOST + 1, false),
+        ] {
+            let bytes = [0, 0, 0, 0, 0, bytes];
+            assert_eq!(Rate { bytes, second }.fits(), fits, "{bytes:?}, {second}");
+        }
     }
 }

@@ -1,3 +1,10 @@
+//! A stream and its viewers, from outside; files beside this one have what is more of one kind.
+
+mod falling;
+mod held;
+#[cfg(feature = "handover")]
+mod told;
+
 use super::*;
 
 fn stream(bytes_max: usize) -> Stream<u8> {

@@ -10,6 +10,7 @@
 #![cfg(feature = "default")]
 
 mod calls;
+mod events;
 mod features;
 mod figures;
 mod graph;

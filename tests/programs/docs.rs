@@ -1,10 +1,12 @@
 //! The README and the pages of `docs`, by somebody who pastes each page's commands, one after
 //! another, into one shell.
 //!
-//! Each page has a network, a folder and processes of its own, so that `127.0.0.1:8000` is free as
-//! it is printed. A block of `sh` is commands; one of `console` has what they print below them. A
+//! Each page has a network, a folder, processes and a terminal of its own, so that `127.0.0.1:8000`
+//! is free as it is printed, and a program that reads the terminal takes the commands behind it, or
+//! is stopped. A block of `sh` is commands; one of `console` has what they print below them. A
 //! command has to succeed; where its comment begins with a status, that is the answer. Whoever
-//! pastes is slower than this is: what runs in the background is waited for.
+//! pastes is slower than this is: what runs in the background is waited for, but a source where the
+//! server waits for it (`--wait`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,6 +21,22 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const NOT_RUN: &str = "<!-- not run here: ";
 /// Nothing on a page takes longer, in seconds.
 const TIME_MAX: &str = "300";
+
+/// Pastes the file that it is given into a shell at a terminal of its own, from which whatever runs
+/// there reads as well.
+const PASTE: &str = r#"
+import os, pty, sys, threading
+shell, terminal = pty.fork()
+if shell == 0:
+    os.execvp("sh", ["sh", "-c", "stty -echo; exec bash -s >printed 2>errors"])
+def look():
+    while os.read(terminal, 4096): pass
+threading.Thread(target=look, daemon=True).start()
+with open(sys.argv[1], "rb") as script, open(terminal, "wb") as typed:
+    typed.write(script.read())
+    typed.flush()
+    os.waitpid(shell, 0)
+"#;
 
 /// Around a page's commands.
 const SHELL: &str = r#"
@@ -50,7 +68,7 @@ arrives() {
 /// In place of programs that show pictures: a second of it can be decoded.
 const PLAYER: &str = r#"#!/bin/bash
 case $1 in http*) for _ in $(seq 600); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
-timeout 60 ffmpeg -v error -i "$1" -t 1 -f null - && echo "$1" >>played
+timeout 60 ffmpeg -nostdin -v error -i "$1" -t 1 -f null - && echo "$1" >>played
 "#;
 
 /// One command of a page.
@@ -151,6 +169,9 @@ fn steps(text: &str) -> Vec<Step> {
 /// What the shell is told: between the commands, lines that say which it was and how it ended.
 fn script(steps: &[Step]) -> String {
     let mut script = SHELL.to_owned();
+    let mut servers = steps.iter().map(Step::bare);
+    let is_awaited = |url: &str| url.contains("/stream/");
+    let server_waits = servers.any(|bare| bare.starts_with("tollgate") && bare.contains("--wait="));
     for (number, step) in steps.iter().enumerate() {
         // What it prints in the end would stand among what later ones print, where they are read.
         let command = match step.bare().strip_suffix('&') {
@@ -164,7 +185,8 @@ fn script(steps: &[Step]) -> String {
         }
         script += &format!("echo; echo '@@ {number}'\n{command}\n");
         script += "echo; echo \"@@ ended $?\"\n";
-        if let Some(url) = step.answers() {
+        let answers = step.answers();
+        if let Some(url) = answers.filter(|url| !(server_waits && is_awaited(url))) {
             script += &format!("answers {url}\n");
         }
         match written {
@@ -178,7 +200,8 @@ fn script(steps: &[Step]) -> String {
             None => {}
         }
     }
-    script += "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\n";
+    script +=
+        "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\nexit\n";
     script
 }
 
@@ -250,14 +273,18 @@ fn follow(page: &str) {
     assert!(!steps.is_empty(), "{} has no commands", page.display());
     let place = place(&page);
     fs::write(place.join("script"), script(&steps)).expect("a file");
+    fs::write(place.join("paste"), PASTE).expect("a file");
     let enter = format!(
-        "cd '{}' && PATH=$PWD/bin:$PATH exec timeout {TIME_MAX} unshare --user --map-root-user --net --pid --fork \
-         --kill-child --mount-proc bash script",
+        "cd '{}' && PATH=$PWD/bin:$PATH exec timeout -s KILL {TIME_MAX} unshare --user --map-root-user --net --pid --fork \
+         --kill-child --mount-proc python3 paste script",
         place.display()
     );
-    let output = run("sh", &["-c", &enter]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let played = fs::read_to_string(place.join("played")).unwrap_or_default();
+    run("sh", &["-c", &enter]);
+    let written = |file| {
+        String::from_utf8_lossy(&fs::read(place.join(file)).unwrap_or_default()).into_owned()
+    };
+    let text = written("printed");
+    let played = written("played");
     let mut wrong = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         let begin = format!("\n@@ {number}\n");
@@ -281,7 +308,7 @@ fn follow(page: &str) {
         let fault = fault.or(unplayed.map(|_| "it was not played"));
         wrong.extend(fault.map(|fault| format!("{fault}: {}", step.command)));
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
+    let errors = written("errors");
     let page = page.display();
     assert!(wrong.is_empty(), "{page}: {wrong:#?}\n{text}\n{errors}");
 }

@@ -1,13 +1,14 @@
 //! `packaging/completions`: what shells know of the options.
 
-use tollgate::config::{Listed, listed};
+use tollgate::config::{Listed, listed, parse};
 
 /// What an option's value can be completed from.
 enum Value {
     /// It takes none.
     None,
     File,
-    OnOff,
+    /// One of these.
+    OneOf(&'static str),
     /// Only its writer knows.
     Other,
 }
@@ -16,7 +17,10 @@ fn value(option: &Listed) -> Value {
     match option.usage.split_once('=') {
         None => Value::None,
         Some((_, "PATH")) => Value::File,
-        Some((_, "on/off")) => Value::OnOff,
+        Some((_, "on/off")) => Value::OneOf("on off"),
+        Some((_, "on/log/off")) => Value::OneOf("on log off"),
+        Some((_, "LEVEL")) => Value::OneOf("error warn info debug"),
+        Some((_, "FORMAT")) => Value::OneOf("text json"),
         Some(_) => Value::Other,
     }
 }
@@ -28,6 +32,20 @@ fn names(is_wanted: fn(Value) -> bool) -> String {
     names.join(" | ")
 }
 
+/// Each word that is offered is taken.
+#[test]
+fn what_completions_offer_is_right() {
+    for option in listed() {
+        if let Value::OneOf(words) = value(&option) {
+            for word in words.split(' ') {
+                let argument = format!("--{}={word}", option.name);
+                let parsed = parse([&argument], []);
+                assert!(parsed.is_ok(), "{argument}: {parsed:?}");
+            }
+        }
+    }
+}
+
 pub fn bash() -> String {
     let words: Vec<String> = listed()
         .map(|option| match value(&option) {
@@ -37,7 +55,15 @@ pub fn bash() -> String {
         .collect();
     let words = words.join(" ");
     let files = names(|value| matches!(value, Value::File));
-    let on_off = names(|value| matches!(value, Value::OnOff));
+    let mut one_of = String::new();
+    for option in listed() {
+        if let Value::OneOf(words) = value(&option) {
+            one_of += &format!(
+                "    --{}) mapfile -t COMPREPLY < <(compgen -W '{words}' -- \"$word\") ;;\n",
+                option.name
+            );
+        }
+    }
     format!(
         r#"# Made of the table of options by tests/readme.
 _tollgate() {{
@@ -51,8 +77,7 @@ _tollgate() {{
   case $option in
     '') mapfile -t COMPREPLY < <(compgen -W '{words}' -- "$word") ;;
     {files}) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-    {on_off}) mapfile -t COMPREPLY < <(compgen -W 'on off' -- "$word") ;;
-  esac
+{one_of}  esac
   if [[ ${{COMPREPLY[0]-}} == *= ]]; then compopt -o nospace; fi
 }}
 complete -F _tollgate tollgate
@@ -73,7 +98,7 @@ pub fn zsh() -> String {
             .replace(':', "\\:");
         let (equals, rest) = match (value(&option), option.usage.split_once('=')) {
             (Value::File, Some((_, what))) => ("=", format!(":{what}:_files")),
-            (Value::OnOff, Some((_, what))) => ("=", format!(":{what}:(on off)")),
+            (Value::OneOf(words), Some((_, what))) => ("=", format!(":{what}:({words})")),
             (_, Some((_, what))) => ("=", format!(":{}: ", what.replace(':', "\\:"))),
             (_, None) => ("", String::new()),
         };
@@ -87,10 +112,10 @@ pub fn fish() -> String {
         String::from("# Made of the table of options by tests/readme.\ncomplete -c tollgate -f\n");
     for option in listed() {
         let value = match value(&option) {
-            Value::None => "",
-            Value::File => " -r -F",
-            Value::OnOff => " -x -a 'on off'",
-            Value::Other => " -x",
+            Value::None => String::new(),
+            Value::File => " -r -F".to_owned(),
+            Value::OneOf(words) => format!(" -x -a '{words}'"),
+            Value::Other => " -x".to_owned(),
         };
         let help = option.help.replace('\\', "\\\\").replace('\'', "\\'");
         text += &format!(

@@ -8,6 +8,7 @@ mod options;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -65,6 +66,38 @@ fn every_link_leads_somewhere() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// What the pages show of the unit, and make of it, is the unit.
+#[test]
+fn the_unit_of_the_pages_is_the_packages() {
+    let file = |name| read(&Path::new(ROOT).join(name));
+    let unit = file("packaging/tollgate.service");
+    let lines: BTreeSet<&str> = unit.lines().collect();
+    let page = file("docs/handover.md");
+    let (_, shown) = page.split_once("```ini\n").expect("the unit");
+    let (shown, _) = shown.split_once("```").expect("its end");
+    assert!(shown.lines().count() > 5, "{shown}");
+    for line in shown.lines() {
+        assert!(lines.contains(line), "the unit has no line {line}");
+    }
+
+    // By hand: all that names the program names it where the page puts it.
+    let page = file("docs/operating.md");
+    let command = page
+        .lines()
+        .find(|line| line.starts_with("sed "))
+        .expect("how it is made");
+    let (command, _) = command.split_once(" | sudo tee ").expect("where it goes");
+    let made = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(ROOT)
+        .output();
+    let made = String::from_utf8(made.expect("sed").stdout).expect("UTF-8");
+    let by_hand = unit.replace("/usr/bin/tollgate", "/usr/local/bin/tollgate");
+    let by_hand = by_hand.replace("\nUser=", "\nDynamicUser=yes\nUser=");
+    assert_eq!(made, by_hand);
+    assert!(page.contains("sudo install ~/.cargo/bin/tollgate /usr/local/bin/\n"));
 }
 
 /// Whoever begins here finds every page.

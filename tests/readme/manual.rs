@@ -21,12 +21,12 @@ a page that plays it at
 the operator's page at
 .IR / .
 .SH OPTIONS
-SIZE is a number of bytes, or one with K, M or G; TIME is in seconds, or one with s, m or h.
+SIZE is a number of bytes, or one with K, M or G (1024, 1024 times that, and again); TIME is in seconds, or one with ms, s, m or h.
 "#;
 
 const END: &str = r#".SH ENVIRONMENT
 Each option but those that only ask for something is a variable, too: \fB\-\-token\-server\fR is \fBTOLLGATE_TOKEN_SERVER\fR, lists have
-commas between. An option wins over its variable. A variable that begins so and is none of these is an error.
+commas between, a switch is 1 or 0. An option wins over its variable. A variable that begins so and is none of these is an error.
 .PP
 \fBLISTEN_FDS\fR and \fBLISTEN_PID\fR pass sockets, in place of \fB\-\-listen\fR and \fB\-\-rtp\fR; \fBNOTIFY_SOCKET\fR is told the state (see
 .BR systemd.socket (5),
@@ -45,7 +45,7 @@ Anyone may stream and watch:
 .PP
 .EX
 tollgate &
-ffmpeg \-re \-i film.mp4 \-c copy \-f mpegts \-method PUT http://127.0.0.1:8000/stream/demo &
+ffmpeg \-nostdin \-re \-i film.mp4 \-c copy \-f mpegts \-method PUT http://127.0.0.1:8000/stream/demo &
 ffplay http://127.0.0.1:8000/stream/demo
 .EE
 .PP

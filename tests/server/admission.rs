@@ -59,7 +59,8 @@ fn a_session_has_one_source_and_is_free_when_that_has_ended() {
             assert_eq!(verdict.status, 409);
             assert!(verdict.closes(), "its body is not wanted");
             second.finish_sending();
-            second.rest();
+            let said = String::from_utf8(second.rest()).expect("UTF-8");
+            assert!(said.contains("--takeover"), "{said}");
         }
         first.send(b" world");
         if is_complete {

@@ -130,7 +130,7 @@ fn without_a_token_server_every_call_says_how_to_turn_the_gate_on() {
     ] {
         server
             .request(method, target)
-            .assert_problem(403, &["--token-server"]);
+            .assert_problem(403, &["tokens are off", "--token-server"]);
     }
 }
 
@@ -151,7 +151,8 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
         ("POST", "/add-token?type=http&sessionid=theirs"),
     ] {
         let forwarded = ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"];
-        request(outside, method, target, &[]).assert_problem(403, &[]);
+        let whom = ["this is ::1", "give --token-server=::1"];
+        request(outside, method, target, &[]).assert_problem(403, &whom);
         request(outside, method, target, &forwarded).assert_problem(403, &[]);
     }
     assert_eq!(

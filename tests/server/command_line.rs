@@ -196,7 +196,11 @@ fn a_listener_that_cannot_be_bound_gets_one_line_and_status_1() {
         "--rtp=off",
     ]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(only_line(&output).contains(&address));
+    let line = only_line(&output);
+    assert!(
+        line.contains(&address) && line.contains("--listen="),
+        "{line}"
+    );
 }
 
 #[test]

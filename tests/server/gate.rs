@@ -325,7 +325,8 @@ fn figures_are_for_whom_the_operator_names_and_nothing_else_is() {
     let gated = "--token-server=192.0.2.1";
     for options in [&[gated][..], &[]] {
         let closed = Server::start(options);
-        assert_eq!(closed.request("GET", "/metrics").status(), 403);
+        let refused = closed.request("GET", "/metrics");
+        refused.assert_problem(403, &["--metrics-from"]);
         let open = Server::start(&[options, &["--metrics-from=127.0.0.0/8"]].concat());
         let figures = open.request("GET", "/metrics");
         assert_eq!(figures.status(), 200, "{}", figures.text());

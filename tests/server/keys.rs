@@ -131,6 +131,8 @@ fn a_revoked_key_ends_whoever_came_by_it_and_nobody_else() {
     two.assert_lost(b"");
     server.await_end_of_stream("show");
     assert_eq!(revoke(&server, "send").status(), 404);
+    // The session has none of its own, but a key still.
+    revoke(&server, "show").assert_problem(404, &["no tokens of its own", "keys", "list-tokens"]);
 }
 
 /// Without abort nobody is ended, and a session's own token ends its stream, as ever.

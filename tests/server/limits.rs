@@ -233,7 +233,7 @@ fn past_the_limit_on_connections_a_newcomer_gets_503_and_those_inside_go_on() {
         let mut newcomer = Client::connect(server.address());
         newcomer.send_head("GET", "/stream/demo", &[]);
         let refused = newcomer.response("GET");
-        refused.assert_problem(503, &[]);
+        refused.assert_problem(503, &["--connections"]);
         assert!(refused.head.field("Retry-After").is_some());
         assert!(refused.head.closes());
     }
@@ -257,7 +257,7 @@ fn past_the_limit_for_one_host_it_gets_429_and_those_inside_go_on() {
     let mut newcomer = Client::connect(server.address());
     newcomer.send_head("GET", "/stream/demo", &[]);
     let refused = newcomer.response("GET");
-    refused.assert_problem(429, &[]);
+    refused.assert_problem(429, &["--connections-per-host"]);
     assert!(refused.head.field("Retry-After").is_some());
     inside.iter_mut().for_each(Client::assert_usable);
     source.send(b"hello");
@@ -291,7 +291,8 @@ fn past_the_limit_on_streams_a_source_gets_503() {
     assert_eq!(verdict.status, 503);
     assert!(verdict.field("Retry-After").is_some());
     third.finish_sending();
-    third.rest();
+    let said = String::from_utf8(third.rest()).expect("UTF-8");
+    assert!(said.contains("--streams=2"), "{said}");
     assert_eq!(first.finish().status(), 200);
     Source::open(server.address(), "/stream/c").finish();
 }

@@ -266,7 +266,7 @@ fn what_is_wrong_with_a_call_is_said() {
             "GET",
             "list-viewers?sessionid=",
             400,
-            &["sessionid is empty"][..],
+            &["sessionid: it is empty"][..],
         ),
         (
             "GET",

@@ -164,6 +164,151 @@ fn every_beginning_of_a_journal_gives_its_whole_lines() {
     }
 }
 
+/// A journal of a few long records is as good as one of many short ones, and none is so long that a
+/// line of it would be.
+#[test]
+fn runs_of_clients_are_one_record_up_to_a_bound() {
+    let mut tokens = Tokens::new(crate::gate::Limits::NONE);
+    let clients = |ports: std::ops::Range<u16>| {
+        let entries = ports.map(|port| format!("192.0.2.7:{port}"));
+        entries
+            .map(|entry| client(&entry, "rtp", &[&entry]))
+            .collect::<Vec<_>>()
+    };
+    let many = 2 * RUN_CLIENTS_MAX as u16 + 1;
+    for (name, http, ports) in [
+        ("a", None, 1..4),
+        ("b", None, 1..1 + many),
+        ("a", None, 4..6),
+        ("b", Some(Direction::In.into()), 5001..5003),
+    ] {
+        let added = tokens.add(&session(name), http, clients(ports));
+        added.expect("there is room");
+    }
+    let made: Vec<(String, bool, usize)> = records(&tokens)
+        .into_iter()
+        .map(|record| match record {
+            Record::Add { session, http, rtp } => {
+                (session.as_str().to_owned(), http.is_some(), rtp.len())
+            }
+            Record::Revoke { .. } => panic!("there is nothing to revoke"),
+        })
+        .collect();
+    let expected = [
+        ("a", false, 3),
+        ("b", false, RUN_CLIENTS_MAX),
+        ("b", false, RUN_CLIENTS_MAX),
+        ("b", false, 1),
+        ("a", false, 2),
+        ("b", true, 2),
+    ];
+    assert_eq!(
+        made,
+        expected.map(|(name, http, clients)| (name.to_owned(), http, clients))
+    );
+    let (read, _) = replay(&compact(&tokens), 4096).expect("it is whole");
+    let mut again = Tokens::new(crate::gate::Limits::NONE);
+    for entry in read {
+        entry.apply(&mut again).expect("room");
+    }
+    assert_eq!(shown(&again), shown(&tokens));
+}
+
+#[test]
+fn an_empty_table_needs_no_lines() {
+    let mut tokens = Tokens::new(LIMITS);
+    assert_eq!(compact(&tokens), HEADER);
+    tokens.tell_time(at(1));
+    assert_eq!(
+        compact(&tokens),
+        journal(&[Entry {
+            records: Vec::new(),
+            time: Some(at(1))
+        }])
+    );
+}
+
+#[test]
+fn a_journal_is_compacted_when_most_of_it_is_not_needed_any_more() {
+    const SMALL: u64 = 64 * 1024;
+    for (file_bytes, live_bytes, is_worth_it) in [
+        (0, 0, false),
+        (SMALL, 0, false),
+        (SMALL + 1, 0, true),
+        (SMALL + 2, SMALL / 2, true),
+        (SMALL + 2, SMALL / 2 + 1, false),
+        (200_000, 99_999, true),
+        (200_000, 100_000, false),
+        (200_001, 100_000, false),
+        (200_002, 100_000, true),
+        (200_000, 150_000, false),
+        (200_000, 300_000, false),
+    ] {
+        let should = should_compact(file_bytes, live_bytes);
+        assert_eq!(should, is_worth_it, "{file_bytes} {live_bytes}");
+    }
+}
+
+/// What is no journal is not read to its end.
+#[test]
+fn no_line_is_longer_than_its_bound() {
+    let read = |bytes: &[u8]| Replay::default().read(&mut &*bytes);
+    let damage = |line, offset, fault| Damage {
+        line,
+        offset,
+        fault,
+    };
+    assert_eq!(read(&[b'x'; 64]), Ok(None));
+    for bytes in [65, 66, 1000] {
+        assert_eq!(
+            read(&vec![b'x'; bytes]),
+            Err(damage(1, 0, Fault::NotJournal))
+        );
+    }
+    let mut replay = Replay {
+        line: vec![0; LINE_BYTES_MAX],
+        offset: 18,
+        lines: 1,
+    };
+    let too_long = damage(2, 18, Fault::TooLong);
+    assert_eq!(replay.read(&mut &b"x"[..]), Err(too_long));
+}
+
+#[test]
+fn damage_is_told_with_its_place() {
+    let bytes = journal(&changes(3)[..4]);
+    let begin = HEADER.len() + encode(&changes(3)[0].records, changes(3)[0].time).len();
+    let mut damaged = bytes.clone();
+    damaged[begin + 5] ^= 1;
+    let damage = replay(&damaged, 100).expect_err("a wrong checksum");
+    assert_eq!((damage.line, damage.offset), (3, begin as u64));
+    let place = format!("line 3, at byte {begin}, ");
+    for (fault, said) in [
+        (
+            Fault::NotJournal,
+            "it is no token file of tollgate".to_owned(),
+        ),
+        (
+            Fault::Version,
+            "it is of another version of tollgate".to_owned(),
+        ),
+        (
+            Fault::Checksum,
+            format!("{place}is damaged: its checksum is wrong"),
+        ),
+        (
+            Fault::NoRecord,
+            format!("{place}holds a change that this version does not know"),
+        ),
+        (
+            Fault::TooLong,
+            format!("{place}is damaged: no line has more than 268435456 bytes"),
+        ),
+    ] {
+        assert_eq!(Damage { fault, ..damage }.to_string(), said);
+    }
+}
+
 /// One byte that is another: in the last line that line is lost, as in a crash; anywhere else it is
 /// found, with its place.
 #[test]

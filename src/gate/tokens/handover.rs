@@ -115,3 +115,117 @@ impl<'de> Deserialize<'de> for UdpClient {
             .map_err(|fault| serde::de::Error::custom(fault.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::gate::{Direction, Limits, RtpTuple};
+    use crate::handover::Reader;
+
+    /// Three tuples of `a`, as many clients of it as there may be, and room for one tuple more.
+    fn told() -> Tokens {
+        let mut tokens = Tokens::new(Limits {
+            tokens_max: 4,
+            udp_clients_per_session_max: 2,
+        });
+        for (serial, kind) in [(3, http()), (5, udp(1, 1)), (6, udp(2, ADDRESSES_MAX))] {
+            hear(&mut tokens, "a", serial, kind).expect("it fits");
+        }
+        tokens.check();
+        tokens
+    }
+
+    fn http() -> Kind {
+        Kind::Http(Direction::Both.into())
+    }
+
+    fn udp(port: u16, addresses: usize) -> Kind {
+        let client = UdpClient::parse(format!("name:{port}").as_bytes()).expect("a good entry");
+        let address = |number: usize| SocketAddr::from(([192, 0, 2, number as u8], port));
+        Kind::Rtp(RtpTuple {
+            client,
+            carriage: Carriage::Rtp(None),
+            addresses: (0..addresses).map(address).collect(),
+        })
+    }
+
+    fn hear(tokens: &mut Tokens, name: &str, serial: u64, kind: Kind) -> Result<(), Unfit> {
+        heard("token", serial, &(name, kind), |line| tokens.hear(line))
+    }
+
+    /// What comes of one line.
+    fn heard(
+        name: &str,
+        number: u64,
+        value: &impl Serialize,
+        take: impl FnMut(Line<'_>) -> Result<(), Unfit>,
+    ) -> Result<(), Unfit> {
+        let mut text = Vec::new();
+        let mut out = |piece: &[u8]| text.extend_from_slice(piece);
+        let mut writer = Writer::new(&mut out);
+        assert!(writer.put(name, number, value));
+        writer.finish();
+        Reader::default().hear(&text, take)
+    }
+
+    #[test]
+    fn what_is_told_has_the_limits_of_what_is_asked_for() {
+        for (what, name, serial, kind) in [
+            ("a second http tuple", "a", 7, http()),
+            ("a third client", "a", 7, udp(3, 1)),
+            (
+                "more addresses than count",
+                "b",
+                7,
+                udp(1, ADDRESSES_MAX + 1),
+            ),
+            ("a serial that is taken", "b", 5, http()),
+            (
+                "a serial that was never reached",
+                "b",
+                COUNT_MAX + 1,
+                http(),
+            ),
+        ] {
+            let mut tokens = told();
+            assert!(hear(&mut tokens, name, serial, kind).is_err(), "{what}");
+            assert_eq!(tokens.len(), 3);
+        }
+        for (name, serial, kind) in [
+            ("b", 1, http()),
+            ("b", COUNT_MAX, udp(1, ADDRESSES_MAX)),
+            ("b", 4, udp(1, 0)),
+        ] {
+            let mut tokens = told();
+            assert_eq!(hear(&mut tokens, name, serial, kind), Ok(()), "{serial}");
+            tokens.check();
+            let full = hear(&mut tokens, "c", 8, http());
+            assert!(full.is_err(), "there are as many as may be");
+        }
+    }
+
+    #[test]
+    fn time_and_serials_go_on_where_they_were() {
+        let hear_last = |tokens: &mut Tokens, time: u64, next: u64| {
+            let stamp = Stamp { unix_seconds: time };
+            heard("tokens", 0, &(stamp, next), |line| tokens.hear_last(line))
+        };
+        let mut tokens = told();
+        assert_eq!(hear_last(&mut tokens, 77, 40), Ok(()));
+        assert_eq!(tokens.time(), Stamp { unix_seconds: 77 });
+        let session = SessionId::parse(b"b").expect("a good sessionid");
+        tokens
+            .add(&session, Some(Direction::In.into()), Vec::new())
+            .expect("there is room");
+        let serials: Vec<u64> = tokens.of(&session).map(|tuple| tuple.serial()).collect();
+        assert_eq!(serials, [40]);
+        // What is known counts where more is known than is told, and nothing is believed that
+        // could not be counted on from.
+        assert_eq!(hear_last(&mut tokens, 5, 2), Ok(()));
+        assert_eq!((tokens.time().unix_seconds, tokens.serial_next), (77, 41));
+        assert_eq!(hear_last(&mut tokens, u64::MAX, u64::MAX), Ok(()));
+        assert_eq!((tokens.time(), tokens.serial_next), (Stamp::MAX, COUNT_MAX));
+    }
+}

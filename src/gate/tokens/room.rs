@@ -34,7 +34,7 @@ impl Tokens {
             let has_limits = terms.is_some_and(|terms| {
                 terms.viewers_max.is_some() || terms.bits_per_second_max.is_some()
             });
-            has_limits && self.keys.contains_key(&tuple.session)
+            has_limits && self.has_keys(&tuple.session)
         })
     }
 

@@ -622,6 +622,23 @@ fn what_is_over_makes_room_for_what_is_not() {
 }
 
 #[test]
+fn a_table_that_is_empty_again_holds_nothing() {
+    let mut tokens = Tokens::new(LIMITS);
+    let empty = tokens.held_bytes();
+    let key = || grant(Direction::Out, key_to("show"));
+    for name in ["a", "b", "c"] {
+        let added = tokens.add(&session(name), key(), vec![literal("192.0.2.1:5")]);
+        assert!(added.is_ok());
+    }
+    for name in ["a", "b", "c"] {
+        assert!(tokens.held_bytes() > empty);
+        assert_eq!(tokens.revoke(&session(name)).len(), 2);
+        tokens.check();
+    }
+    assert_eq!(tokens.held_bytes(), empty);
+}
+
+#[test]
 fn all_of_a_token_is_shown_to_who_asks_for_it() {
     let mut tokens = Tokens::new(LIMITS);
     let terms = Terms {
@@ -659,4 +676,308 @@ fn all_of_a_token_is_shown_to_who_asks_for_it() {
         listed(tokens.after(0))[0],
         r#"{"sessionid":"key","host":null,"port":null}"#
     );
+}
+
+#[test]
+fn what_changes_nothing_is_an_empty_addition() {
+    let a = session("a");
+    let mut tokens = Tokens::new(LIMITS);
+    let name = || rtp("Name:5", &["192.0.2.1:5"]);
+    let both = || Some(Direction::Both.into());
+    let clients = vec![name(), literal("192.0.2.2:5")];
+    tokens.add(&a, both(), clients).expect("there is room");
+    let plan = |http, clients| {
+        let addition = tokens.plan(&a, http, clients, (0, tokens.time()));
+        let addition = addition.expect("there is room");
+        (addition.is_empty(), addition.tuples())
+    };
+    assert_eq!(
+        plan(both(), vec![name(), literal("192.0.2.2:5")]),
+        (true, 0)
+    );
+    assert_eq!(plan(None, Vec::new()), (true, 0));
+    assert_eq!(
+        plan(None, vec![rtp("name.:5", &["192.0.2.1:5"])]),
+        (true, 0)
+    );
+    assert_eq!(
+        plan(None, vec![rtp("Name:5", &["192.0.2.3:5"])]),
+        (false, 0)
+    );
+    assert_eq!(plan(grant(Direction::In, until(9)), Vec::new()), (false, 0));
+    let new = vec![
+        literal("192.0.2.4:5"),
+        literal("192.0.2.4:6"),
+        literal("192.0.2.4:5"),
+    ];
+    assert_eq!(plan(None, new), (false, 2));
+}
+
+/// What is decided for others counts where there is more, and only there.
+#[test]
+fn a_full_table_takes_what_needs_no_place() {
+    let limits = Limits {
+        tokens_max: 2,
+        udp_clients_per_session_max: 2,
+    };
+    let a = session("a");
+    let mut tokens = Tokens::new(limits);
+    tokens
+        .add(&a, Some(Direction::In.into()), vec![literal("192.0.2.1:5")])
+        .expect("there is room");
+    let plan = |http, clients, reserved| {
+        let addition = tokens.plan(&a, http, clients, (reserved, tokens.time()));
+        addition.map(|addition| addition.tuples())
+    };
+    let full = Err(Full::Tokens { tokens_max: 2 });
+    let wider = || Some(Direction::Out.into());
+    assert_eq!(plan(wider(), vec![literal("192.0.2.1:5")], 0), Ok(0));
+    assert_eq!(plan(wider(), vec![literal("192.0.2.1:5")], 3), Ok(0));
+    assert_eq!(plan(None, vec![literal("192.0.2.2:5")], 0), full);
+}
+
+#[test]
+fn the_matrices_of_a_session_are_few() {
+    let with = |port: usize, carriage: &str| RtpTuple {
+        carriage: Carriage::parse(carriage).expect("a good one"),
+        ..literal(&format!("192.0.2.1:{port}"))
+    };
+    let matrices = ["4x4", "5x5", "6x6", "7x7", "8x8", "9x9"];
+    let clients = |count: usize| -> Vec<RtpTuple> {
+        let first = matrices.iter().take(count).enumerate();
+        first
+            .map(|(port, matrix)| with(10 + 10 * port, matrix))
+            .collect()
+    };
+    let a = session("a");
+    let mut tokens = Tokens::new(LIMITS);
+    for count in [5, 6] {
+        assert_eq!(tokens.add(&a, None, clients(count)), Err(Full::Matrices));
+    }
+    assert_eq!(
+        tokens.add(&a, None, clients(MATRICES_MAX)),
+        Ok(MATRICES_MAX)
+    );
+    assert_eq!(
+        tokens.add(&a, None, vec![with(70, "8x8")]),
+        Err(Full::Matrices)
+    );
+    assert_eq!(
+        tokens.add(&a, None, vec![with(10, "8x8")]),
+        Err(Full::Matrices)
+    );
+    assert_eq!(tokens.add(&a, None, vec![with(70, "rtp")]), Ok(1));
+    assert_eq!(tokens.add(&a, None, vec![with(80, "5x5")]), Ok(1));
+    tokens.check();
+}
+
+/// What is over makes room first that has been so for longest; but what limits keys goes last, and
+/// not for another's token.
+#[test]
+fn limits_of_keys_make_room_last() {
+    let filled = || {
+        let mut tokens = Tokens::new(Limits::NONE);
+        for (name, terms) in [
+            (
+                "show",
+                Terms {
+                    viewers_max: Some(3),
+                    ..until(5)
+                },
+            ),
+            (
+                "other",
+                Terms {
+                    viewers_max: Some(3),
+                    ..until(7)
+                },
+            ),
+            ("late", until(9)),
+            ("early", until(6)),
+            ("key", key_to("show")),
+            (
+                "shut-key",
+                Terms {
+                    opens: Some(session("gone")),
+                    ..until(8)
+                },
+            ),
+        ] {
+            tokens
+                .add(&session(name), grant(Direction::Both, terms), Vec::new())
+                .expect("there is room");
+        }
+        tokens.tell_time(at(10));
+        tokens
+    };
+    let limits = |tokens_max| Limits {
+        tokens_max,
+        ..Limits::NONE
+    };
+    let in_order = [
+        ("early", "early"),
+        ("other", "other"),
+        ("shut-key", "gone"),
+        ("late", "late"),
+        ("show", "show"),
+    ];
+    for gone in 0..=in_order.len() {
+        let kept = filled().with_limits(limits(6 - gone));
+        let mut kept = kept.expect("the others are over");
+        kept.check();
+        let forgotten = kept.take_forgotten();
+        let forgotten: Vec<(&str, &str)> = forgotten
+            .iter()
+            .map(|(name, opened)| (name.as_str(), opened.as_str()))
+            .collect();
+        assert_eq!(forgotten, in_order[..gone]);
+        assert_eq!(kept.take_forgotten(), [], "it is told once");
+        for (name, _) in &in_order[..gone] {
+            assert_eq!(kept.grant(&session(name)), None);
+        }
+        assert_eq!(kept.len(), 6 - gone);
+        assert!(!kept.is_empty());
+    }
+    assert!(
+        filled().with_limits(limits(0)).is_err(),
+        "the key is not over"
+    );
+    // For somebody else's token there is as much room as without what limits keys.
+    let mut tokens = filled()
+        .with_limits(limits(2))
+        .expect("the others are over");
+    let another = tokens.add(&session("x"), Some(Direction::In.into()), Vec::new());
+    assert_eq!(another, Err(Full::Tokens { tokens_max: 2 }));
+}
+
+/// Each tuple counts with all that its fields hold: texts, with two counters where they are shared,
+/// and four places in each list that it stands in.
+#[test]
+fn what_a_tuple_holds_is_counted() {
+    let shared = |text: &str| 2 * size_of::<usize>() + text.len();
+    let list = 4 * size_of::<Rc<Tuple>>();
+    let tuple = size_of::<Tuple>() + 2 * size_of::<usize>() + shared("demo");
+    let note = Terms {
+        note: crate::gate::Note::parse("desk 3"),
+        ..Terms::default()
+    };
+    let both = Terms {
+        note: note.note.clone(),
+        ..key_to("show")
+    };
+    let http = |terms| (grant(Direction::Out, terms), Vec::new());
+    let udp = |client| (None, vec![client]);
+    let addresses = ["192.0.2.1:5", "192.0.2.2:5", "[2001:db8::1]:5"];
+    for ((http, rtp), fields, lists) in [
+        (http(Terms::default()), 0, 0),
+        (http(until(9)), 0, 0),
+        (http(note), "desk 3".len(), 0),
+        (http(key_to("show")), shared("show"), 0),
+        (http(both), shared("show") + "desk 3".len(), 0),
+        (udp(rtp("p.example:5", &[])), "p.example".len(), 1),
+        (
+            udp(literal("192.0.2.1:5")),
+            "192.0.2.1".len() + size_of::<SocketAddr>(),
+            2,
+        ),
+        (
+            udp(rtp("p.example:5", &addresses)),
+            "p.example".len() + 3 * size_of::<SocketAddr>(),
+            4,
+        ),
+    ] {
+        let record = crate::gate::Record::Add {
+            session: session("demo"),
+            http: http.clone(),
+            rtp: rtp.clone(),
+        };
+        let clients = rtp.len() * size_of::<RtpTuple>();
+        assert_eq!(record.held_bytes(), shared("demo") + fields + clients);
+        let mut tokens = Tokens::new(LIMITS);
+        tokens
+            .add(&session("demo"), http, rtp)
+            .expect("there is room");
+        let counted: Vec<usize> = tokens.after(0).map(Tuple::held_bytes).collect();
+        assert_eq!(counted, [tuple + fields + lists * list], "{record:?}");
+    }
+    let revoke = crate::gate::Record::Revoke {
+        session: session("demo"),
+    };
+    assert_eq!(revoke.held_bytes(), shared("demo"));
+}
+
+/// Whatever stands in a view counts, and no more than a few times.
+#[test]
+fn what_the_views_hold_is_counted() {
+    const SESSIONS: usize = 112;
+    let filled = |terms: &dyn Fn(usize) -> Terms, has_client: bool| {
+        let mut tokens = Tokens::new(Limits::NONE);
+        for number in 0..SESSIONS {
+            let name = session(&format!("{number:03}"));
+            let http = grant(Direction::Out, terms(number));
+            let client = literal(&format!("192.0.2.{number}:5"));
+            let clients = has_client.then_some(client).into_iter().collect();
+            tokens.add(&name, http, clients).expect("there is room");
+        }
+        let tuples: usize = tokens.after(0).map(Tuple::held_bytes).sum();
+        tokens.held_bytes() - tuples
+    };
+    let assert_counts = |more: usize, of: usize, what: &str| {
+        let least = SESSIONS * of;
+        assert!(
+            (least..=9 * least).contains(&more),
+            "{what}: {more} of {least}"
+        );
+    };
+    let order = size_of::<(u64, Rc<Tuple>)>();
+    let plain = filled(&|_| Terms::default(), false);
+    let entry = size_of::<(SessionId, Session)>() + order;
+    assert_counts(plain, entry, "sessions, and the order");
+    let shut = filled(&|_| until(9), false) - plain;
+    assert_counts(
+        shut,
+        size_of::<(Stamp, u64)>(),
+        "the order in which they are over",
+    );
+    let keys = filled(&|number| key_to(&format!("show{number}")), false) - plain;
+    assert_counts(keys, size_of::<(SessionId, usize)>(), "keys");
+    let clients = filled(&|_| Terms::default(), true) - plain;
+    let entry = size_of::<(SocketAddr, Vec<Rc<Tuple>>)>() + order;
+    assert_counts(clients, entry, "clients by address, and in the order");
+    assert_eq!(Tokens::new(LIMITS).held_bytes(), 0);
+}
+
+/// A list of destinations counts as long as it is kept.
+#[test]
+fn lists_of_destinations_are_counted() {
+    let a = session("a");
+    let mut tokens = Tokens::new(LIMITS);
+    let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
+    tokens
+        .add(&a, grant(Direction::Out, until(9)), clients)
+        .expect("there is room");
+    let before = tokens.held_bytes();
+    let list = tokens.destinations(&a, |_, _| true);
+    assert_eq!(list.len(), 2);
+    let bytes = 2 * size_of::<Destination>() + 2 * size_of::<usize>();
+    assert_eq!(tokens.held_bytes(), before + bytes);
+    tokens.destinations(&a, |_, _| true);
+    assert_eq!(tokens.held_bytes(), before + bytes, "it is kept once");
+    tokens.retain_addresses(|address, _| address.ip().to_string() != "192.0.2.1");
+    tokens.check();
+    // Of a session without clients the list is empty, and goes with what makes room.
+    let b = session("b");
+    tokens
+        .add(&b, grant(Direction::Out, until(9)), Vec::new())
+        .expect("there is room");
+    assert_eq!(tokens.destinations(&b, |_, _| true).len(), 0);
+    tokens.check();
+    tokens.tell_time(at(9));
+    let few = Limits {
+        tokens_max: 2,
+        ..Limits::NONE
+    };
+    let tokens = tokens.with_limits(few).expect("both are over");
+    tokens.check();
+    assert_eq!(tokens.len(), 2);
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::is_in;
-use crate::relay::settings::Fields;
+use crate::relay::settings::{Fields, VARIES};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Settings};
 
 /// How a connection tells whose it is.
@@ -109,8 +109,8 @@ impl Settings {
         site.map_or(&[], |(_, fields)| fields)
     }
 
-    /// What an answer says that a cache may give to the pages of every origin: the same of all where
-    /// one site may watch, or any may; that it is not the same, where there are several.
+    /// What an answer says that a cache may give to the pages of every origin: the same to all
+    /// where one site may watch, or any may; that it is not the same, where there are several.
     pub fn cors_of_any(&self) -> Fields {
         match self.cors.as_slice() {
             [] => &[],
@@ -122,6 +122,3 @@ impl Settings {
         }
     }
 }
-
-/// Of answers that are not the same for the pages of every site.
-pub const VARIES: Fields = &[("Vary", "Origin")];

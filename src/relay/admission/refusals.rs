@@ -11,7 +11,7 @@ pub fn forbidden(detail: impl Into<String>) -> Refusal {
 }
 
 /// 503, and when to come again.
-pub fn busy(detail: &'static str) -> Refusal {
+pub fn busy(detail: impl Into<String>) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
 }
 
@@ -68,9 +68,9 @@ pub fn no_token_of_origin() -> Refusal {
 }
 
 /// The answer to every call where there is no token table.
-pub fn framework_is_off() -> Refusal {
+pub fn tokens_are_off() -> Refusal {
     forbidden(
-        "the token framework is off; start tollgate with --token-server=ADDR/MASK to turn it on for the hosts of that subnet",
+        "tokens are off, and with them the API; start tollgate with --token-server=ADDR/MASK to turn them on for the hosts of that subnet",
     )
 }
 

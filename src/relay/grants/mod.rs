@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Claim, Gate, Standing, framework_is_off};
+use super::admission::{Claim, Gate, Standing, tokens_are_off};
 use super::api::AddToken;
 use super::counts::Count;
 use super::desk::Desk;
@@ -38,7 +38,7 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 
 /// The tokens, the blocks, and the changes.
 pub(super) struct Grants {
-    /// `None`: the token framework is off.
+    /// `None`: tokens are off.
     tokens: Option<Tokens>,
     blocks: Blocks<SessionId>,
     /// Who was ended: by this sessionid nobody comes in from there.
@@ -180,7 +180,7 @@ impl Grants {
         )
     }
 
-    /// The table, to be looked at. `None`: the token framework is off.
+    /// The table, to be looked at. `None`: tokens are off.
     pub fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
     }
@@ -371,7 +371,7 @@ impl Grants {
         desk: &Desk,
     ) -> Result<Decided, Refusal> {
         let Some(tokens) = &self.tokens else {
-            return Err(framework_is_off());
+            return Err(tokens_are_off());
         };
         match &change.record {
             Record::Add { session, http, rtp } => {
@@ -390,10 +390,15 @@ impl Grants {
                     Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
                 })
             }
-            Record::Revoke { session } if tokens.of(session).next().is_none() => Err(Refusal::new(
-                Status::NotFound,
-                "sessionid: this session has no tokens",
-            )),
+            Record::Revoke { session } if tokens.of(session).next().is_none() => {
+                let detail = match tokens.has_keys(session) {
+                    true => {
+                        "sessionid: this session has no tokens of its own; it has keys, which list-tokens with details=1 names: revoke those"
+                    }
+                    false => "sessionid: this session has no tokens",
+                };
+                Err(Refusal::new(Status::NotFound, detail))
+            }
             Record::Revoke { .. } => Ok(Decided::Revocation),
         }
     }
@@ -406,7 +411,7 @@ impl Grants {
     ) -> Result<Done, Refusal> {
         let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
-            return Err(framework_is_off());
+            return Err(tokens_are_off());
         };
         match decided {
             Decided::Addition(addition) => {
@@ -438,8 +443,9 @@ impl Grants {
             Decided::Revocation => {
                 let of = tokens.opened_by(session).clone();
                 let is_key = of != *session;
+                let held_bytes = tokens.held_bytes();
                 let removed = tokens.revoke(session);
-                desk.freed(removed.iter().map(|tuple| tuple.held_bytes()).sum());
+                desk.freed(held_bytes.saturating_sub(tokens.held_bytes()));
                 let what = Happening::TokenRevoked {
                     revoked: removed.len(),
                 };

@@ -13,8 +13,8 @@ fn settings(options: &[&str]) -> Settings {
     }
 }
 
-/// Another core has taken this one's place.
-fn hand_over(stage: &mut Stage, options: &[&str]) {
+/// Another core has heard all of this one: it, and the connections that go.
+fn tell(stage: &mut Stage, options: &[&str]) -> (Successor, Vec<ConnectionId>) {
     while stage.relay.next_action().is_some() {}
     let old = &mut stage.relay;
     let mut successor = Successor::new(settings(options), false);
@@ -29,6 +29,12 @@ fn hand_over(stage: &mut Stage, options: &[&str]) {
     let going = super::hand_over(old, stage.now, &mut |piece| {
         successor.hear(piece).expect("it fits");
     });
+    (successor, going)
+}
+
+/// Another core has taken this one's place.
+fn hand_over(stage: &mut Stage, options: &[&str]) {
+    let (successor, going) = tell(stage, options);
     let (relay, now) = successor.take_over().expect("it fits");
     assert_eq!(now, stage.now);
     for id in &going {
@@ -97,6 +103,23 @@ fn another_core_goes_on_between_any_two_steps() {
         assert_eq!(story(&|step| step == changes), as_it_was, "at {changes}");
     }
     assert_eq!(story(&|_| true), as_it_was, "at each");
+}
+
+/// It says how much is there, and what would do.
+#[test]
+fn a_buffer_that_is_too_small_is_refused_in_words() {
+    let mut stage = Stage::new(OPTIONS);
+    stage.client(GRANT);
+    let source =
+        stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n");
+    for _ in 0..10 {
+        stage.send(source, &"a".repeat(10_000));
+    }
+    let (successor, _) = tell(&mut stage, &[OPTIONS[0], "--buffer=64K"]);
+    let taken = successor.take_over();
+    let Unfit(why) = taken.err().expect("it does not fit");
+    assert!(why.contains("100000 of its bytes"), "{why}");
+    assert!(why.contains("--buffer=65536"), "{why}");
 }
 
 #[test]

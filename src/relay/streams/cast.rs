@@ -57,9 +57,9 @@ impl Limits {
         self.stream.buffer_bytes / UNIT_PART
     }
 
-    /// How many shadows there may be at once: each takes a whole buffer, and together they leave
-    /// half of the bytes to streams as they are, or whoever may watch many sessions takes from
-    /// everybody what those keep.
+    /// How many shadows there may be at once: each takes a whole buffer, and together, if they are
+    /// more than one, they leave half of the bytes to streams as they are, or whoever may watch
+    /// many sessions takes from everybody what those keep.
     pub fn shadows_max(&self) -> usize {
         let buffers = self.buffers_bytes_max / self.stream.buffer_bytes.max(1);
         (buffers / 2).max(1)

@@ -118,6 +118,17 @@ impl Streams {
         }
     }
 
+    /// Somebody could not have a stream in another container: for who comes next there is room, if
+    /// what is left of a stream still goes out so.
+    pub(super) fn make_room_for_shadow(&mut self, desk: &mut Desk) {
+        let mut drained = self.draining.all.values();
+        if let Some(shadow) =
+            drained.find_map(|id| self.shadows_of(*id).into_iter().flatten().next())
+        {
+            self.cut_off_one(shadow, "another stream takes its place", desk);
+        }
+    }
+
     /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
     pub(super) fn cut_off(&mut self, id: LiveId, reason: &str, desk: &mut Desk) -> usize {
         let of_shadows = self.shadows_of(id).into_iter().flatten();

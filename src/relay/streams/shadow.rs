@@ -240,7 +240,11 @@ impl Streams {
         target: Target,
         desk: &mut Desk,
     ) -> Result<LiveId, NotCast> {
-        if let Some(live) = self.shadow_of(original, target, desk)? {
+        let found = self.shadow_of(original, target, desk);
+        if matches!(found, Err(NotCast::NoRoom)) {
+            self.make_room_for_shadow(desk);
+        }
+        if let Some(live) = found? {
             return Ok(live);
         }
         let (id, fault) = match self.begin_shadow(original, target, desk) {

@@ -33,7 +33,7 @@ impl Handover {
         false
     }
 
-    pub fn next_deadline(&self) -> Option<Moment> {
+    pub fn next_deadline(&self, _: Moment) -> Option<Moment> {
         None
     }
 

@@ -98,8 +98,10 @@ impl Handover {
     }
 
     /// When there is something to do, if nothing happens before.
-    pub fn next_deadline(&self) -> Option<Moment> {
-        self.heir.as_ref().and(self.rests_until)
+    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+        // What is over is not waited for: then it depends on the heir.
+        let rests_until = self.rests_until.filter(|until| *until > now);
+        self.heir.as_ref().and(rests_until)
     }
 
     /// Whether nobody may stand still for now.
@@ -450,6 +452,31 @@ fn hear_word(mut socket: &UnixStream, until: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The next one may not read what it is given: then there is nothing to wake up for.
+    #[test]
+    fn a_rest_that_is_over_is_not_waited_for() {
+        let (socket, _other) = UnixStream::pair().expect("two sockets");
+        let heir = Heir {
+            socket,
+            process: 0,
+            copied: HashMap::new(),
+            clients: Vec::new(),
+            passed: 0,
+            rest: Vec::new(),
+            is_open: false,
+            has_more: false,
+            seen: Instant::now(),
+        };
+        let mut handover = Handover {
+            heir: Some(heir),
+            ..Handover::default()
+        };
+        handover.rest(Duration::from_millis(1), Moment::START);
+        let until = handover.next_deadline(Moment::START).expect("it rests");
+        assert_eq!(handover.next_deadline(until), None);
+        assert!(!handover.rests(until));
+    }
 
     /// However often somebody comes and does not take over, nobody stands still for more than a
     /// share of the time.

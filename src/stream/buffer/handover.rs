@@ -30,22 +30,18 @@ impl Buffer {
 
     /// These are the bytes of one that was told, with the times at which it says that they arrived.
     pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), Unfit> {
-        must(
-            self.newest == told.newest && self.oldest <= told.oldest,
-            || {
-                format!(
-                    "of its bytes {} to {} there are {} to {}, of {} that --buffer keeps",
-                    told.oldest,
-                    told.newest,
-                    self.oldest,
-                    self.newest,
-                    self.bytes_max()
-                )
-            },
-        )?;
+        must(self.newest == told.newest, || {
+            format!("its bytes end at {}, not at {}", self.newest, told.newest)
+        })?;
+        must(self.oldest <= told.oldest, || {
+            format!(
+                "{} of its bytes are kept there, and --buffer={} keeps fewer; give it as the server there has it",
+                told.newest.saturating_sub(told.oldest),
+                self.bytes_max()
+            )
+        })?;
         while let Some(first) = self.blocks.front()
             && self.oldest + first.bytes.len() as u64 <= told.oldest
-            && self.blocks.len() > 1
         {
             self.oldest += first.bytes.len() as u64;
             let free = self.blocks.pop_front().map(|block| block.bytes);

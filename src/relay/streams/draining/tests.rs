@@ -95,8 +95,8 @@ fn goodbye(stage: &mut Stage, ssrc: u8) {
     stage.settle();
 }
 
-/// The packets are within an element of Matroska that says nothing, and does not end: until it does,
-/// nobody knows what this is, and the clock in it is nobody's.
+/// The packets are within an element of Matroska that says nothing, and does not end: until it
+/// does, nobody knows what this is, and the clock in it is nobody's.
 #[test]
 fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
     let mut stage = stage();
@@ -122,6 +122,25 @@ fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
         stage.settle();
     }
     assert_eq!(pass(&mut stage, Duration::from_secs(1)), 0);
+}
+
+/// So little comes at first that nobody knows yet what it is.
+#[test]
+fn what_comes_before_it_is_known_goes_out_too() {
+    let mut stage = stage();
+    let media = slow(40);
+    let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(put);
+    for piece in media.chunks(50) {
+        stage.relay.received(source, piece, stage.now);
+        stage.settle();
+    }
+    stage.lose(source);
+    // RTP puts twelve bytes in front of seven packets at the most; two clients have it.
+    let sent = pass(&mut stage, Duration::from_secs(60));
+    let datagrams = 40_usize.div_ceil(7);
+    let least = 2 * (media.len() + 12 * datagrams);
+    assert!(sent >= least, "{sent} of {least}");
 }
 
 /// By its clock this rest would take an hour and a half.

@@ -9,7 +9,7 @@ use super::REMUX_COST;
 use crate::format::Format;
 use crate::relay::stage::Stage;
 use crate::relay::streams::cast::GO_BYTES;
-use crate::relay::{AHEAD_COST_MAX, ConnectionId};
+use crate::relay::{AHEAD_COST_MAX, ConnectionId, Outgoing, write_next};
 use crate::remux::{Heard, Reader};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
@@ -273,6 +273,30 @@ fn each_shadow_has_its_buffer_from_its_beginning_on() {
     other = stage.client(&PUT.replace("/s ", "/t "));
     send(&mut stage, other, &media);
     assert!(pool_bytes(&stage) <= 4 << 20);
+}
+
+/// Its viewer takes nothing, and may do so for as long as it likes.
+#[test]
+fn what_is_left_of_one_makes_room_for_another() {
+    let media = [&tags().0[..], &group(0, 9_000).0].concat();
+    let mut stage = Stage::new(&["--buffer=1M", "--buffers=2M"]);
+    let first = source(&mut stage, &media);
+    let (slow, _) = ask(&mut stage, 1, "live.ts");
+    stage.settle();
+    stage.assert_status(slow, 200);
+    stage
+        .relay
+        .received(first, &group(9_000, 60_000).0, stage.now);
+    while write_next(&mut stage.relay, stage.now, |_, _| Outgoing::Part(0)).is_some() {}
+    stage.lose(first);
+    assert_eq!(stage.relay.streams.shadows().count(), 1);
+    let other = stage.client(&PUT.replace("/s ", "/t "));
+    send(&mut stage, other, &media);
+    for status in [503, 200] {
+        let id = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+        stage.assert_status(id, status);
+    }
+    assert!(stage.closed.contains(&slow));
 }
 
 /// UDP clients of a stream that came when there was no room get it when there is.

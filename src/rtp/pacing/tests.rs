@@ -1,0 +1,604 @@
+//! Bytes that come in many ways, and when they are due.
+
+use super::*;
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+
+fn at(milliseconds: u64) -> Moment {
+    Moment::after_start(Duration::from_millis(milliseconds))
+}
+
+/// A packet with a clock reference.
+fn reference(pid: u8, ticks: u64) -> [u8; PACKET_BYTES] {
+    let mut packet = filler(pid);
+    let (base, extension) = (ticks % TICKS_WRAP / 300, ticks % 300);
+    packet[3] = 0x30;
+    packet[4..6].copy_from_slice(&[7, 0x10]);
+    packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+    packet[10] = (base as u8 & 1) << 7 | 0x7e | (extension >> 8) as u8;
+    packet[11] = extension as u8;
+    packet
+}
+
+/// A packet without one.
+fn filler(pid: u8) -> [u8; PACKET_BYTES] {
+    let mut packet = [0xff; PACKET_BYTES];
+    packet[..4].copy_from_slice(&[SYNC_BYTE, 1, pid, 0x10]);
+    packet
+}
+
+/// A packet without one, which announces that the clock jumps.
+fn announcement(pid: u8) -> [u8; PACKET_BYTES] {
+    let mut packet = filler(pid);
+    packet[3..6].copy_from_slice(&[0x30, 1, 0x80]);
+    packet
+}
+
+/// A packet with a clock reference, and others behind it.
+fn group(pid: u8, milliseconds: u64, packets: usize) -> Vec<u8> {
+    let mut bytes = reference(pid, milliseconds * 27_000).to_vec();
+    bytes.extend(filler(pid).repeat(packets - 1));
+    bytes
+}
+
+/// Packets of which every tenth carries a reference, `interval` milliseconds after the one
+/// before.
+fn stream(references: u64, interval: u64, first_ticks: u64) -> Vec<u8> {
+    let groups = (0..references).map(|number| {
+        let ticks = first_ticks + number * interval * 27_000;
+        [&reference(0, ticks)[..], &filler(0).repeat(9)].concat()
+    });
+    groups.collect::<Vec<_>>().concat()
+}
+
+/// Lets a stream out, whole at the start, and says when it was all out and how large the
+/// largest group was.
+fn let_out(bytes: &[u8]) -> (u64, u64) {
+    let mut pacing = Pacing::new(0);
+    pacing.feed(bytes, at(5));
+    pacing.finish();
+    let (mut now, mut sent, mut largest) = (at(5), 0, 0);
+    while sent < bytes.len() as u64 {
+        let due = pacing.due(now);
+        assert!(due >= sent && due <= bytes.len() as u64);
+        largest = largest.max(due - sent);
+        sent = due;
+        if let Some(deadline) = pacing.deadline(now) {
+            assert!(deadline > now, "a deadline that does not move on");
+            now = deadline;
+        }
+    }
+    assert!(pacing.is_over());
+    (now.since(at(5)).as_millis() as u64, largest)
+}
+
+#[test]
+fn a_body_that_comes_at_once_goes_out_over_its_length_in_small_groups() {
+    for first_ticks in [0, 12_345, TICKS_WRAP - 27_000_000] {
+        let bytes = stream(100, 40, first_ticks);
+        let (milliseconds, largest) = let_out(&bytes);
+        assert!((3_990..=4_010).contains(&milliseconds), "{milliseconds} ms");
+        assert!(
+            largest <= 3 * PACKET_BYTES as u64,
+            "{largest} bytes at once"
+        );
+    }
+}
+
+#[test]
+fn a_jump_of_the_clock_holds_nothing_back() {
+    let mut bytes = stream(25, 40, 0);
+    bytes.extend(stream(25, 40, 27_000_000 * 3600));
+    bytes.extend(stream(25, 40, 27_000_000));
+    let (milliseconds, _) = let_out(&bytes);
+    assert!((2_800..=3_000).contains(&milliseconds), "{milliseconds} ms");
+}
+
+#[test]
+fn what_comes_in_real_time_is_not_held_back() {
+    let bytes = stream(50, 40, 777);
+    let mut pacing = Pacing::new(0);
+    for (number, piece) in bytes.chunks(PACKET_BYTES * 5).enumerate() {
+        // Early and late by turns.
+        let jitter = [0, 7, 3, 12][number % 4];
+        let now = at(1_000 + number as u64 * 20 + jitter);
+        pacing.feed(piece, now);
+        let arrived = (number + 1) * PACKET_BYTES * 5;
+        let held = arrived as u64 - pacing.due(now + Duration::from_millis(20));
+        assert!(
+            held <= 10 * PACKET_BYTES as u64,
+            "{held} bytes are held back at {number}"
+        );
+    }
+}
+
+#[test]
+fn a_source_that_stood_still_does_not_burst() {
+    let bytes = stream(50, 40, 0);
+    let (before, behind) = bytes.split_at(PACKET_BYTES * 100);
+    let mut pacing = Pacing::new(0);
+    pacing.feed(before, at(0));
+    assert_eq!(pacing.due(at(400)), before.len() as u64);
+    pacing.feed(behind, at(3_000));
+    let due = pacing.due(at(3_000));
+    assert!(
+        due <= (before.len() + PACKET_BYTES * 10) as u64,
+        "{due} of {}",
+        bytes.len()
+    );
+    assert!(pacing.due(at(3_000 + 1_600)) >= (bytes.len() - PACKET_BYTES * 10) as u64);
+}
+
+#[test]
+fn without_a_clock_bytes_are_due_when_they_arrive() {
+    let mut pacing = Pacing::new(100);
+    pacing.feed(&[0; 50_000], at(0));
+    assert_eq!(pacing.due(at(0)), 50_100);
+    assert_eq!(pacing.deadline(at(0)), None);
+    let bytes = stream(10, 40, 0);
+    pacing.feed(&bytes, at(1));
+    for second in 1..4 {
+        pacing.feed(&[0xff; 1000], at(second * 1_100));
+        pacing.due(at(second * 1_100));
+    }
+    assert_eq!(pacing.due(at(4_000)), 50_100 + bytes.len() as u64 + 3_000);
+}
+
+/// The packets of `stream`, but each that has a reference has it under another PID.
+fn under(pid: u8, mut bytes: Vec<u8>) -> Vec<u8> {
+    for packet in bytes.chunks_mut(PACKET_BYTES) {
+        packet[2] = pid;
+    }
+    bytes
+}
+
+#[test]
+fn a_clock_that_moves_to_another_pid_goes_on_from_where_it_is() {
+    let mut bytes = stream(50, 40, 0);
+    bytes.extend(under(1, stream(150, 40, 27_000_000 * 77)));
+    let (milliseconds, _) = let_out(&bytes);
+    // But for what shows that it has moved.
+    assert!((7_300..=8_000).contains(&milliseconds), "{milliseconds} ms");
+}
+
+#[test]
+fn a_second_clock_in_the_same_stream_is_none_of_ours() {
+    let mine = stream(100, 40, 0);
+    let other = under(1, stream(100, 40, 27_000_000 * 500));
+    let packets = mine.chunks(PACKET_BYTES).zip(other.chunks(PACKET_BYTES));
+    let bytes: Vec<u8> = packets.flat_map(|(one, two)| [one, two].concat()).collect();
+    let (milliseconds, _) = let_out(&bytes);
+    assert!((3_990..=4_010).contains(&milliseconds), "{milliseconds} ms");
+}
+
+/// A key frame of 150 kB that arrives at once, on time or late, is spread over an interval.
+#[test]
+fn a_live_key_frame_is_no_burst() {
+    for late in [0, 30, 150] {
+        let mut pacing = Pacing::new(0);
+        let quiet = stream(25, 40, 0);
+        for (number, piece) in quiet.chunks(PACKET_BYTES * 10).enumerate() {
+            pacing.feed(piece, at(number as u64 * 40));
+            pacing.due(at(number as u64 * 40 + 39));
+        }
+        let mut key_frame = stream(1, 40, 27_000 * 40 * 25);
+        key_frame.extend(
+            [[SYNC_BYTE, 1, 0, 0x10].as_slice(), &[0xff; 184]]
+                .concat()
+                .repeat(790),
+        );
+        let mut now = at(1_000 + late);
+        pacing.feed(&key_frame, now);
+        let (mut sent, mut largest, begun) = (pacing.due, 0, now);
+        while sent < (quiet.len() + key_frame.len()) as u64 {
+            let due = pacing.due(now);
+            largest = largest.max(due - sent);
+            sent = due;
+            now = pacing.deadline(now).unwrap_or(now + GROUP);
+        }
+        assert!(
+            largest < key_frame.len() as u64 / 3,
+            "{largest} bytes at once, {late} ms late"
+        );
+        assert!(
+            now.since(begun) < Duration::from_millis(100),
+            "{late} ms late"
+        );
+    }
+}
+
+/// Over two hours of clocks that are 100 parts in a million apart, what is held back stays
+/// below a fifth of a second, though the references are up to 30 ms late on their way.
+#[test]
+fn a_faster_or_slower_clock_is_followed() {
+    for parts in [-100_i64, 0, 100] {
+        let mut pacing = Pacing::new(0);
+        let (mut longest, mut last) = (0, 0);
+        for number in 0..180_000_u64 {
+            let mut bytes = stream(1, 0, number * 40 * 27_000 % TICKS_WRAP);
+            bytes.truncate(PACKET_BYTES);
+            let microseconds = number as i64 * 40_000;
+            let arrives = microseconds - microseconds / 1_000_000 * parts;
+            let jitter = number * 7_919 % 30_000;
+            let arrives = Duration::from_micros(1_000_000 + arrives as u64 + jitter);
+            pacing.feed(&bytes, Moment::after_start(arrives));
+            // Until the next one can come at the earliest.
+            for later in [0, 3, 6, 9] {
+                let now = Moment::after_start(arrives + Duration::from_millis(later));
+                let held = pacing.arrived - pacing.due(now);
+                let milliseconds = held * 40 / PACKET_BYTES as u64;
+                longest = longest.max(milliseconds);
+            }
+            last = pacing.due;
+        }
+        assert!(longest < 200, "{longest} ms are held back at {parts} ppm");
+        assert!(pacing.arrived - last < 5 * PACKET_BYTES as u64);
+    }
+}
+
+/// So many bytes of it are whole packets.
+const fn packets(count: u64) -> u64 {
+    count * PACKET_BYTES as u64
+}
+
+/// However many bytes lie between two references, each is due at its time, and not before.
+#[test]
+fn every_reference_is_due_at_its_time() {
+    let mut bytes = Vec::new();
+    let mut offsets = Vec::new();
+    for number in 0..100_usize {
+        offsets.push(bytes.len() as u64);
+        bytes.extend(group(0, number as u64 * 40, 1 + number * 7 % 20));
+    }
+    let mut pacing = Pacing::new(1_000);
+    pacing.feed(&bytes, at(3));
+    // What follows on the last is due with it.
+    for (number, offset) in offsets[..99].iter().enumerate() {
+        let time = 3 + number as u64 * 40;
+        if number > 0 {
+            let due = pacing.due(at(time - 1));
+            assert!(due < 1_000 + offset, "{number}: {due}");
+        }
+        assert_eq!(pacing.due(at(time)), 1_000 + offset, "{number}");
+    }
+}
+
+/// Of very many references that wait every other is forgotten, and the pace stays as it is.
+#[test]
+fn references_that_wait_are_bounded() {
+    let each = (0..10_000).map(|number| reference(0, number * 27_000));
+    let bytes = each.collect::<Vec<_>>().concat();
+    let mut pacing = Pacing::new(0);
+    for piece in bytes.chunks(10 * PACKET_BYTES) {
+        pacing.feed(piece, at(0));
+        assert!(pacing.marks.len() <= MARKS_MAX);
+        let marks_bytes = pacing.marks.len() * size_of::<Mark>();
+        assert!((marks_bytes..100 << 10).contains(&pacing.held_bytes()));
+    }
+    assert!(pacing.marks.len() >= MARKS_MAX / 2);
+    for milliseconds in [0, 1, 100, 2_500, 5_001, 9_990] {
+        let due = pacing.due(at(milliseconds));
+        let expected = packets(milliseconds);
+        assert!((expected..=expected + packets(8)).contains(&due), "{due}");
+    }
+}
+
+/// Over a jump that is announced no time passes, though it looks like an interval.
+#[test]
+fn an_announced_jump_takes_no_time() {
+    let announced = |packet: [u8; PACKET_BYTES]| {
+        let mut packet = packet;
+        packet[5] |= 0x80;
+        packet
+    };
+    let plain = reference(0, 900 * 27_000);
+    for (before, splice, is_jump) in [
+        (filler(0), plain, false),
+        (announcement(0), plain, true),
+        (announcement(1), plain, false),
+        (filler(0), announced(plain), true),
+        (announcement(0), announced(plain), true),
+    ] {
+        let mut bytes = stream(3, 100, 0);
+        bytes.extend(before);
+        bytes.extend(splice);
+        bytes.extend(filler(0).repeat(9));
+        bytes.extend(stream(2, 100, 1_000 * 27_000));
+        let (milliseconds, _) = let_out(&bytes);
+        // The references lie 200, 700 and 200 ms apart, and packets follow on the last.
+        let expected = if is_jump { 500 } else { 1_200 };
+        assert!(
+            (expected - 20..=expected + 10).contains(&milliseconds),
+            "{milliseconds} ms"
+        );
+    }
+}
+
+/// A clock whose PID is another takes half a second of its own to be believed; to where that has
+/// taken it no time has passed.
+#[test]
+fn a_clock_that_has_moved_jumps() {
+    let mut bytes = stream(3, 100, 0);
+    bytes.extend(under(1, stream(11, 100, 250 * 27_000)));
+    let (milliseconds, _) = let_out(&bytes);
+    // From 0 to 200 ms, then from 750 to 1,250 ms, and what follows on the last.
+    assert!((780..=810).contains(&milliseconds), "{milliseconds} ms");
+}
+
+#[test]
+fn another_clock_counts_when_it_has_gone_on_for_half_a_second() {
+    for first in [0, 12_345, TICKS_WRAP - 10, TICKS_WRAP / 2] {
+        let mut pacing = Pacing::new(0);
+        let heard = [
+            (1, 0, false),
+            (1, 27_000, false),
+            // A third one, wherever its clock is.
+            (2, MOVED_TICKS, false),
+            (2, 2 * MOVED_TICKS, false),
+            (1, MOVED_TICKS - 1, false),
+            (1, MOVED_TICKS, true),
+            (1, MOVED_TICKS + 1, true),
+        ];
+        for (pid, ticks, has_moved) in heard {
+            let moved = pacing.has_moved(pid, (first + ticks) % TICKS_WRAP);
+            assert_eq!(moved, has_moved, "{pid} at {ticks} from {first}");
+        }
+    }
+}
+
+/// What comes ahead of its time waits for it, however little waits.
+#[test]
+fn a_reference_that_comes_early_does_not_move_the_clock() {
+    let mut pacing = Pacing::new(0);
+    pacing.feed(&group(0, 0, 10), at(0));
+    pacing.due(at(0));
+    for number in 1..20 {
+        let time = number * 40;
+        pacing.feed(&group(0, time, 10), at(time - 12));
+        // All that came with the first is due at once: nothing tells of an interval.
+        assert!(number == 1 || pacing.due(at(time - 1)) < packets(10 * number));
+        // With what follows on it in 12 of 40 ms.
+        assert_eq!(pacing.due(at(time)), packets(10 * number + 3));
+    }
+}
+
+/// What is late by up to 200 ms catches up; what is later goes on at its pace from here.
+#[test]
+fn what_is_too_late_does_not_catch_up() {
+    for (late, catches_up) in [
+        (0, true),
+        (199, true),
+        (200, true),
+        (201, false),
+        (900, false),
+    ] {
+        let mut pacing = Pacing::new(0);
+        pacing.feed(&group(0, 0, 10), at(0));
+        pacing.due(at(0));
+        let now = 40 + late;
+        pacing.feed(&group(0, 40, 10), at(now));
+        pacing.feed(&group(0, 80, 10), at(now));
+        let due = pacing.due(at(now.max(80)));
+        assert_eq!(due >= packets(20), catches_up, "{late} ms late");
+        assert!(catches_up || due == packets(10), "{late} ms late");
+        assert!(pacing.due(at(now + 40)) >= packets(20));
+    }
+}
+
+/// A clock that has said nothing for more than a second, or more than 4 MiB, is gone: nothing waits
+/// any more, until there is another.
+#[test]
+fn a_clock_that_falls_silent_is_gone() {
+    for (milliseconds, bytes, is_paced) in [
+        (0, 1, true),
+        (1_000, 1, true),
+        (1_001, 1, false),
+        (5_000, 1, false),
+        (0, SILENCE_BYTES_MAX - packets(3), true),
+        (0, SILENCE_BYTES_MAX - packets(3) + 1, false),
+        (0, 2 * SILENCE_BYTES_MAX, false),
+    ] {
+        let mut pacing = Pacing::new(0);
+        pacing.feed(&group(0, 0, 3), at(0));
+        pacing.due(at(0));
+        let now = at(milliseconds);
+        let silent = filler(0).repeat(bytes as usize / PACKET_BYTES + 1);
+        pacing.feed(&silent[..bytes as usize], now);
+        let what = (milliseconds, bytes);
+        assert_eq!(pacing.group_time().is_some(), is_paced, "{what:?}");
+        if is_paced {
+            continue;
+        }
+        assert_eq!(pacing.due(now), packets(3) + bytes, "{what:?}");
+        assert_eq!(pacing.deadline(now), None, "{what:?}");
+        // Whichever it is, and wherever it stands.
+        pacing.feed(&silent[bytes as usize..], now);
+        pacing.feed(&group(1, 7_000_000, 10), now);
+        assert!(pacing.group_time().is_some(), "{what:?}");
+        assert!(pacing.deadline(now).is_some(), "{what:?}");
+    }
+    // While references wait, it is not silent.
+    let mut pacing = Pacing::new(0);
+    pacing.feed(&stream(10, 100, 0), at(0));
+    pacing.feed(&filler(0).repeat(30_000), at(2_000));
+    assert!(pacing.group_time().is_some());
+}
+
+/// Behind the last reference more is due every 10 ms, until nothing is left to wait for.
+#[test]
+fn what_follows_on_the_last_reference_is_spread_and_then_all_due() {
+    let mut pacing = Pacing::new(0);
+    pacing.feed(&group(0, 0, 10), at(0));
+    pacing.feed(&group(0, 40, 10), at(40));
+    for (now, due, next) in [
+        (40, 10, Some(50)),
+        (60, 15, Some(70)),
+        (80, 20, None),
+        (99, 20, None),
+    ] {
+        assert_eq!(pacing.due(at(now)), packets(due), "{now}");
+        assert_eq!(pacing.deadline(at(now)), next.map(at), "{now}");
+        assert!(!pacing.is_over());
+    }
+}
+
+#[test]
+fn it_is_over_when_it_has_ended_and_all_is_due() {
+    let mut pacing = Pacing::new(0);
+    assert!(!pacing.is_over());
+    pacing.feed(&stream(3, 40, 0), at(0));
+    assert!(!pacing.is_over());
+    pacing.finish();
+    for (now, is_over) in [(0, false), (119, false), (120, true)] {
+        pacing.due(at(now));
+        assert_eq!(pacing.is_over(), is_over, "{now}");
+    }
+}
+
+/// Time goes faster by how far the latest reference in ten seconds was ahead, and no more than so
+/// much; one that had a quicker way says nothing.
+#[test]
+fn the_latest_reference_says_how_the_clocks_go() {
+    for (ahead, haste) in [
+        ([50_000, 60_000, 55_000], 100),
+        ([60_000, 50_000, 55_000], 100),
+        ([60_000, 55_000, 50_000], 100),
+        ([-50_000, 0, 700], -100),
+        ([499, 600, 700], 0),
+        ([1_000_000; 3], 200),
+        ([-1_000_000; 3], -200),
+    ] {
+        let mut drift = Drift::default();
+        for second in [0, 9, 10] {
+            drift.note(-90_000, at(second * 1_000));
+        }
+        assert_eq!(drift.haste, -180);
+        // The window before is over, and counts for nothing in this one.
+        for (second, ahead) in [11, 20, 21].into_iter().zip(ahead) {
+            assert_eq!(drift.haste, -180, "{second}");
+            drift.note(ahead, at(second * 1_000));
+        }
+        assert_eq!(drift.haste, haste, "{ahead:?}");
+    }
+}
+
+#[test]
+fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
+    let zero = Zero {
+        time: Duration::from_secs(1),
+        moment: at(5_000),
+    };
+    for (time, now, until) in [
+        (1_500, 5_200, 300_000),
+        (1_500, 5_500, 0),
+        (1_500, 5_700, -200_000),
+        (1_000, 5_000, 0),
+        // Before all that counts.
+        (300, 5_100, -100_000),
+    ] {
+        let until_then = zero.until(Duration::from_millis(time), at(now));
+        assert_eq!(until_then, until, "{time} at {now}");
+    }
+    for (haste, until) in [(100, 999_800), (0, 1_000_000), (-100, 1_000_200)] {
+        let mut zero = zero;
+        zero.hasten(Duration::from_secs(2), haste);
+        let until_then = zero.until(Duration::from_secs(4), at(7_000));
+        assert_eq!(until_then, until, "{haste}");
+    }
+}
+
+/// What another process tells is taken at its bounds, and not behind one of them.
+#[cfg(feature = "handover")]
+#[test]
+fn what_is_told_of_it_has_its_bounds() {
+    use crate::handover::COUNT_MAX;
+    type Told = fn(&mut Pacing);
+    const LONGEST: Duration = Duration::from_secs(1 << 36);
+    const TOO_LONG: Duration = Duration::from_secs((1 << 36) + 1);
+    const SHORTEST: Duration = Duration::from_nanos(1);
+    fn mark(offset: u64, milliseconds: u64) -> Mark {
+        Mark {
+            offset,
+            time: Duration::from_millis(milliseconds),
+        }
+    }
+    fn unfit_aligner() -> Aligner {
+        // In step, but with nothing.
+        let told = r#"{"held":"","shape":null,"in_step":true}"#;
+        serde_json::from_str(told).expect("an aligner")
+    }
+    fn zero(time: Duration) -> Option<Zero> {
+        let moment = at(0);
+        Some(Zero { time, moment })
+    }
+    let told: [(Told, bool); 31] = [
+        (|_| {}, true),
+        (|pacing| pacing.aligner = unfit_aligner(), false),
+        (|pacing| pacing.newest_ticks = TICKS_WRAP - 1, true),
+        (|pacing| pacing.newest_ticks = TICKS_WRAP, false),
+        (
+            |pacing| pacing.other_clock = Some((1, TICKS_WRAP - 1)),
+            true,
+        ),
+        (|pacing| pacing.other_clock = Some((1, TICKS_WRAP)), false),
+        (
+            |pacing| pacing.marks = vec![mark(5, 5); MARKS_MAX + 1].into(),
+            true,
+        ),
+        (
+            |pacing| pacing.marks = vec![mark(5, 5); MARKS_MAX + 2].into(),
+            false,
+        ),
+        // They ascend.
+        (
+            |pacing| pacing.marks = [mark(5, 5), mark(6, 6)].into(),
+            true,
+        ),
+        (
+            |pacing| pacing.marks = [mark(6, 5), mark(5, 6)].into(),
+            false,
+        ),
+        (
+            |pacing| pacing.marks = [mark(5, 6), mark(6, 5)].into(),
+            false,
+        ),
+        (|pacing| pacing.passed = Some(mark(5, 5)), true),
+        (
+            |pacing| (pacing.passed, pacing.marks) = (Some(mark(6, 5)), [mark(5, 5)].into()),
+            false,
+        ),
+        // They have come.
+        (|pacing| pacing.marks = [mark(100, 5)].into(), true),
+        (|pacing| pacing.marks = [mark(101, 5)].into(), false),
+        (|pacing| pacing.passed = Some(mark(101, 5)), false),
+        // Times to which others can be added.
+        (|pacing| pacing.newest_time = LONGEST, true),
+        (|pacing| pacing.newest_time = TOO_LONG, false),
+        (|pacing| pacing.zero = zero(LONGEST), true),
+        (|pacing| pacing.zero = zero(TOO_LONG), false),
+        (
+            |pacing| pacing.marks = [mark(5, (1 << 36) * 1_000 + 1)].into(),
+            false,
+        ),
+        (|pacing| pacing.interval = (INTERVAL_MAX, COUNT_MAX), true),
+        (
+            |pacing| pacing.interval = (INTERVAL_MAX + SHORTEST, 0),
+            false,
+        ),
+        (
+            |pacing| pacing.interval = (Duration::ZERO, COUNT_MAX + 1),
+            false,
+        ),
+        (|pacing| pacing.drift.haste = HASTE_MAX, true),
+        (|pacing| pacing.drift.haste = HASTE_MAX + 1, false),
+        (|pacing| pacing.drift.haste = -HASTE_MAX, true),
+        (|pacing| pacing.drift.haste = -HASTE_MAX - 1, false),
+        (|pacing| pacing.due = 101, false),
+        (|pacing| pacing.arrived = 200, true),
+        (|pacing| pacing.arrived = 201, false),
+    ];
+    for (index, (tell, fits)) in told.into_iter().enumerate() {
+        let mut pacing = Pacing::new(100);
+        tell(&mut pacing);
+        assert_eq!(pacing.fits(200), fits, "{index}");
+    }
+}

@@ -1,0 +1,335 @@
+//! What a buffer keeps, and what it takes of the pool for that.
+
+use std::time::Duration;
+
+use super::*;
+
+/// Sixteen blocks of 4 KiB, of which five are granted: 16 KiB, and the one that is being filled.
+const BYTES_MAX: usize = 64 * 1024;
+const BLOCK: usize = 4096;
+
+fn at(seconds: usize) -> Moment {
+    Moment::after_start(Duration::from_secs(seconds as u64))
+}
+
+/// Takes blocks until the oldest has to go, and fills each, a second each. Says how many that were.
+fn fill(buffer: &mut Buffer, pool: &mut Pool) -> usize {
+    let mut blocks = 0;
+    while buffer.oldest_after_recycling(pool).is_none() {
+        buffer.grow(pool, at(blocks));
+        assert_eq!(buffer.fill(&[blocks as u8; 2 * BLOCK]), BLOCK);
+        blocks += 1;
+    }
+    blocks
+}
+
+/// A buffer takes what the pool has, what is granted whatever that has, and never more than it
+/// holds; what it says of what it can keep holds for what comes.
+#[test]
+fn a_buffer_takes_blocks_while_there_are_some() {
+    for (pool_blocks, is_reserved, blocks) in [
+        (0, false, 5),
+        (4, false, 5),
+        (5, false, 5),
+        (7, false, 7),
+        (15, false, 15),
+        (16, false, 16),
+        (100, false, 16),
+        (15, true, 15),
+        (16, true, 16),
+        (17, true, 16),
+    ] {
+        let what = (pool_blocks, is_reserved);
+        // A little less than another block is left over.
+        let mut pool = Pool::new(pool_blocks * BLOCK + BLOCK - 1);
+        let mut buffer = Buffer::new(BYTES_MAX);
+        let has_room = is_reserved && buffer.reserve(&mut pool);
+        assert_eq!(has_room, is_reserved && pool_blocks >= 16, "{what:?}");
+        let reserved_bytes = if has_room { BYTES_MAX } else { 0 };
+        assert_eq!(buffer.pool_bytes(), reserved_bytes);
+        assert_eq!(buffer.kept_bytes(), 4 * BLOCK);
+        assert_eq!(
+            buffer.keepable_bytes(&pool),
+            (blocks - 1) * BLOCK,
+            "{what:?}"
+        );
+        assert_eq!(fill(&mut buffer, &mut pool), blocks, "{what:?}");
+        assert_eq!(
+            buffer.keepable_bytes(&pool),
+            (blocks - 1) * BLOCK,
+            "{what:?}"
+        );
+        assert_eq!(buffer.kept_bytes(), (blocks - 1) * BLOCK, "{what:?}");
+        assert_eq!(buffer.pool_bytes(), blocks * BLOCK);
+        assert_eq!(buffer.oldest_after_recycling(&pool), Some(BLOCK as u64));
+        let (oldest, newest) = (buffer.oldest(), buffer.newest());
+        assert_eq!((oldest, newest), (0, (blocks * BLOCK) as u64));
+        // Nothing is lost of the pool where one goes before it has taken all.
+        let mut other = Buffer::new(BYTES_MAX);
+        let left = pool.bytes_left;
+        pool.bytes_left = BYTES_MAX as isize;
+        assert!(other.reserve(&mut pool));
+        other.grow(&mut pool, at(0));
+        other.release(&mut pool);
+        assert_eq!(
+            (other.pool_bytes(), pool.bytes_left),
+            (0, BYTES_MAX as isize)
+        );
+        pool.bytes_left = left;
+        buffer.recycle(at(99));
+        assert_eq!(buffer.fill(b"new"), 3);
+        assert_eq!(buffer.oldest(), BLOCK as u64);
+        assert_eq!(buffer.slice(newest, 9), b"new");
+        assert!(buffer.slice(0, 9).is_empty());
+        buffer.release(&mut pool);
+        assert_eq!(buffer.oldest(), newest + 3);
+        assert_eq!(pool.bytes_left, (pool_blocks * BLOCK + BLOCK - 1) as isize);
+    }
+}
+
+/// Some blocks of its own, and some that are left: so many it can keep.
+#[test]
+fn what_is_left_in_the_pool_can_be_kept_too() {
+    let mut pool = Pool::new(9 * BLOCK);
+    let mut buffer = Buffer::new(BYTES_MAX);
+    for blocks in 0..6 {
+        assert_eq!(buffer.keepable_bytes(&pool), 8 * BLOCK, "{blocks}");
+        buffer.grow(&mut pool, at(0));
+        buffer.fill(&[1; BLOCK]);
+    }
+    // Somebody else takes two of those that are left.
+    pool.bytes_left -= 2 * BLOCK as isize;
+    assert_eq!(buffer.keepable_bytes(&pool), 6 * BLOCK);
+}
+
+#[test]
+fn bytes_are_at_hand_between_the_oldest_and_the_newest() {
+    let mut pool = Pool::new(1 << 20);
+    let mut buffer = Buffer::new(BYTES_MAX);
+    fill(&mut buffer, &mut pool);
+    for _ in 0..3 {
+        buffer.recycle(at(20));
+        buffer.fill(&[77; BLOCK]);
+    }
+    let (oldest, newest) = (buffer.oldest(), buffer.newest());
+    assert_eq!((oldest, newest), (3 * BLOCK as u64, 19 * BLOCK as u64));
+    let mut all = Vec::new();
+    buffer.copy_to(&mut all, oldest, newest);
+    assert_eq!(all.len(), BYTES_MAX);
+    for (from, to) in [
+        (0, 1),
+        (0, 5_000),
+        (4_095, 4_097),
+        (100, 50_000),
+        (65_000, 65_536),
+    ] {
+        let mut copied = b"before".to_vec();
+        buffer.copy_to(&mut copied, oldest + from, oldest + to);
+        let expected = &all[from as usize..to as usize];
+        assert!(
+            copied[..6] == *b"before" && copied[6..] == *expected,
+            "{from} to {to}"
+        );
+        let slice = buffer.slice(oldest + from, (to - from) as usize);
+        assert!(
+            !slice.is_empty() && expected.starts_with(slice),
+            "{from} to {to}"
+        );
+    }
+    // Nothing is where nothing is.
+    let mut none = Vec::new();
+    buffer.copy_to(&mut none, newest, newest + 10);
+    buffer.copy_to(&mut none, oldest - 1, newest);
+    buffer.copy_to(&mut none, oldest + 5, oldest + 5);
+    buffer.copy_to(&mut none, oldest + 5, oldest);
+    assert!(none.is_empty());
+    // The fourth block is the oldest now, and the last three are of when they were used again.
+    for (offset, arrived) in [
+        (oldest - 1, None),
+        (oldest, Some(3)),
+        (oldest + 4_096, Some(4)),
+        (newest - 3 * 4_096 - 1, Some(15)),
+        (newest - 3 * 4_096, Some(20)),
+        (newest - 1, Some(20)),
+        (newest, None),
+    ] {
+        assert_eq!(buffer.arrived(offset), arrived.map(at), "{offset}");
+    }
+}
+
+/// Blocks are lent each in a place: as many bytes as are wanted, and as many places as may be
+/// taken.
+#[test]
+fn bytes_are_lent_as_far_as_places_go() {
+    let mut pool = Pool::new(1 << 20);
+    let mut buffer = Buffer::new(BYTES_MAX);
+    fill(&mut buffer, &mut pool);
+    for (from, bytes_max, kept, lent, places) in [
+        (0, 0, 0, 0, 0),
+        (0, 100, 0, 100, 1),
+        (4_000, 96, 0, 96, 1),
+        (4_000, 97, 0, 97, 2),
+        (0, usize::MAX, 9, 3 * BLOCK, 3),
+        (4_000, usize::MAX, 9, 96 + 2 * BLOCK, 3),
+        (0, usize::MAX, 12, 0, 0),
+        (0, usize::MAX, 0, 12 * BLOCK, 12),
+        (65_000, usize::MAX, 0, 536, 1),
+        (65_536, usize::MAX, 0, 0, 0),
+    ] {
+        let mut gather = Gather::default();
+        let places_before = gather.places_left();
+        let got = buffer.lend(from, bytes_max, &mut gather, kept);
+        assert_eq!(got, lent, "{from}, {bytes_max}, {kept}");
+        assert_eq!(places_before - gather.places_left(), places, "{from}");
+    }
+}
+
+/// What a full buffer holds is told, and what the most of it is said to be is about that.
+#[test]
+fn what_it_holds_is_told_and_bounded() {
+    for bytes_max in [1, 8 * 1024, BYTES_MAX, 1 << 20, 17 << 16, 33 << 16] {
+        let mut pool = Pool::new(usize::MAX);
+        let mut buffer = Buffer::new(bytes_max);
+        let most = buffer.held_bytes_max();
+        let mut blocks = 0;
+        while buffer.oldest_after_recycling(&pool).is_none() {
+            buffer.grow(&mut pool, at(0));
+            buffer.fill(&[1; 64 << 10]);
+            blocks += 1;
+        }
+        assert_eq!(buffer.newest(), buffer.bytes_max() as u64);
+        let held_bytes = buffer.held_bytes();
+        let least = buffer.bytes_max() + blocks * size_of::<Block>();
+        assert!(
+            (least..=most).contains(&held_bytes),
+            "{bytes_max}: {held_bytes} of {most}"
+        );
+        assert!(most <= buffer.bytes_max() + 3 * (blocks + 4) * size_of::<Block>());
+    }
+}
+
+/// Some blocks of a stream that is over are kept for the next one, which takes none of another
+/// size.
+#[test]
+fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
+    let mut pool = Pool::new(1 << 20);
+    assert_eq!(pool.held_bytes(), 0);
+    let mut large = Buffer::new(1 << 20);
+    large.grow(&mut pool, at(0));
+    large.release(&mut pool);
+    assert!((64 << 10..65 << 10).contains(&pool.held_bytes()));
+    let mut small = Buffer::new(BYTES_MAX);
+    small.grow(&mut pool, at(0));
+    assert!(small.held_bytes() < 2 * BLOCK, "{}", small.held_bytes());
+    fill(&mut small, &mut pool);
+    small.release(&mut pool);
+    let held_bytes = pool.held_bytes();
+    let list_bytes = FREE_BLOCKS_MAX * size_of::<Vec<u8>>();
+    let expected = FREE_BLOCKS_MAX * BLOCK + list_bytes;
+    assert!(
+        (expected..=expected + list_bytes).contains(&held_bytes),
+        "{held_bytes}"
+    );
+    // The same ones are used again.
+    small.grow(&mut pool, at(0));
+    assert_eq!(pool.held_bytes(), held_bytes - BLOCK);
+    assert_eq!(pool.bytes_left, (1 << 20) - BLOCK as isize);
+}
+
+/// A buffer that was told of has the same bytes at the same offsets, which arrived when they did,
+/// and keeps of the pool what was kept for it.
+#[cfg(feature = "handover")]
+#[test]
+fn a_buffer_that_is_told_of_goes_on() {
+    let mut pool = Pool::new(8 * BLOCK);
+    let mut told = Buffer::new(BYTES_MAX);
+    fill(&mut told, &mut pool);
+    for second in [8, 9] {
+        told.recycle(at(second));
+        told.fill(&[second as u8; BLOCK]);
+    }
+    let (oldest, newest) = (told.oldest(), told.newest());
+    let mut bytes = Vec::new();
+    told.copy_to(&mut bytes, oldest, newest);
+    // It begins wherever it likes, and more may have come before.
+    for earlier in [0, 1, 1_000, 4_096, 9_000] {
+        let mut pool = Pool::new(1 << 20);
+        let mut buffer = Buffer::new(BYTES_MAX);
+        // What came of it before, and is overwritten since.
+        buffer.receive(7, b"too old", &mut pool).expect("bytes");
+        let more = [&vec![3; earlier][..], &bytes].concat();
+        let mut from = oldest + 9_000 - earlier as u64;
+        (told.oldest, told.newest) = (oldest + 9_000, newest + 9_000);
+        for piece in more.chunks(1_300) {
+            buffer.receive(from, piece, &mut pool).expect("bytes");
+            from += piece.len() as u64;
+        }
+        let held_before = buffer.pool_bytes();
+        buffer.become_as(&told, &mut pool).expect("the same bytes");
+        // Whole blocks of what is not wanted are given back.
+        assert!(told.oldest - buffer.oldest() < BLOCK as u64, "{earlier}");
+        assert_eq!(buffer.pool_bytes() + earlier / BLOCK * BLOCK, held_before);
+        assert_eq!(pool.bytes_left, (1 << 20) - buffer.pool_bytes() as isize);
+        let mut got = Vec::new();
+        buffer.copy_to(&mut got, told.oldest, told.newest);
+        assert!(got == bytes, "{earlier}");
+        for place in 0..8 {
+            // A block of one is a part of two of the other: the earlier time holds.
+            let arrived = buffer.arrived(told.oldest + place * BLOCK as u64);
+            let expected = at(place as usize + 2);
+            assert!(
+                arrived.is_some_and(|arrived| arrived <= expected),
+                "{place}"
+            );
+            assert!(earlier % BLOCK > 0 || arrived == Some(expected), "{place}");
+        }
+    }
+}
+
+/// What is not of the bytes that have come is not taken, and what is kept for it is of the pool.
+#[cfg(feature = "handover")]
+#[test]
+fn what_is_told_of_a_buffer_is_of_its_bytes() {
+    for (oldest, newest, fits) in [
+        (100, 300, true),
+        (150, 300, true),
+        (300, 300, true),
+        (99, 300, false),
+        (100, 299, false),
+        (100, 301, false),
+        (99, 301, false),
+    ] {
+        let mut pool = Pool::new(1 << 20);
+        let mut buffer = Buffer::new(BYTES_MAX);
+        buffer.receive(100, &[1; 200], &mut pool).expect("bytes");
+        let mut told = Buffer::new(BYTES_MAX);
+        (told.oldest, told.newest) = (oldest, newest);
+        assert_eq!(
+            buffer.become_as(&told, &mut pool).is_ok(),
+            fits,
+            "{oldest} to {newest}"
+        );
+    }
+    for (told_blocks, blocks) in [(0, 1), (3, 4), (15, 16), (16, 16), (1_000, 16)] {
+        let mut pool = Pool::new(1 << 20);
+        let mut buffer = Buffer::new(BYTES_MAX);
+        buffer.receive(0, b"x", &mut pool).expect("a byte");
+        let mut told = Buffer::new(BYTES_MAX);
+        (told.newest, told.blocks_reserved) = (1, told_blocks);
+        buffer.become_as(&told, &mut pool).expect("the same byte");
+        assert_eq!(buffer.pool_bytes(), blocks * BLOCK, "{told_blocks}");
+        assert_eq!(pool.bytes_left, (1 << 20) - (blocks * BLOCK) as isize);
+    }
+    let mut buffer = Buffer::new(BYTES_MAX);
+    let mut pool = Pool::new(1 << 20);
+    assert_eq!(buffer.granted_bytes(), 5 * BLOCK);
+    assert!(buffer.receive(u64::MAX - 1, b"xy", &mut pool).is_err());
+    // It takes no more than it holds, however much comes.
+    buffer
+        .receive(0, &vec![1; 3 * BYTES_MAX], &mut pool)
+        .expect("bytes");
+    assert_eq!(
+        (buffer.oldest(), buffer.pool_bytes()),
+        (2 * BYTES_MAX as u64, BYTES_MAX)
+    );
+}

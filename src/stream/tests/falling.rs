@@ -1,0 +1,724 @@
+//! Viewers of FLV: where they begin, what they get when they fall out of the buffer, and where they
+//! go on.
+
+use super::*;
+
+/// The file's head. Tags follow at 13.
+pub const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+
+/// A tag of so many bytes, with what stands behind it: a picture, which is a key frame or not.
+pub fn picture(is_key: bool, bytes: usize) -> Vec<u8> {
+    let length = (bytes as u32 - 15).to_be_bytes();
+    let first = if is_key { 0x17 } else { 0x27 };
+    let head = [9, length[1], length[2], length[3], 0, 0, 0, 0, 0, 0, 0];
+    let mut tag = [&head[..], &[first, 1, 0, 0, 0]].concat();
+    tag.extend((0..bytes - 20).map(|at| (at * 31 + bytes) as u8));
+    tag.extend([0; 4]);
+    tag
+}
+
+/// A stream on a stage: with its pool, and all that came of it.
+pub struct Stage {
+    pub stream: Stream<u8>,
+    pub pool: Pool,
+    pub all: Vec<u8>,
+}
+
+impl Stage {
+    /// FLV of which the head has come, in sixteen blocks of 4 KiB.
+    pub fn new() -> Stage {
+        let mut stage = Stage {
+            stream: stream(64 * 1024),
+            pool: Pool::new(1 << 20),
+            all: Vec::new(),
+        };
+        stage.send(HEAD);
+        stage
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.count(bytes.len(), Moment::START);
+        self.stream.append(bytes, &mut self.pool, Moment::START);
+        self.all.extend_from_slice(bytes);
+        self.stream.check();
+    }
+
+    /// A key frame, and pictures that are none behind it, of 10,000 bytes each.
+    pub fn send_groups(&mut self, groups: usize) {
+        for number in 0..groups * 5 {
+            self.send(&picture(number % 5 == 0, 10_000));
+        }
+    }
+
+    /// What a viewer gets next: no more than so much.
+    pub fn take(&mut self, id: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
+        self.stream.supply(id, 0);
+        let mut gather = Gather::default();
+        let lent = self.stream.lend(id, bytes_max, &mut gather, 0);
+        let slices = gather.slices();
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        assert_eq!(bytes.len(), lent);
+        self.stream.advance(id, lent);
+        self.stream.check();
+        bytes
+    }
+
+    /// All that there is for it now.
+    pub fn take_all(&mut self, id: ViewerId<u8>) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let bytes = self.take(id, usize::MAX);
+            if bytes.is_empty() {
+                return all;
+            }
+            all.extend(bytes);
+        }
+    }
+
+    pub fn seen(&self, id: ViewerId<u8>) -> Seen<u8> {
+        self.stream.seen(id, Moment::START).expect("it is there")
+    }
+}
+
+/// What is to come of the film that `all` is, from this byte on.
+fn is_rest_of(all: &[u8], from: usize, got: &[u8]) -> bool {
+    all[from..] == *got
+}
+
+/// Who is in the middle of a unit gets the rest of it, and goes on with a key frame; of the header
+/// it gets nothing, for it has had that in the stream itself.
+#[test]
+fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
+    let mut stage = Stage::new();
+    let viewer = stage.stream.join(1, Moment::START);
+    stage.send(&picture(false, 10_000));
+    stage.send(&picture(false, 10_000));
+    let got = stage.take(viewer, 15_000);
+    assert!(got == stage.all[..15_000]);
+    assert_eq!(stage.stream.cursor(viewer), Some(15_000));
+    stage.stream.settle(viewer, Outcome::Blocked);
+    stage.send_groups(4);
+    let newest_key = stage.all.len() - 50_000;
+    assert_eq!(
+        stage.stream.supply(viewer, 0),
+        Supply::Bytes(20_013 - 15_000)
+    );
+    assert_eq!(
+        (stage.stream.cursor(viewer), stage.stream.figures().skips),
+        (None, 1)
+    );
+    assert_eq!(stage.seen(viewer).skips, 1);
+    // A part of it at first; in the middle of it nothing else comes.
+    assert!(stage.take(viewer, 3_000) == stage.all[15_000..18_000]);
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(2_013));
+    assert!(stage.take(viewer, 2_013) == stage.all[18_000..20_013]);
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(50_000));
+    assert_eq!(stage.stream.cursor(viewer), Some(newest_key as u64));
+    let got = stage.take_all(viewer);
+    assert!(is_rest_of(&stage.all, newest_key, &got));
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::UpToDate);
+    let sent = 15_000 + 5_013 + 50_000;
+    assert_eq!(
+        (
+            stage.seen(viewer).bytes_sent,
+            stage.stream.figures().bytes_sent
+        ),
+        (sent, sent)
+    );
+    assert_eq!(stage.stream.take_cut(), None);
+}
+
+/// Who leaves with the rest of a unit leaves nothing behind.
+#[test]
+fn who_leaves_within_a_rest_leaves_nothing() {
+    let mut stage = Stage::new();
+    let viewers: Vec<_> = (0..3)
+        .map(|number| stage.stream.join(number, Moment::START))
+        .collect();
+    stage.send(&picture(false, 10_000));
+    for viewer in &viewers {
+        stage.take(*viewer, 5_000);
+        stage.stream.settle(*viewer, Outcome::Blocked);
+    }
+    stage.send_groups(3);
+    assert_eq!(stage.stream.rest_bytes, 3 * 5_013);
+    assert_eq!(stage.stream.viewer_count(), 3);
+    for (left, viewer) in viewers.into_iter().enumerate() {
+        stage.stream.leave(viewer);
+        stage.stream.check();
+        assert_eq!(stage.stream.rest_bytes, (2 - left) * 5_013);
+    }
+    assert_eq!(stage.stream.viewer_count(), 0);
+    assert_eq!(stage.stream.pool_bytes(), 64 * 1024);
+}
+
+/// What is kept for those who fall out is no more than the buffer is large: others are cut.
+#[test]
+fn rests_are_bounded_and_who_finds_no_room_is_cut() {
+    let mut stage = Stage::new();
+    let viewers: Vec<_> = (0..10)
+        .map(|number| stage.stream.join(number, Moment::START))
+        .collect();
+    stage.send(&picture(false, 20_000));
+    for viewer in viewers {
+        stage.take(viewer, 4_000);
+        stage.stream.settle(viewer, Outcome::Blocked);
+    }
+    stage.send_groups(3);
+    // Four times 16,013 bytes, of 65,536.
+    assert_eq!(stage.stream.rest_bytes, 4 * 16_013);
+    let cut: Vec<u8> = std::iter::from_fn(|| stage.stream.take_cut()).collect();
+    assert_eq!(cut.len(), 6);
+}
+
+/// A rest that takes the room that is left to its last byte is kept.
+#[test]
+fn a_rest_may_take_all_the_room() {
+    for (left, is_kept) in [(9_000, true), (8_999, false), (0, false)] {
+        let mut stage = Stage::new();
+        let viewer = stage.stream.join(1, Moment::START);
+        let unit = picture(false, 10_000);
+        stage.send(&unit);
+        stage.take(viewer, 1_013);
+        stage.stream.settle(viewer, Outcome::Blocked);
+        // The rest is what others have.
+        stage.stream.rest_bytes = 64 * 1024 - left;
+        for _ in 0..7 {
+            stage.stream.append(&unit, &mut stage.pool, Moment::START);
+        }
+        assert_eq!(stage.stream.take_cut(), (!is_kept).then_some(1), "{left}");
+        let kept = if is_kept { 9_000 } else { 0 };
+        assert_eq!(stage.stream.rest_bytes, 64 * 1024 - left + kept, "{left}");
+    }
+}
+
+/// Who has had nothing begins anew, with the header; so does who has had a part of the head alone,
+/// once that is whole.
+#[test]
+fn who_has_had_nothing_begins_with_the_header() {
+    for had in [0, 5, 13, 14] {
+        let mut stage = Stage::new();
+        let viewer = stage.stream.join(1, Moment::START);
+        stage.take(viewer, had);
+        stage.send(&picture(false, 10_000));
+        stage.take(viewer, had.saturating_sub(13));
+        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.send_groups(4);
+        let newest_key = stage.all.len() - 50_000;
+        let got = stage.take_all(viewer);
+        let rest = match had {
+            // The whole header.
+            0 => 0..13,
+            5 => 5..13,
+            13 => 0..0,
+            _ => 14..10_013,
+        };
+        assert!(got[..rest.len()] == stage.all[rest.clone()], "{had}");
+        assert!(
+            is_rest_of(&stage.all, newest_key, &got[rest.len()..]),
+            "{had}"
+        );
+        assert_eq!(stage.seen(viewer).skips, 1);
+    }
+}
+
+/// Who came late has had the header: it is not given again. Who has a part of it gets the rest;
+/// who has nothing of it gets it whole, once.
+#[test]
+fn who_falls_out_within_the_header_gets_it_once() {
+    for had in [0, 5, 13, 13 + 10_000, 13 + 10_007] {
+        let mut stage = Stage::new();
+        stage.send_groups(1);
+        let viewer = stage.stream.join(1, Moment::START);
+        assert_eq!(stage.stream.cursor(viewer), None);
+        assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(13 + 50_000));
+        let mut got = stage.take(viewer, had);
+        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.send_groups(4);
+        got.extend(stage.take_all(viewer));
+        let newest_key = stage.all.len() - 50_000;
+        let before = if had > 13 {
+            (had - 13usize).next_multiple_of(10_000)
+        } else {
+            0
+        };
+        assert!(got[..13] == *HEAD, "{had}");
+        assert!(got[13..13 + before] == stage.all[13..13 + before], "{had}");
+        assert!(
+            is_rest_of(&stage.all, newest_key, &got[13 + before..]),
+            "{had}"
+        );
+        assert_eq!(stage.stream.take_cut(), None);
+    }
+}
+
+/// A turn in which nothing was sent is none: the header is chosen anew still.
+#[test]
+fn nothing_of_a_header_is_nothing() {
+    let mut stage = Stage::new();
+    stage.send_groups(1);
+    let viewer = stage.stream.join(1, Moment::START);
+    stage.stream.advance(viewer, 0);
+    stage.stream.settle(viewer, Outcome::Blocked);
+    let metadata = [
+        &[18, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0][..],
+        b"\x02\0\x0aonMetaData",
+    ]
+    .concat();
+    stage.send(&[&metadata[..], &[7; 87], &[0; 4]].concat());
+    stage.send_groups(4);
+    let got = stage.take_all(viewer);
+    assert!(got.starts_with(&[HEAD, &metadata].concat()));
+    assert_eq!(stage.stream.take_cut(), None);
+}
+
+/// Who has all the bytes that are about to go stays where it is, to the byte; and so does who lags
+/// for long already, though it has caught up since.
+#[test]
+fn who_is_ahead_of_what_goes_stays() {
+    for (had, falls) in [
+        (4_095, true),
+        (4_096, false),
+        (4_097, false),
+        (30_000, false),
+    ] {
+        let mut stage = Stage::new();
+        let viewer = stage.stream.join(1, Moment::START);
+        stage.send(&picture(false, 65_536 - 13));
+        assert_eq!(stage.stream.filled_bytes(), 65_536);
+        // It lags from the first byte on.
+        stage.stream.settle(viewer, Outcome::Blocked);
+        stage.take(viewer, had);
+        stage.stream.settle(viewer, Outcome::Open);
+        stage.send(&picture(false, 4_096));
+        assert_eq!(stage.stream.figures().skips, u64::from(falls), "{had}");
+        let cursor = (!falls).then_some(had as u64);
+        assert_eq!(stage.stream.cursor(viewer), cursor, "{had}");
+        let got = stage.take_all(viewer);
+        assert!(falls || is_rest_of(&stage.all, had, &got));
+    }
+}
+
+/// Nobody has a turn, and more comes than is kept: those who were woken fall out too, and nobody is
+/// left behind.
+#[test]
+fn who_is_ready_and_has_no_turn_falls_out() {
+    let mut stage = Stage::new();
+    let early = stage.stream.join(1, Moment::START);
+    stage.take_all(early);
+    stage.stream.next_ready();
+    stage.stream.settle(early, Outcome::Open);
+    assert!(!stage.stream.has_ready());
+    stage.send(&picture(false, 9_000));
+    assert!(stage.stream.has_ready());
+    // Comes while the first byte is there, and is not served.
+    let late = stage.stream.join(2, Moment::START);
+    assert_eq!(stage.stream.cursor(late), Some(0));
+    stage.send(&picture(false, 9_000));
+    for sent in 0..12 {
+        let skips = stage.stream.figures().skips;
+        assert!(skips == 0 || sent > 5, "{sent}");
+        stage.send(&picture(sent == 11, 9_000));
+    }
+    assert_eq!(stage.stream.figures().skips, 2);
+    let served: Vec<_> = std::iter::from_fn(|| stage.stream.next_ready()).collect();
+    let mut served: Vec<u8> = served
+        .into_iter()
+        .map(|(_, connection)| connection)
+        .collect();
+    served.sort();
+    assert_eq!(served, [1, 2]);
+    // One stood between two units and has had the header, the other has had nothing.
+    assert_eq!(stage.stream.supply(early, 0), Supply::Bytes(9_000));
+    assert_eq!(stage.stream.supply(late, 0), Supply::Bytes(13 + 9_000));
+}
+
+/// Who comes to a stream while those before it are up to date is found when its bytes go.
+#[test]
+fn who_comes_when_nobody_lags_falls_out_too() {
+    let mut stage = Stage::new();
+    stage.send(&picture(false, 9_000));
+    stage.send(&picture(false, 9_000));
+    let viewer = stage.stream.join(1, Moment::START);
+    assert_eq!(stage.stream.cursor(viewer), Some(0));
+    while stage.all.len() < 70_000 {
+        stage.send(&picture(false, 9_000));
+    }
+    assert_eq!(stage.seen(viewer).skips, 1);
+}
+
+/// Of what is no container nothing is kept: who falls out goes on with the newest piece, and with
+/// nothing else.
+#[test]
+fn of_what_is_not_known_no_rest_is_kept() {
+    let mut pool = Pool::new(1 << 20);
+    let mut stream = stream(64 * 1024);
+    let viewer = stream.join(1, Moment::START);
+    stream.append(&media(8 * 1024), &mut pool, Moment::START);
+    stream.advance(viewer, 100);
+    stream.settle(viewer, Outcome::Blocked);
+    for _ in 0..20 {
+        stream.append(&media(8 * 1024), &mut pool, Moment::START);
+        stream.check();
+    }
+    assert_eq!((stream.take_cut(), stream.rest_bytes), (None, 0));
+    assert_eq!(stream.supply(viewer, 0), Supply::Bytes(8 * 1024));
+}
+
+/// Where the stream has ended, a viewer goes on early enough to get what it has been promised: at a
+/// point that is so far back, or at a unit if none is.
+#[test]
+fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
+    // Key frames 70,000 and 20,000 bytes before the end, which are no units of their own; units lie
+    // 40 bytes in front of them.
+    let tail = |from_key: &[usize]| -> Vec<u8> {
+        let tags = from_key
+            .iter()
+            .map(|bytes| picture(*bytes % 2 == 1, *bytes));
+        tags.collect::<Vec<_>>().concat()
+    };
+    for (owed, has_ended, back) in [
+        (0, false, 20_001),
+        (0, true, 20_001),
+        (20_000, true, 20_001),
+        (20_001, true, 20_001),
+        // No point is so far back: but a unit is.
+        (20_002, true, 20_041),
+        (20_041, true, 20_041),
+        (20_042, true, 30_041),
+        // More will come.
+        (20_042, false, 20_001),
+    ] {
+        let mut stage = Stage::new();
+        let viewer = stage.stream.join(1, Moment::START);
+        stage.send(&picture(false, 10_000));
+        stage.stream.settle(viewer, Outcome::Blocked);
+        for _ in 0..5 {
+            stage.send(&picture(false, 10_000));
+        }
+        stage.send(&tail(&[10_000, 10_000, 40, 10_001, 10_000]));
+        assert_eq!(stage.stream.joins(), 1);
+        assert_eq!(stage.seen(viewer).skips, 1);
+        if has_ended {
+            stage.stream.finish(End::Complete);
+        }
+        stage.stream.supply(viewer, owed);
+        assert_eq!(stage.seen(viewer).behind_bytes, back, "{owed}, {has_ended}");
+        let got = stage.take_all(viewer);
+        let end = if has_ended {
+            Supply::Ended(End::Complete)
+        } else {
+            Supply::UpToDate
+        };
+        assert_eq!(stage.stream.supply(viewer, 0), end);
+        let from = stage.all.len() - back as usize;
+        assert!(
+            is_rest_of(&stage.all, from, &got[13..]),
+            "{owed}, {has_ended}"
+        );
+    }
+}
+
+/// A viewer that has fallen out waits until there is a point at which it can go on.
+#[test]
+fn who_fell_out_waits_for_a_place_to_go_on() {
+    let mut stage = Stage::new();
+    let viewer = stage.stream.join(1, Moment::START);
+    stage.send(&picture(false, 20_000));
+    stage.take(viewer, 10_000);
+    stage.stream.settle(viewer, Outcome::Blocked);
+    stage.send(&picture(false, 5_000));
+    // One unit that is larger than the buffer.
+    let large = picture(false, 200_000);
+    stage.send(&large[..150_000]);
+    assert!(stage.take(viewer, 20_000) == stage.all[10_000..20_013]);
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::UpToDate);
+    assert_eq!(
+        (
+            stage.stream.cursor(viewer),
+            stage.seen(viewer).behind_bytes > 60_000
+        ),
+        (None, true)
+    );
+    stage.stream.settle(viewer, Outcome::Open);
+    stage.send(&large[150_000..]);
+    stage.send(&picture(true, 7_000));
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(7_000));
+}
+
+/// Where a new viewer begins: at the first byte while no point has come and little else, else at
+/// the newest point, with the header in front, or at the newest unit.
+#[test]
+fn where_a_viewer_begins() {
+    // Bytes of pictures, whether a key frame is the last one, and how far back it begins; `None`:
+    // at the first byte.
+    for (pictures, has_key, back) in [
+        (&[][..], false, None),
+        (&[5_000][..], false, None),
+        (&[5_000, 7_000], true, Some(7_000)),
+        (&[500_000, 500_000, 48_563], false, None),
+        (&[500_000, 500_000, 48_564], false, Some(48_564)),
+        (&[500_000, 500_000, 400_000], true, Some(400_000)),
+    ] {
+        let mut stage = Stage::new();
+        stage.stream = stream(4 << 20);
+        stage.pool = Pool::new(8 << 20);
+        stage.all.clear();
+        stage.send(HEAD);
+        for (index, bytes) in pictures.iter().enumerate() {
+            stage.send(&picture(has_key && index + 1 == pictures.len(), *bytes));
+        }
+        let viewer = stage.stream.join(1, Moment::START);
+        let from = back.map_or(0, |back: usize| stage.all.len() - back);
+        let lead = if back.is_some() { HEAD } else { b"" };
+        let (opening, offset) = stage.stream.opening(Moment::START);
+        assert!(opening == lead && offset == from as u64, "{pictures:?}");
+        let got = stage.take_all(viewer);
+        assert!(got.starts_with(lead), "{pictures:?}");
+        assert!(
+            is_rest_of(&stage.all, from, &got[lead.len()..]),
+            "{pictures:?}"
+        );
+    }
+    // Too little to tell what it is, from the first byte on; and from none, where a buffer is as
+    // small as can be.
+    for (bytes, begins) in [
+        (5, 0),
+        (4_096, 0),
+        (8_192, 0),
+        (8_193, 8_193),
+        (11_000, 11_000),
+    ] {
+        let mut stream = stream(1);
+        let mut pool = Pool::new(1 << 20);
+        stream.append(&vec![0; bytes], &mut pool, Moment::START);
+        assert_eq!(stream.told(), Told::Undecided);
+        let viewer = stream.join(1, Moment::START);
+        assert_eq!(stream.cursor(viewer), Some(begins), "{bytes}");
+        stream.check();
+    }
+    // MPEG-TS of which no table has come: nothing else than all of it will do.
+    let mut stream = stream(4 << 20);
+    let mut pool = Pool::new(8 << 20);
+    let mut packet = [0xff; 188];
+    packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
+    stream.append(&packet.repeat(10_000), &mut pool, Moment::START);
+    assert!(matches!(stream.told(), Told::Known(Format::MpegTs)));
+    let viewer = stream.join(1, Moment::START);
+    assert_eq!(stream.cursor(viewer), Some(0));
+}
+
+/// How far behind a viewer is: in bytes, and in the time since the next of them came; of one that
+/// fell out, all that there is.
+#[test]
+fn how_far_behind_a_viewer_is() {
+    let at = |second| Moment::after_start(Duration::from_secs(second));
+    let mut pool = Pool::new(1 << 20);
+    let mut stream = stream(64 * 1024);
+    let viewer = stream.join(1, at(0));
+    for second in 0..16 {
+        stream.append(&media(4_096), &mut pool, at(second));
+    }
+    for (sent, bytes, seconds) in [
+        (0, 65_536, 20),
+        (1, 65_535, 20),
+        (4_095, 61_440, 19),
+        (4_096 * 13 + 4_095, 4_097, 6),
+        (1, 4_096, 5),
+        (4_095, 1, 5),
+        (1, 0, 0),
+    ] {
+        stream.advance(viewer, sent);
+        let behind = stream.behind(viewer, at(20));
+        // The time of the block in which its next byte lies.
+        assert_eq!(behind, (bytes, Duration::from_secs(seconds)), "{bytes}");
+    }
+    // Nor is who has all of a block that is not full.
+    stream.append(&media(10), &mut pool, at(18));
+    stream.advance(viewer, 10);
+    assert_eq!(stream.behind(viewer, at(20)), (0, Duration::ZERO));
+    let other = stream.join_range(2, (0, 100), Vec::new().into(), at(20));
+    stream.append(&media(4_086), &mut pool, at(21));
+    stream.append(&media(4_096), &mut pool, at(21));
+    let seen = stream.seen(other, at(30)).expect("it is there");
+    assert_eq!(
+        (seen.behind_bytes, seen.behind),
+        (65_536, Duration::from_secs(28))
+    );
+}
+
+/// What a viewer of a segment is promised is its segment, behind what stands in front: no more, and
+/// if its bytes are gone it is cut.
+#[test]
+fn a_viewer_of_a_segment_gets_that_and_no_more() {
+    let mut stage = Stage::new();
+    stage.send_groups(1);
+    let lead: std::rc::Rc<Vec<u8>> = vec![7; 100].into();
+    let range = (10_013, 20_013);
+    let viewer = stage
+        .stream
+        .join_range(1, range, lead.clone(), Moment::START);
+    let other = stage
+        .stream
+        .join_range(2, range, lead.clone(), Moment::START);
+    let third = stage
+        .stream
+        .join_range(3, range, lead.clone(), Moment::START);
+    assert!(stage.seen(viewer).is_of_segment);
+    stage.stream.check();
+    // What they share outlives the segment: it is counted with each.
+    assert!(stage.stream.shared_bytes >= 3 * (lead.capacity() + size_of::<Vec<u8>>()));
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(10_100));
+    let mut got = stage.take(viewer, 60);
+    got.extend(stage.take_all(viewer));
+    assert!(got[..100] == lead[..] && got[100..] == stage.all[10_013..20_013]);
+    assert_eq!(stage.stream.supply(viewer, 0), Supply::Ended(End::Complete));
+    for gone in [viewer, third] {
+        stage.stream.leave(gone);
+        stage.stream.check();
+    }
+    stage.stream.settle(other, Outcome::Blocked);
+    stage.send_groups(2);
+    assert_eq!(stage.stream.supply(other, 0), Supply::Ended(End::Lost));
+    assert_eq!(
+        (stage.stream.take_cut(), stage.stream.take_cut()),
+        (Some(2), None)
+    );
+    assert_eq!(stage.stream.shared_bytes, 0);
+    // One that has begun with what is there of it.
+    let oldest = stage.stream.newest() - stage.stream.filled_bytes() as u64;
+    let late = stage
+        .stream
+        .join_range(4, (0, oldest + 10), lead, Moment::START);
+    assert_eq!(stage.stream.supply(late, 0), Supply::Bytes(110));
+}
+
+/// An owner learns once what is wrong with a stream that goes on.
+#[test]
+fn what_is_wrong_is_told_once() {
+    let notices = |stage: &mut Stage| -> Vec<Notice> {
+        std::iter::from_fn(|| stage.stream.take_notice())
+            .take(9)
+            .collect()
+    };
+    // As much as the buffer keeps, to the byte, and one more.
+    let mut stage = Stage::new();
+    stage.send(&picture(false, 65_536 - 13 - 100));
+    stage.send(&picture(false, 100));
+    let reason = "nothing has come at which decoding can begin";
+    assert_eq!(stage.stream.no_joins_reason(), Some(reason));
+    assert_eq!(notices(&mut stage), []);
+    stage.send(&picture(false, 100));
+    assert_eq!(notices(&mut stage), [Notice::NoJoin]);
+    stage.send(&picture(false, 100));
+    assert_eq!((notices(&mut stage), stage.stream.joins()), (vec![], 0));
+    // Points have come, and are gone.
+    let mut stage = Stage::new();
+    stage.send_groups(2);
+    assert_eq!(notices(&mut stage), []);
+    assert_eq!(
+        (stage.stream.joins(), stage.stream.no_joins_reason()),
+        (1, None)
+    );
+    stage.send(&picture(true, 100_000));
+    assert_eq!(notices(&mut stage), [Notice::LargeGroup]);
+    let reason = "its group of pictures is larger than the buffer";
+    assert_eq!(stage.stream.no_joins_reason(), Some(reason));
+    stage.send_groups(1);
+    stage.send(&picture(true, 100_000));
+    assert_eq!(notices(&mut stage), []);
+    // What it showed at first it is not: metadata that are larger than what is kept.
+    stage.send(
+        &[
+            &[18, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            b"\x02\0\x0aonMetaData",
+        ]
+        .concat(),
+    );
+    assert_eq!(notices(&mut stage), [Notice::LetGo(Format::Flv)]);
+    let reason = "not a format that can be joined";
+    assert_eq!(stage.stream.no_joins_reason(), Some(reason));
+    assert_eq!(stage.stream.media_type(), Some(Format::Flv.media_type()));
+    stage.send(&[0; 100]);
+    assert_eq!(notices(&mut stage), []);
+    // Text shows nothing; and of nothing nothing is said.
+    let mut stage = Stage::new();
+    stage.stream = stream(64 * 1024);
+    let reason = "too few bytes to tell the format";
+    assert_eq!(stage.stream.no_joins_reason(), Some(reason));
+    for _ in 0..20 {
+        stage.send(&media(8 * 1024));
+    }
+    assert_eq!((notices(&mut stage), stage.stream.joins()), (vec![], 0));
+}
+
+/// MP4 whose fragments count from the file's first byte.
+#[test]
+fn what_counts_from_the_first_byte_is_said_to() {
+    let of = |kind: &[u8], content: &[u8]| -> Vec<u8> {
+        let length = (content.len() as u32 + 8).to_be_bytes();
+        [&length, kind, content].concat()
+    };
+    let moov = of(b"moov", &of(b"mvex", &[]));
+    let fragment = |is_absolute: bool| -> Vec<u8> {
+        let offset: &[u8] = if is_absolute { &[0; 8] } else { &[] };
+        let flags = [0, 0, 0, u8::from(is_absolute), 0, 0, 0, 1];
+        let tfhd = of(b"tfhd", &[&flags, offset].concat());
+        let run = of(b"trun", &[0, 0, 0, 0, 0, 0, 0, 1]);
+        let traf = of(b"traf", &[tfhd, run].concat());
+        [of(b"moof", &traf), of(b"mdat", &[7; 5_000])].concat()
+    };
+    let head = [of(b"ftyp", b"isom\0\0\0\0iso6"), moov].concat();
+    let mut stage = Stage::new();
+    stage.stream = stream(64 * 1024);
+    stage.send(&[&head[..], &fragment(false)].concat());
+    assert_eq!(
+        (stage.stream.take_notice(), stage.stream.joins()),
+        (None, 1)
+    );
+    assert_eq!(stage.stream.no_joins_reason(), None);
+    stage.stream = stream(64 * 1024);
+    stage.send(&[&head[..], &fragment(true)].concat());
+    let reason = stage.stream.no_joins_reason().unwrap_or_default();
+    assert!(reason.contains("default_base_moof"), "{reason}");
+    assert_eq!(stage.stream.take_notice(), Some(Notice::NeedsFirstByte));
+    assert_eq!(stage.stream.take_notice(), None);
+    for _ in 0..40 {
+        stage.send(&fragment(true));
+        assert_eq!(stage.stream.take_notice(), None);
+    }
+}
+
+/// How fast a stream comes is told of what was counted, viewed or not.
+#[test]
+fn the_rate_is_of_what_was_counted() {
+    let mut stream = stream(64 * 1024);
+    stream.count(1_000, Moment::after_start(Duration::from_secs(1)));
+    stream.count(500, Moment::after_start(Duration::from_secs(2)));
+    let now = Moment::after_start(Duration::from_secs(4));
+    assert_eq!(stream.bit_rate(now), 1_500 * 8 / 4);
+    assert_eq!(stream.figures().bytes_received, 1_500);
+}
+
+/// While this server is slow, no more is read of a source than viewers can be given: it is that
+/// when those whose turn it is have half of what is kept before them.
+#[test]
+fn a_source_waits_for_viewers_whose_sockets_are_open() {
+    let half = 15 * 4_096 / 2;
+    for (behind, wanted) in [(half - 1, half), (half, 0), (half + 1, 0)] {
+        let mut pool = Pool::new(1 << 20);
+        let mut stream = stream(64 * 1024);
+        let viewer = stream.join(1, Moment::START);
+        stream.append(&media(40_000), &mut pool, Moment::START);
+        stream.next_ready();
+        stream.advance(viewer, 40_000);
+        stream.settle(viewer, Outcome::Open);
+        assert_eq!(stream.wanted_bytes(&pool), half);
+        stream.append(&media(behind), &mut pool, Moment::START);
+        assert_eq!(stream.wanted_bytes(&pool), wanted, "{behind}");
+        // Who is blocked is not waited for.
+        stream.next_ready();
+        stream.settle(viewer, Outcome::Blocked);
+        assert_eq!(stream.wanted_bytes(&pool), half, "{behind}");
+    }
+}

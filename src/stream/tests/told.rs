@@ -1,0 +1,439 @@
+//! A stream goes on in another process, which believes nothing that it is told.
+
+use std::rc::Rc;
+
+use super::falling::{HEAD, Stage, picture};
+use super::viewer::Front;
+use super::*;
+use crate::format::{Finding, HEADER_BYTES_MAX};
+use crate::handover::{COUNT_MAX, Unfit};
+
+type Viewers = Vec<(ViewerId<u8>, Viewer<u8>)>;
+
+/// What is known of the others of a stage's viewers: their places in `viewers`.
+const REST: usize = 0;
+const HEAD_ONLY: usize = 1;
+const SEGMENT: usize = 2;
+const PLAIN: usize = 3;
+
+/// A stream with a viewer of each kind: one with the rest of a unit, one within the header, one of
+/// a segment, and one that has begun.
+fn stage() -> (Stage, Vec<ViewerId<u8>>) {
+    let mut stage = Stage::new();
+    let mut ids = vec![stage.stream.join(0, Moment::START)];
+    stage.send(&picture(false, 10_000));
+    stage.take(ids[REST], 5_000);
+    stage.stream.settle(ids[REST], Outcome::Blocked);
+    stage.send_groups(3);
+    ids.push(stage.stream.join(1, Moment::START));
+    let newest = stage.stream.newest();
+    let range = (newest - 20_000, newest - 10_000);
+    let lead = Rc::new(vec![7; 100]);
+    ids.push(stage.stream.join_range(2, range, lead, Moment::START));
+    ids.push(stage.stream.join(3, Moment::START));
+    for (id, bytes) in ids[1..].iter().zip([5, 50, 2_000]) {
+        stage.take(*id, bytes);
+        stage.stream.settle(*id, Outcome::Blocked);
+    }
+    assert_eq!(stage.stream.take_cut(), None);
+    (stage, ids)
+}
+
+/// The same stream in another process, where this is told of it.
+fn told(
+    of: &Stage,
+    limits: &Limits,
+    tell: impl FnOnce(&mut Stream<u8>, &mut Viewers),
+) -> Result<Stage, Unfit> {
+    fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+        let text = serde_json::to_string(value).expect("JSON");
+        serde_json::from_str(&text).expect("the same again")
+    }
+    let mut stream: Stream<u8> = again(&of.stream);
+    let viewers = of.stream.told_viewers();
+    let mut viewers: Viewers = viewers.map(|(id, viewer)| (id, again(viewer))).collect();
+    let mut pool = Pool::new(1 << 20);
+    let mut received = Received::new(limits);
+    let (mut at, newest) = (of.stream.oldest(), of.stream.newest());
+    while at < newest {
+        let slice = of.stream.slice(at, usize::MAX);
+        received.take(at, slice, &mut pool)?;
+        at += slice.len() as u64;
+    }
+    tell(&mut stream, &mut viewers);
+    stream.become_whole(received, viewers, (limits, 100), &mut pool)?;
+    stream.check();
+    let all = of.all.clone();
+    Ok(Stage { stream, pool, all })
+}
+
+/// Whoever had what goes on with what follows on it, and so does who comes later.
+#[test]
+fn a_stream_goes_on_with_its_viewers() {
+    let (mut first, ids) = stage();
+    let mut second = told(&first, &first.stream.limits.clone(), |_, _| {}).expect("it fits");
+    assert_eq!(second.stream.viewer_count(), 4);
+    assert_eq!(second.stream.rest_bytes, first.stream.rest_bytes);
+    assert_eq!(second.stream.shared_bytes, first.stream.shared_bytes);
+    assert_eq!(second.stream.granted_bytes(), 5 * 4_096);
+    for blocked in [HEAD_ONLY, PLAIN] {
+        second.stream.is_blocked(ids[blocked]);
+    }
+    // The others have a turn, in which each learns how it stands.
+    let ready: Vec<u8> = std::iter::from_fn(|| second.stream.next_ready())
+        .map(|(_, connection)| connection)
+        .collect();
+    assert_eq!(ready, [REST as u8, SEGMENT as u8]);
+    for bytes in [10, 5_000, usize::MAX] {
+        for id in &ids {
+            let expected = first.take(*id, bytes);
+            assert!(second.take(*id, bytes) == expected, "{id:?}, {bytes}");
+            assert_eq!(second.stream.supply(*id, 0), first.stream.supply(*id, 0));
+        }
+    }
+    let late = first.stream.join(9, Moment::START);
+    assert_eq!(late, second.stream.join(9, Moment::START));
+    for stage in [&mut first, &mut second] {
+        stage.send(&picture(true, 9_000));
+    }
+    for id in ids.iter().chain([&late]) {
+        assert!(second.take_all(*id) == first.take_all(*id), "{id:?}");
+        assert_eq!(second.seen(*id).bytes_sent, first.seen(*id).bytes_sent);
+    }
+    let (first, second) = (first.stream.figures(), second.stream.figures());
+    assert_eq!(
+        (second.bytes_sent, second.skips),
+        (first.bytes_sent, first.skips)
+    );
+}
+
+/// What is told is taken at its bounds, and not behind one of them.
+#[test]
+fn what_is_told_of_a_stream_has_its_bounds() {
+    type Told = fn(&mut Stream<u8>, &mut Viewers);
+    fn join(offset: u64) -> Finding {
+        Finding::Join(Start::at(offset))
+    }
+    fn rest(bytes: usize) -> Lead {
+        Lead::of_rest(vec![1; bytes])
+    }
+    let cases: [(Told, bool); 46] = [
+        (|_, _| {}, true),
+        (|stream, _| stream.pace_floor = stream.newest(), true),
+        (|stream, _| stream.pace_floor = stream.newest() + 1, false),
+        (|stream, _| stream.newest_piece = stream.newest(), true),
+        (|stream, _| stream.newest_piece = stream.newest() + 1, false),
+        (|stream, _| stream.figures.bytes_received = COUNT_MAX, true),
+        (
+            |stream, _| stream.figures.bytes_received = COUNT_MAX + 1,
+            false,
+        ),
+        (|stream, _| stream.figures.bytes_sent = COUNT_MAX + 1, false),
+        (|stream, _| stream.figures.skips = COUNT_MAX + 1, false),
+        (
+            |stream, _| stream.points.header_serial = COUNT_MAX + 1,
+            false,
+        ),
+        (
+            |stream, _| {
+                let told = serde_json::json!({"bytes": [u64::MAX, 0, 0, 0, 0, 0], "second": 0});
+                stream.rate = serde_json::from_value(told).expect("a rate");
+            },
+            false,
+        ),
+        // Places to begin: in their order, and in the buffer.
+        (
+            |stream, _| stream.points.take(join(stream.newest()), Moment::START),
+            true,
+        ),
+        (
+            |stream, _| stream.points.take(join(stream.newest() + 1), Moment::START),
+            false,
+        ),
+        (
+            |stream, _| stream.points.take(join(stream.oldest()), Moment::START),
+            false,
+        ),
+        (
+            |stream, _| {
+                stream.points.joins.clear();
+                stream.points.take(join(stream.oldest()), Moment::START);
+            },
+            true,
+        ),
+        (
+            |stream, _| {
+                stream.points.joins.clear();
+                stream.points.take(join(stream.oldest() - 1), Moment::START);
+            },
+            false,
+        ),
+        (
+            |stream, _| stream.points.units.push_back(stream.newest()),
+            true,
+        ),
+        (
+            |stream, _| stream.points.units.push_back(stream.newest() + 1),
+            false,
+        ),
+        (
+            |stream, _| stream.points.units.push_back(stream.oldest()),
+            false,
+        ),
+        (
+            |stream, _| stream.points.units.push_front(stream.oldest()),
+            true,
+        ),
+        (
+            |stream, _| stream.points.units.push_front(stream.oldest() - 1),
+            false,
+        ),
+        (
+            |stream, _| stream.points.newest_unit = Some(Start::at(stream.newest())),
+            true,
+        ),
+        (
+            |stream, _| stream.points.newest_unit = Some(Start::at(stream.newest() + 1)),
+            false,
+        ),
+        (
+            |stream, _| {
+                let told = serde_json::json!({"offset": stream.newest(),
+                    "prelude": {"length": 32, "bytes": vec![0; 31]}});
+                stream.points.newest_unit = serde_json::from_value(told).ok();
+                assert!(stream.points.newest_unit.is_some());
+            },
+            false,
+        ),
+        // Viewers: in the buffer, or out of it.
+        (
+            |stream, viewers| viewers[PLAIN].1.position = Position::At(stream.newest()),
+            true,
+        ),
+        (
+            |stream, viewers| viewers[PLAIN].1.position = Position::At(stream.newest() + 1),
+            false,
+        ),
+        (
+            |stream, viewers| {
+                let viewer = &mut viewers[PLAIN].1;
+                (viewer.position, viewer.lag_key) = (Position::At(stream.oldest()), None);
+            },
+            true,
+        ),
+        (
+            |stream, viewers| {
+                let viewer = &mut viewers[PLAIN].1;
+                (viewer.position, viewer.lag_key) = (Position::At(stream.oldest() - 1), None);
+            },
+            false,
+        ),
+        (
+            |stream, viewers| viewers[PLAIN].1.end = stream.oldest(),
+            false,
+        ),
+        (
+            |_, viewers| {
+                let Position::At(cursor) = viewers[PLAIN].1.position else {
+                    panic!("it stands there");
+                };
+                (viewers[PLAIN].1.end, viewers[PLAIN].1.lag_key) = (cursor, Some(cursor));
+            },
+            true,
+        ),
+        (
+            |_, viewers| {
+                let Position::At(cursor) = viewers[PLAIN].1.position else {
+                    panic!("it stands there");
+                };
+                viewers[PLAIN].1.lag_key = Some(cursor + 1);
+            },
+            false,
+        ),
+        (|_, viewers| viewers[REST].1.lag_key = Some(0), false),
+        (|_, viewers| viewers[REST].1.end = 5, false),
+        (
+            |_, viewers| {
+                let viewer = &mut viewers[SEGMENT].1;
+                viewer.position = Position::Fallen { holds_rest: false };
+                viewer.lag_key = None;
+            },
+            true,
+        ),
+        (
+            |_, viewers| {
+                let viewer = &mut viewers[SEGMENT].1;
+                viewer.position = Position::Fallen { holds_rest: false };
+                viewer.lag_key = Some(0);
+            },
+            false,
+        ),
+        (
+            |_, viewers| {
+                let viewer = &mut viewers[SEGMENT].1;
+                viewer.position = Position::Fallen { holds_rest: true };
+                viewer.lag_key = None;
+            },
+            false,
+        ),
+        (|_, viewers| viewers[PLAIN].1.bytes_sent = COUNT_MAX, true),
+        (
+            |_, viewers| viewers[PLAIN].1.bytes_sent = COUNT_MAX + 1,
+            false,
+        ),
+        // What they have of what goes out first.
+        (
+            |_, viewers| front(viewers, HEAD_ONLY).sent = HEAD.len(),
+            true,
+        ),
+        (
+            |_, viewers| front(viewers, HEAD_ONLY).sent = HEAD.len() + 1,
+            false,
+        ),
+        (|_, viewers| front(viewers, REST).sent = 5_013, true),
+        (|_, viewers| front(viewers, REST).sent = 5_014, false),
+        (|_, viewers| viewers[REST].1.lead = rest(64 * 1024), true),
+        (
+            |_, viewers| viewers[REST].1.lead = rest(64 * 1024 + 1),
+            false,
+        ),
+        // Two in one place, and one where none may be.
+        (|_, viewers| viewers[1].0 = viewers[0].0, false),
+        (|stream, _| stream.limits = Limits::default(), true),
+    ];
+    let (stage, _) = stage();
+    for (index, (tell, fits)) in cases.into_iter().enumerate() {
+        let told = told(&stage, &stage.stream.limits.clone(), tell);
+        assert_eq!(told.is_ok(), fits, "{index}: {:?}", told.err());
+    }
+}
+
+fn front(viewers: &mut Viewers, place: usize) -> &mut Front {
+    viewers[place].1.lead.0.as_deref_mut().expect("a lead")
+}
+
+/// Viewers within a header share it again; of those that were replaced there are no more than there
+/// would be.
+#[test]
+fn headers_are_shared_again() {
+    let old = |number: u8| vec![number; 50];
+    for (olds, fits) in [
+        (&[][..], true),
+        (&[1], true),
+        (&[1, 1, 1, 1], true),
+        (&[1, 2, 1, 2], true),
+        (&[1, 2, 3], false),
+    ] {
+        let (mut stage, mut ids) = stage();
+        ids.extend(
+            olds.iter()
+                .map(|number| stage.stream.join(10 + number, Moment::START)),
+        );
+        ids.push(stage.stream.join(4, Moment::START));
+        let told = told(&stage, &stage.stream.limits.clone(), |_, viewers| {
+            for (place, number) in olds.iter().enumerate() {
+                front(viewers, 4 + place).header = Some(Rc::new(old(*number)));
+            }
+        });
+        assert_eq!(told.is_ok(), fits, "{olds:?}: {:?}", told.as_ref().err());
+        let Ok(mut told) = told else { continue };
+        let header = |place: usize| {
+            let viewer = told.stream.viewers.get(ids[place]).expect("a viewer");
+            viewer
+                .lead
+                .0
+                .as_deref()
+                .and_then(|front| front.header.clone())
+        };
+        let current = [header(HEAD_ONLY), header(4 + olds.len())].map(|one| one.expect("a header"));
+        assert!(Rc::ptr_eq(&current[0], &current[1]) && *current[0] == HEAD);
+        for (place, number) in olds.iter().enumerate() {
+            let one = header(4 + place).expect("a header");
+            assert_eq!(*one, old(*number));
+            let same = olds.iter().position(|other| other == number);
+            let first = same.and_then(|same| header(4 + same)).expect("a header");
+            assert!(Rc::ptr_eq(&first, &one));
+        }
+        // Of a segment it is its own.
+        let of_segment = header(SEGMENT).expect("what stands in front");
+        assert_eq!(*of_segment, [7; 100]);
+        let late = told.stream.join(5, Moment::START);
+        let viewer = told.stream.viewers.get(late).expect("a viewer");
+        assert!(viewer.lead.holds(&current[0]));
+    }
+    // As long as a header may be.
+    for (bytes, fits) in [(HEADER_BYTES_MAX, true), (HEADER_BYTES_MAX + 1, false)] {
+        let (stage, _) = stage();
+        let told = told(&stage, &stage.stream.limits.clone(), |_, viewers| {
+            front(viewers, HEAD_ONLY).header = Some(Rc::new(vec![1; bytes]));
+        });
+        assert_eq!(told.is_ok(), fits, "{bytes}: {:?}", told.err());
+    }
+    // What stands in front of segments is theirs, however many there are.
+    let (mut stage, _) = stage();
+    for number in 0..5 {
+        let lead = Rc::new(vec![number; 30]);
+        let newest = stage.stream.newest();
+        stage
+            .stream
+            .join_range(number, (newest - 10, newest), lead, Moment::START);
+    }
+    let told = told(&stage, &stage.stream.limits.clone(), |_, _| {});
+    assert!(told.is_ok());
+}
+
+/// What has come of one that is not wanted is given back.
+#[test]
+fn what_is_not_wanted_goes_back_to_the_pool() {
+    let (stage, _) = stage();
+    let mut pool = Pool::new(1 << 20);
+    let mut received = Received::new(&stage.stream.limits);
+    let bytes = stage.stream.slice(stage.stream.oldest(), usize::MAX);
+    received
+        .take(stage.stream.oldest(), bytes, &mut pool)
+        .expect("bytes");
+    assert!(pool.bytes_left < 1 << 20);
+    received.release(&mut pool);
+    assert_eq!(pool.bytes_left, 1 << 20);
+}
+
+/// Where its segments are is told too. That a group is longer than one of them may be is said once;
+/// and a seam between two sources is none of one of them.
+#[cfg(feature = "hls")]
+#[test]
+fn what_is_cut_into_segments_goes_on() {
+    let (mut stage, _) = stage();
+    let before = stage.stream.media_bytes();
+    stage.stream.cut_into_segments(crate::hls::Plan {
+        segment: Duration::from_secs(2),
+        buffer_bytes: 1,
+        tag: 7,
+        started: Duration::from_secs(1_800_000_000),
+        began: Moment::START,
+        number_min: 0,
+    });
+    let cutter = stage.stream.segments().expect("it is cut");
+    let cutter_bytes = size_of::<Cutter>() + cutter.held_bytes();
+    assert_eq!(stage.stream.media_bytes(), before + cutter_bytes);
+    let told = |stage: &Stage| serde_json::to_value(&stage.stream.cutter).expect("JSON");
+    let at_first = told(&stage);
+    // As much as the buffer keeps, whatever the plan says.
+    assert_eq!(at_first["plan"]["buffer_bytes"], 64 * 1024);
+    for (groups, is_long) in [(0, false), (1, true), (9, true)] {
+        let mut cut = at_first.clone();
+        cut["cuts_in_groups"] = groups.into();
+        stage.stream.cutter = serde_json::from_value(cut).expect("a cutter");
+        stage.stream.told_of_long_group = false;
+        let notice = is_long.then_some(Notice::LongGroup);
+        assert_eq!(stage.stream.take_notice(), notice, "{groups}");
+        assert_eq!(stage.stream.take_notice(), None, "{groups}");
+    }
+    let before = told(&stage);
+    stage.stream.begin_seam();
+    let behind = told(&stage);
+    assert_eq!(
+        (&before["is_broken"], &behind["is_broken"]),
+        (&false.into(), &true.into())
+    );
+    assert!(self::told(&stage, &stage.stream.limits.clone(), |_, _| {}).is_ok());
+}
