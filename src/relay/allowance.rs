@@ -99,4 +99,76 @@ mod tests {
             assert!(admitted as f64 >= most * 0.9 - bytes as f64, "{admitted}");
         }
     }
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    /// 1,000 bytes a second, from the fifth second on.
+    #[test]
+    fn what_may_come_grows_with_time_up_to_a_second_of_it() {
+        let mut allowance = Allowance::new(8000, at(5000));
+        assert_eq!(allowance.bits_per_second(), 8000);
+        for (milliseconds, bytes, ahead, left) in [
+            (5000, 0, 0, 1000),
+            (5000, 250, 250, 750),
+            (5000, 250, 500, 500),
+            (5100, 0, 400, 600),
+            (5100, 900, 1300, 0),
+            (6100, 0, 300, 700),
+            (9000, 0, 0, 1000),
+            (9000, 1000, 1000, 0),
+        ] {
+            let now = at(milliseconds);
+            let counted = allowance.count(bytes, now);
+            assert_eq!(
+                counted,
+                Duration::from_millis(ahead),
+                "{milliseconds} {bytes}"
+            );
+            assert_eq!(allowance.left(now), left, "{milliseconds} {bytes}");
+        }
+        // The least that there is: what is slower would never end.
+        assert_eq!(Allowance::new(7, at(0)).bits_per_second(), 8);
+    }
+
+    #[test]
+    fn a_datagram_is_admitted_where_anything_may_come_and_counted_where_not() {
+        let mut allowance = Allowance::new(8000, at(0));
+        for (milliseconds, bytes, is_admitted, refused) in [
+            (0, 999, true, 0),
+            (0, 600, true, 0),
+            (0, 1, false, 1),
+            (598, 1, false, 2),
+            (599, 1, false, 3),
+            (600, 1, true, 3),
+            (600, 1, false, 4),
+        ] {
+            let seen = allowance.admits(bytes, at(milliseconds));
+            assert_eq!(seen, is_admitted, "{milliseconds} {bytes}");
+            assert_eq!(allowance.refused(), refused);
+        }
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn an_allowance_that_was_told_has_a_rate() {
+        for (bytes_per_second, fits) in [
+            (0, false),
+            (1, true),
+            (u64::MAX / 8, true),
+            (u64::MAX / 8 + 1, false),
+        ] {
+            let allowance = Allowance {
+                bytes_per_second,
+                ..Allowance::new(8, at(0))
+            };
+            assert_eq!(allowance.fits(), fits, "{bytes_per_second}");
+        }
+        let allowance = Allowance {
+            refused: u64::MAX,
+            ..Allowance::new(8, at(0))
+        };
+        assert!(!allowance.fits());
+    }
 }

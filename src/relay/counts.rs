@@ -220,3 +220,68 @@ impl Turns {
         self.microseconds
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A turn lies in the first bucket whose bound it does not exceed; a row counts all up to it.
+    #[test]
+    fn turns_are_counted_up_to_each_bound() {
+        let mut counts = Counts::default();
+        let mut sum = 0;
+        for microseconds in [0, 99, 100, 101, 250, 251, 250_000, 250_001, 9_000_000] {
+            counts.turn_took(Duration::from_micros(microseconds));
+            sum += microseconds;
+        }
+        let rows: Vec<_> = counts.turns().rows().collect();
+        let expected = [
+            (Some(100), 3),
+            (Some(250), 5),
+            (Some(500), 6),
+            (Some(1_000), 6),
+            (Some(2_500), 6),
+            (Some(5_000), 6),
+            (Some(10_000), 6),
+            (Some(50_000), 6),
+            (Some(250_000), 7),
+            (None, 9),
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(counts.turns().microseconds(), sum);
+    }
+
+    #[test]
+    fn each_thing_is_counted_for_itself() {
+        let mut counts = Counts::default();
+        counts.add(Count::Skips, 2);
+        counts.add(Count::Skips, 3);
+        counts.add(Count::Lost, 7);
+        assert_eq!((counts.skips(), counts.of(Count::Lost)), (5, 7));
+        assert_eq!(counts.of(Count::Late), 0);
+        for status in [Status::NotFound, Status::Conflict, Status::NotFound] {
+            counts.refused(status);
+        }
+        let refusals: Vec<_> = counts.refusals().iter().collect();
+        assert!(refusals.contains(&(&Status::NotFound, &2)) && refusals.len() == 2);
+        counts.know_cuts(["slow", "kicked"]);
+        counts.cut("slow");
+        counts.cut("slow");
+        counts.cut("other");
+        let cuts: Vec<_> = counts
+            .cuts()
+            .iter()
+            .map(|(why, number)| (*why, *number))
+            .collect();
+        assert_eq!(cuts, [("kicked", 0), ("other", 1), ("slow", 2)]);
+        counts.threads_hold(17);
+        counts.set_files(Files { own: 3, max: 9 });
+        let cpu = Duration::from_secs(4);
+        counts.set_process(Process {
+            cpu,
+            ..Process::default()
+        });
+        assert_eq!((counts.files().own, counts.files().max), (3, 9));
+        assert_eq!((counts.threads_bytes(), counts.process().cpu), (17, cpu));
+    }
+}

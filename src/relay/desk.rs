@@ -471,4 +471,89 @@ mod tests {
             assert_eq!(returned_within(&mut stage, Duration::from_secs(60)), 1);
         }
     }
+
+    /// Neither who is refused nor who gives out a thousand keys drives out what else has happened.
+    #[test]
+    fn so_many_of_a_kind_are_told_of_in_a_second() {
+        let mut ration = Ration::default();
+        for second in [0, 1, 7] {
+            let now = Moment::after_start(Duration::from_secs(second));
+            for number in 0..20 {
+                let left_out = if number == 0 && second > 0 { 4 } else { 0 };
+                let told = (number < 16).then_some(left_out);
+                assert_eq!(ration.admit(now), told, "{second} {number}");
+            }
+        }
+        let mut desk = Stage::new(&[]).relay.desk;
+        let log = |desk: &mut Desk, second| {
+            desk.set_now(Moment::after_start(Duration::from_secs(second)));
+            let mut lines = Vec::new();
+            for number in 0..18 {
+                desk.log_change(format_args!("event=a number={number}"));
+                while let Some(Action::Log(line)) = desk.next_action() {
+                    lines.push(line);
+                }
+            }
+            lines
+        };
+        let first = log(&mut desk, 0);
+        assert_eq!(
+            (first.len(), &*first[0]),
+            (16, "level=info event=a number=0")
+        );
+        let next = log(&mut desk, 1);
+        let line = "level=info event=a number=0 left_out=2";
+        assert_eq!((next.len(), &*next[0]), (16, line));
+        assert_eq!(next[1], "level=info event=a number=1");
+    }
+
+    /// Each waits for an answer of its own, and no number of this run's is another's.
+    #[test]
+    fn tickets_and_drawn_numbers_are_each_given_once() {
+        let mut desk = Stage::new(&[]).relay.desk;
+        let tickets: Vec<Ticket> = (0..4).map(|_| desk.draw_ticket()).collect();
+        assert_eq!(tickets, [1, 2, 3, 4].map(Ticket));
+        let drawn: std::collections::HashSet<u64> = (0..100).map(|_| desk.draw()).collect();
+        assert_eq!(drawn.len(), 100);
+        assert!(!drawn.contains(&u64::from(desk.run())));
+    }
+
+    /// What is due and what is to be done takes bytes as long as it is.
+    #[test]
+    fn what_waits_on_the_desk_is_counted_in_bytes() {
+        let mut desk = Stage::new(&[]).relay.desk;
+        assert_eq!(desk.check(), 0);
+        let empty = desk.held_bytes();
+        for _ in 0..64 {
+            desk.act(Action::ReturnMemory);
+        }
+        let held = desk.held_bytes() - empty;
+        let least = 64 * size_of::<Action>();
+        assert!(held >= least && held <= 2 * least, "{held}");
+        desk.freed(RETURN_BYTES - 1);
+        assert_eq!((desk.check(), desk.held_bytes()), (0, empty + held));
+        desk.freed(1);
+        assert_eq!(desk.check(), 1, "memory is to be returned");
+        let entry = desk.held_bytes() - empty - held;
+        assert!(entry >= 64 && entry < 1024, "{entry}");
+        assert_eq!(desk.timers().next(), Some(desk.now() + RETURN_AFTER));
+        desk.freed(usize::MAX);
+    }
+
+    /// Of a source that was refused is told while somebody follows, to so many a second.
+    #[test]
+    fn a_refused_source_is_told_of_while_somebody_follows() {
+        let mut desk = Stage::new(&[]).relay.desk;
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        let refusal = Refusal::new(Status::Conflict, "no");
+        let about = (Some(&session), Some(&session));
+        let at = SocketAddr::from(([10, 0, 0, 1], 7));
+        desk.tell_refused(about, at, &refusal);
+        assert!(!desk.take_news(), "nobody follows");
+        desk.keep_events();
+        for number in 0..20 {
+            desk.tell_refused(about, at, &refusal);
+            assert_eq!(desk.take_news(), number < 16, "{number}");
+        }
+    }
 }

@@ -131,3 +131,116 @@ pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
 pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
     Parameters::read(target, &[]).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(query: &str) -> Target {
+        Target {
+            segments: Vec::new(),
+            is_plain: true,
+            query: Some(query.to_owned()),
+        }
+    }
+
+    #[test]
+    fn each_parameter_is_known_and_comes_once() {
+        for (query, known, wrong) in [
+            ("", &[][..], None),
+            ("a=1&b=2", &["a", "b"], None),
+            ("a", &["a"], None),
+            (
+                "a=1",
+                &[],
+                Some("the parameter 'a' is not known here; there is none"),
+            ),
+            (
+                "c=1",
+                &["a", "b"],
+                Some("the parameter 'c' is not known here; known are: a, b"),
+            ),
+            (
+                "a=1&b=2&a=1",
+                &["a", "b"],
+                Some("the parameter 'a' comes more than once"),
+            ),
+        ] {
+            let target = target(query);
+            let read = Parameters::read(&target, known)
+                .err()
+                .map(|refusal| refusal.detail);
+            assert_eq!(read.as_deref(), wrong, "{query}");
+        }
+        assert!(no_parameters(&target("")).is_ok());
+        assert!(no_parameters(&target("sessionid=a")).is_err());
+        let named = only_session(&target("sessionid=a%20b")).expect("one");
+        assert_eq!(named.as_str(), "a b");
+        for bad in [
+            "",
+            "sessionid=",
+            "sessionid=%4",
+            "session=a",
+            "sessionid=a&x=1",
+        ] {
+            assert!(only_session(&target(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_within_their_bounds() {
+        let of = |query: &str| {
+            let target = target(query);
+            let parameters = Parameters::read(&target, &["flag", "block", "sessionid"]);
+            let parameters = parameters.expect("known ones");
+            let flag = parameters.flag("flag").ok();
+            let block = parameters.seconds("block").ok();
+            let session = parameters.session_if_given().ok();
+            (flag, block, session.map(|session| session.is_some()))
+        };
+        let of_flag = |raw: &str| of(&format!("flag={raw}")).0;
+        assert_eq!(of(""), (Some(false), Some(None), Some(false)));
+        assert_eq!(of("sessionid=a").2, Some(true));
+        assert_eq!(of("sessionid=").2, None);
+        for (raw, flag) in [
+            ("true", Some(true)),
+            ("1", Some(true)),
+            ("false", Some(false)),
+            ("0", Some(false)),
+            ("", None),
+            ("yes", None),
+            ("True", None),
+        ] {
+            assert_eq!(of_flag(raw), flag, "{raw}");
+        }
+        for (raw, seconds) in [
+            ("1", Some(1)),
+            ("86400", Some(86_400)),
+            ("86401", None),
+            ("0", None),
+            ("", None),
+            ("+5", None),
+            ("5s", None),
+            ("99999999999999999999", None),
+        ] {
+            let block = seconds.map(|seconds| Some(Duration::from_secs(seconds)));
+            assert_eq!(of(&format!("block={raw}")).1, block, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_viewer_is_named_as_lists_name_it() {
+        let id = |query: &str| {
+            let target = target(query);
+            let parameters = Parameters::read(&target, &["id"]).expect("known ones");
+            parameters.viewer_id().map_err(|refusal| refusal.detail)
+        };
+        let known = ListedId::of_text("00000007-1a").expect("an id");
+        assert_eq!(id("id=00000007-1a"), Ok(known));
+        assert_eq!(id("id=00000007%2D1a"), Ok(known));
+        assert!(id("").expect_err("none").contains("is missing"));
+        for bad in ["id=", "id=7-1a", "id=%4", "id=%FF"] {
+            assert!(id(bad).expect_err(bad).contains("is not an id"), "{bad}");
+        }
+    }
+}

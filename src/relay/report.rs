@@ -147,4 +147,45 @@ mod tests {
         let count = "level=warn event=lines-left-out count=1980";
         assert_eq!(told, [count, "level=info event=ending"]);
     }
+
+    /// Each level has lines of its own, and what is less grave than asked for has none.
+    #[test]
+    fn a_level_has_so_many_lines_in_a_second() {
+        let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug];
+        for (number, most) in levels.into_iter().enumerate() {
+            let mut report = Report::new(ReportLimits {
+                level: most,
+                ..LIMITS
+            });
+            for (second, level) in (0..3).flat_map(|second| levels.map(|level| (second, level))) {
+                let now = Moment::after_start(Duration::from_secs(second));
+                let mut told = 0;
+                for line in 0..12 {
+                    let event = format_args!("event=a line={line}");
+                    let lines = report.lines(level, now, event);
+                    let name = format!("level={} event=a ", level.name());
+                    told += lines.iter().filter(|line| line.starts_with(&name)).count();
+                }
+                let is_told = levels[..=number].contains(&level);
+                assert_eq!(told, if is_told { 10 } else { 0 }, "{most:?} {level:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_repeated_is_counted_and_told_with_the_next() {
+        let mut report = Report::new(LIMITS);
+        let mut told = |second, event: &str| {
+            let now = Moment::after_start(Duration::from_secs(second));
+            report.lines(Level::Info, now, format_args!("event={event}"))
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(told(0, "a"), ["level=info event=a"]);
+        assert_eq!(told(0, "a"), none);
+        assert_eq!(told(1, "a"), none);
+        let count = "level=info event=line-repeated count=2";
+        assert_eq!(told(1, "b"), [count, "level=info event=b"]);
+        assert_eq!(told(1, "a"), ["level=info event=a"]);
+        assert_eq!(told(1, "c"), ["level=info event=c"]);
+    }
 }

@@ -344,3 +344,6 @@ pub(super) fn published(head: &Head, settings: &Settings) -> Option<SessionId> {
         _ => None,
     }
 }
+
+#[cfg(all(test, feature = "default"))]
+mod tests;

@@ -160,3 +160,162 @@ fn time(parameters: &Parameters<'_>, name: &str, now: Stamp) -> Result<Option<St
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Target;
+
+    const NOW: Stamp = Stamp { unix_seconds: 1000 };
+
+    /// What a query grants, or why nothing.
+    fn granted(query: &str, is_http: bool) -> Result<Option<Grant>, String> {
+        let target = Target {
+            segments: Vec::new(),
+            is_plain: true,
+            query: Some(query.to_owned()),
+        };
+        let parameters = Parameters::read(&target, NAMES).map_err(|refusal| refusal.detail)?;
+        read(&parameters, is_http, NOW).map_err(|refusal| refusal.detail)
+    }
+
+    fn terms(query: &str) -> Result<Terms, String> {
+        granted(query, true).map(|grant| grant.expect("what was asked for").terms)
+    }
+
+    /// On either side of each bound.
+    #[test]
+    fn numbers_are_taken_within_their_bounds() {
+        let viewers = |raw: &str| terms(&format!("max-viewers={raw}")).map(|is| is.viewers_max);
+        for (raw, number) in [
+            ("1", 1),
+            ("00017", 17),
+            ("1000000", 1_000_000),
+            ("1K", 1 << 10),
+            ("2k", 2 << 10),
+        ] {
+            assert_eq!(viewers(raw), Ok(Some(number)), "{raw}");
+        }
+        for raw in [
+            "",
+            "0",
+            "1000001",
+            "1M",
+            "977K",
+            "K",
+            "+1",
+            "-1",
+            "1.5",
+            "x",
+            "1KK",
+            "1 ",
+            "%31",
+            "18446744073709551616",
+            "18014398509481984K",
+        ] {
+            assert!(viewers(raw).is_err(), "{raw}");
+        }
+        let rate =
+            |raw: &str| terms(&format!("max-bitrate={raw}")).map(|is| is.bits_per_second_max);
+        for (raw, number) in [
+            ("8192", 8192),
+            ("8K", 8192),
+            ("3M", 3 << 20),
+            ("3m", 3 << 20),
+            ("2G", 2 << 30),
+            ("2g", 2 << 30),
+            ("1024G", 1 << 40),
+            ("1099511627776", 1 << 40),
+        ] {
+            assert_eq!(rate(raw), Ok(Some(number)), "{raw}");
+        }
+        for raw in ["8191", "7K", "1099511627777", "1025G", "8T"] {
+            assert!(rate(raw).is_err(), "{raw}");
+        }
+    }
+
+    /// So many seconds are never less: a part of this one is over.
+    #[test]
+    fn times_are_seconds_from_now_or_of_the_calendar_and_to_come() {
+        for name in ["expires", "ends"] {
+            let time = |raw: &str| {
+                let terms = terms(&format!("{name}={raw}"))?;
+                let [time, other] = match name {
+                    "expires" => [terms.expires, terms.ends],
+                    _ => [terms.ends, terms.expires],
+                };
+                assert_eq!(other, None);
+                Ok::<_, String>(time.map(|time| time.unix_seconds))
+            };
+            for (raw, at) in [
+                ("1", 1002),
+                ("60", 1061),
+                ("315360000", 315_361_001),
+                ("1970-01-01T00:16:41Z", 1001),
+                ("1970-01-01T01:16:41%2B01:00", 1001),
+                ("9999-12-31T23:59:59Z", Stamp::MAX.unix_seconds),
+            ] {
+                assert_eq!(time(raw), Ok(Some(at)), "{raw}");
+            }
+            for raw in ["1970-01-01T00:16:40Z", "1970-01-01T00:16:39Z"] {
+                let refusal = time(raw).expect_err(raw);
+                assert!(refusal.contains("is over; it is"), "{refusal}");
+            }
+            for raw in [
+                "",
+                "0",
+                "315360001",
+                "-1",
+                "soon",
+                "1970-01-01",
+                "%zz",
+                "%ff",
+            ] {
+                assert!(time(raw).is_err(), "{raw}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_says_what_it_is_for_and_a_plain_token_need_not() {
+        let direction =
+            |query| granted(query, true).map(|grant| grant.map(|grant| grant.direction));
+        for (query, expected) in [
+            ("", Direction::Both),
+            ("direction=both", Direction::Both),
+            ("direction=in", Direction::In),
+            ("direction=out", Direction::Out),
+            ("for=a&direction=out", Direction::Out),
+        ] {
+            assert_eq!(direction(query), Ok(Some(expected)), "{query}");
+        }
+        for query in [
+            "for=a",
+            "direction=",
+            "direction=IN",
+            "for=&direction=in",
+            "for=%zz",
+        ] {
+            assert!(direction(query).is_err(), "{query}");
+        }
+        let opens = terms("for=a%2Fb&direction=in").map(|terms| terms.opens);
+        assert_eq!(opens, Ok(SessionId::parse(b"a/b").ok()));
+        assert_eq!(terms("").map(|terms| terms.opens), Ok(None));
+        let note = |raw: &str| terms(&format!("note={raw}")).map(|terms| terms.note);
+        assert_eq!(note("caf%C3%A9"), Ok(Note::parse("caf\u{e9}")));
+        for bad in ["", "%00", "%FF", "%4", &"x".repeat(257)] {
+            assert!(note(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Where nothing is asked for over HTTP, nothing may be said of it.
+    #[test]
+    fn terms_are_for_tokens_over_http() {
+        assert_eq!(granted("", false), Ok(None));
+        for name in NAMES {
+            let refusal = granted(&format!("{name}=1"), false);
+            let words = format!("{name} is given, but type does not say http");
+            assert_eq!(refusal, Err(words));
+        }
+    }
+}

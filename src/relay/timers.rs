@@ -169,4 +169,46 @@ mod tests {
         timers.call_due(at(5), 1);
         assert_eq!(called(&mut timers), [Owner::Memory]);
     }
+
+    /// A deadline that moves away costs nothing: it fires at its old time. One that comes nearer
+    /// takes the other's place.
+    #[test]
+    fn an_owner_has_one_entry_the_earliest_for_which_it_has_asked() {
+        let mut timers = Timers::default();
+        let mut armed = Armed::default();
+        assert!(!armed.is_armed() && !armed.is_armed_by(at(9)));
+        for (asked, due) in [(5, 5), (5, 5), (7, 5), (4, 4), (3, 3), (9, 3)] {
+            timers.arm(&mut armed, Owner::Tokens, at(asked));
+            assert_eq!((timers.next(), timers.len()), (Some(at(due)), 1), "{asked}");
+            assert!(armed.is_armed());
+            let by = [due - 1, due, due + 1].map(|seconds| armed.is_armed_by(at(seconds)));
+            assert_eq!(by, [false, true, true]);
+        }
+        timers.call_due(at(2), 256);
+        assert_eq!(timers.next_called(), None, "it is not due yet");
+        timers.call_due(at(3), 256);
+        assert_eq!(timers.next_called(), Some(Owner::Tokens), "it is due now");
+        armed.fired();
+        assert!(!armed.is_armed());
+        assert_eq!((timers.next(), timers.len()), (None, 0));
+    }
+
+    /// A node has eleven places, five of them used, and room for what leads on from there.
+    #[test]
+    fn deadlines_are_counted_in_bytes_called_or_not() {
+        let (least, mut timers) = (size_of::<(Moment, Owner)>(), Timers::default());
+        assert_eq!(timers.held_bytes(), 0);
+        let mut all: Vec<Armed> = Vec::new();
+        for number in 1..=100_usize {
+            let mut armed = Armed::default();
+            let owner = Owner::Connection(ConnectionId::from_u64(number as u64));
+            timers.arm(&mut armed, owner, at(number as u64));
+            all.push(armed);
+            timers.call_due(at(50), 256);
+            let held = timers.held_bytes();
+            assert!(held >= number * least, "{number}: {held}");
+            let most = number.div_ceil(5) * (11 * least + 16 * size_of::<usize>());
+            assert!(held >= most / 2 && held <= most, "{number}: {held}");
+        }
+    }
 }

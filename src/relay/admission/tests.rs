@@ -4,6 +4,9 @@
 //! A way or a rule that is added has no cell, and this does not compile.
 #![cfg(feature = "default")]
 
+mod asked;
+mod places;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

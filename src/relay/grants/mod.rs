@@ -33,6 +33,9 @@ use crate::stamp::Stamp;
 use ledger::Ledger;
 use over::tell;
 
+#[cfg(all(test, feature = "default"))]
+mod tests;
+
 /// A host's clock that was set back by more than this is worth a word.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 

@@ -218,3 +218,6 @@ pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
     let known = |client: &UdpClient| Some(add.tuple(client, vec![client.address()?]));
     add.clients.iter().map(known).collect()
 }
+
+#[cfg(all(test, feature = "default"))]
+mod tests;

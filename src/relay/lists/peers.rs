@@ -344,4 +344,38 @@ mod tests {
         assert!(!is_of_peer(Some("1.1 tollgate-0123")));
         assert!(!is_of_peer(None));
     }
+
+    #[test]
+    fn another_relays_via_is_no_peers() {
+        for (via, is_peers) in [
+            ("1.1 tollgate-peer, 1.1 proxy", true),
+            (" 1.1 tollgate-peer ", true),
+            ("1.0 tollgate-peer", false),
+            ("1.1 tollgate-peers", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of_peer(Some(via)), is_peers, "{via}");
+        }
+    }
+
+    #[test]
+    fn a_peers_list_has_so_many_bytes_and_no_more() {
+        for (bytes, is_taken) in [(PEER_BYTES_MAX - 8, true), (PEER_BYTES_MAX - 7, false)] {
+            let mut telling = Telling {
+                collecting: Ticket(1),
+                peer: 3,
+                until: Moment::START,
+                reader: AnswerReader::default(),
+                body: Some(Body::new(http::Framing::UntilClose)),
+                rows: json::Rows::default(),
+                bytes,
+            };
+            assert_eq!(telling.share(), (Ticket(1), 3));
+            let before = telling.held_bytes();
+            let told = telling.read(&mut &b"[{\"a\":1}"[..]);
+            assert_eq!(matches!(told, Told::On), is_taken, "{bytes}");
+            assert_eq!(matches!(told, Told::Nothing), !is_taken, "{bytes}");
+            assert_eq!(telling.held_bytes() > before, is_taken, "{bytes}");
+        }
+    }
 }

@@ -1,0 +1,770 @@
+//! What is asked of whoever comes in, one question at a time: on either side of each bound, and for
+//! each of the ways by which it can be answered.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::session;
+use crate::config::{self, Command};
+use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
+use crate::http::{Framing, Method, Refusal};
+use crate::moment::Moment;
+use crate::relay::Settings;
+use crate::relay::admission::{Beyond, Claim, Gate, Standing, Way};
+use crate::relay::fetch::Fault;
+use crate::relay::pass::Barred;
+use crate::stamp::Stamp;
+
+const API: &str = "--token-server=10.0.0.0/8";
+const NOON: Stamp = Stamp { unix_seconds: 1000 };
+
+pub fn settings(options: &[&str]) -> Settings {
+    match config::parse(options, []) {
+        Ok(Command::Run(config)) => config.settings(100, 0, 7),
+        other => panic!("{options:?}: {other:?}"),
+    }
+}
+
+/// All that is asked, by a server with these options.
+struct Table {
+    settings: Settings,
+    tokens: Option<Tokens>,
+    blocks: Blocks<SessionId>,
+    barred: Blocks<Barred>,
+    is_closing: bool,
+}
+
+impl Table {
+    fn new(options: &[&str]) -> Table {
+        let settings = settings(options);
+        let has_tokens = !settings.token_servers.is_empty();
+        Table {
+            tokens: has_tokens.then(|| Tokens::new(settings.limits.tokens)),
+            settings,
+            blocks: Blocks::default(),
+            barred: Blocks::default(),
+            is_closing: false,
+        }
+    }
+
+    fn gate(&self) -> Gate<'_> {
+        let kept_out = (&self.blocks, &self.barred);
+        let tokens = self.tokens.as_ref();
+        let time = (Moment::START, NOON);
+        Gate::new(&self.settings, tokens, kept_out, self.is_closing, time)
+    }
+
+    fn grant(&mut self, name: &str, direction: Direction, terms: Terms) {
+        let grant = Grant { direction, terms };
+        let tokens = self.tokens.as_mut().expect("tokens");
+        let added = tokens.add(&session(name), Some(grant), Vec::new());
+        assert_eq!(added, Ok(1), "{name}");
+    }
+}
+
+fn opens(name: &str) -> Terms {
+    Terms {
+        opens: Some(session(name)),
+        ..Terms::default()
+    }
+}
+
+/// From there, with nothing that says more.
+fn claim(way: Way, from: &str) -> Claim<'static> {
+    Claim::without_request(way, from.parse().expect("an address"))
+}
+
+fn caller(way: Way) -> Claim<'static> {
+    Claim {
+        host: "10.9.0.1:8000",
+        ..claim(way, "10.0.0.1:6000")
+    }
+}
+
+/// 0: nothing is refused.
+fn status<T>(verdict: Result<T, Refusal>) -> u16 {
+    verdict.map_or_else(|refusal| refusal.status.code(), |_| 0)
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn the_api_is_for_pages_of_its_own_alone() {
+    let table = Table::new(&[API, "--hostname=relay.example"]);
+    let own = "10.9.0.1:8000";
+    // Origin, Host, whether a proxy brings it, and whether it is one of the server's own pages.
+    for (origin, host, is_proxied, is_own) in [
+        ("http://10.9.0.1:8000", own, false, true),
+        ("HTTP://10.9.0.1:8000", own, false, true),
+        ("http://10.9.0.1:8000", own, true, true),
+        ("https://10.9.0.1:8000", own, true, true),
+        ("https://10.9.0.1:8000", own, false, false),
+        ("ftp://10.9.0.1:8000", own, true, false),
+        ("http://10.9.0.1:8001", own, false, false),
+        ("http://Relay.example", "relay.example", false, true),
+        ("http://rebound.example", "rebound.example", false, false),
+        ("http://elsewhere.example", own, false, false),
+        ("null", own, false, false),
+        ("10.9.0.1:8000", own, false, false),
+    ] {
+        let claim = Claim {
+            host,
+            is_proxied,
+            origin: Some(origin),
+            ..caller(Way::Call)
+        };
+        let expected = if is_own { 0 } else { 403 };
+        let what = (origin, host, is_proxied);
+        assert_eq!(status(table.gate().enter(&claim)), expected, "{what:?}");
+    }
+    for (site, expected) in [
+        (None, 0),
+        (Some("none"), 0),
+        (Some("same-origin"), 0),
+        (Some("same-site"), 403),
+        (Some("cross-site"), 403),
+    ] {
+        let claim = Claim {
+            site,
+            ..caller(Way::Call)
+        };
+        assert_eq!(status(table.gate().enter(&claim)), expected, "{site:?}");
+    }
+}
+
+#[test]
+fn the_api_answers_under_addresses_and_names_of_its_own() {
+    let table = Table::new(&[API, "--hostname=relay.example"]);
+    for good in [
+        "10.9.0.1",
+        "10.9.0.1:8000",
+        "[2001:db8::1]",
+        "[2001:db8::1]:8000",
+        "localhost",
+        "LOCALHOST:8000",
+        "relay.example",
+        "Relay.Example:8000",
+    ] {
+        let claim = Claim {
+            host: good,
+            ..caller(Way::Call)
+        };
+        assert_eq!(status(table.gate().enter(&claim)), 0, "{good}");
+    }
+    for bad in [
+        "",
+        ":8000",
+        "rebound.example",
+        "relay.example.org",
+        "localhost.example:8000",
+        "[localhost",
+        "[2001:db8::1",
+        "10.9.0.1:8000:1",
+    ] {
+        let claim = Claim {
+            host: bad,
+            ..caller(Way::Call)
+        };
+        assert_eq!(status(table.gate().enter(&claim)), 403, "{bad}");
+    }
+}
+
+/// Hosts that read the figures read nothing else, whether there are tokens or not.
+#[test]
+fn who_may_read_the_figures_may_do_no_more_by_that() {
+    let figures = "--metrics-from=10.9.0.0/16";
+    let api = "--token-server=10.1.0.0/16";
+    for (options, from, ways) in [
+        (&[figures][..], "10.9.0.7:1", [0, 403, 403]),
+        (&[figures], "10.1.0.7:1", [403, 403, 403]),
+        (&[figures, api], "10.9.0.7:1", [0, 403, 403]),
+        (&[figures, api], "10.1.0.7:1", [0, 0, 0]),
+        (&[figures, api], "10.2.0.7:1", [403, 403, 403]),
+    ] {
+        let table = Table::new(options);
+        let asked = [Way::Figures, Way::Call, Way::Events].map(|way| {
+            let claim = Claim {
+                host: "localhost",
+                ..claim(way, from)
+            };
+            status(table.gate().enter(&claim))
+        });
+        assert_eq!(asked, ways, "{options:?} {from}");
+    }
+}
+
+/// Who is refused the API can see why.
+#[test]
+fn a_refusal_of_the_api_says_what_would_help() {
+    let detail = |options: &[&str], way, from: Option<&str>| {
+        let table = Table::new(options);
+        let claim = Claim {
+            from: from.map(|from| from.parse().expect("an address")),
+            ..caller(way)
+        };
+        table.gate().enter(&claim).expect_err("refused").detail
+    };
+    let of_stranger = detail(&[API], Way::Call, Some("192.0.2.1:1"));
+    let of_nobody = detail(&[API], Way::Call, None);
+    let of_host = detail(&[API], Way::Call, Some("127.0.0.1:1"));
+    let of_reader = detail(&[API], Way::Figures, Some("192.0.2.1:1"));
+    let without_tokens = detail(&[], Way::Call, Some("10.0.0.1:1"));
+    let reader_without_tokens = detail(&[], Way::Figures, Some("10.0.0.1:1"));
+    let begins = "only the hosts of the token server's subnet may call the API";
+    assert_eq!(of_stranger, begins);
+    assert_eq!(
+        of_nobody,
+        format!("{begins}; the proxy in front does not say whose request this is")
+    );
+    let give =
+        "this is 127.0.0.1, and --token-server says 10.0.0.0/8; give --token-server=127.0.0.1, too";
+    assert_eq!(of_host, format!("{begins}; {give}"));
+    assert!(of_reader.contains("--metrics-from"), "{of_reader}");
+    let asks_for_option = without_tokens.contains("--token-server=ADDR/MASK");
+    assert!(asks_for_option, "{without_tokens}");
+    let asks_for_option = reader_without_tokens.contains("--metrics-from=ADDR/MASK");
+    assert!(asks_for_option, "{reader_without_tokens}");
+}
+
+#[test]
+fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
+    let elsewhere = Some("http://elsewhere.example");
+    let own = Some("http://10.9.0.1:8000");
+    for (options, from, origin, host, expected) in [
+        (&[][..], Some("192.0.2.1:1"), None, "any.example", 0),
+        (&[], Some("192.0.2.1:1"), elsewhere, "any.example", 0),
+        (&[], None, None, "any.example", 403),
+        (&[API], Some("10.0.0.1:1"), None, "10.9.0.1:8000", 0),
+        (&[API], Some("10.0.0.1:1"), own, "10.9.0.1:8000", 0),
+        (&[API], Some("10.0.0.1:1"), elsewhere, "10.9.0.1:8000", 403),
+        (&[API], Some("10.0.0.1:1"), None, "any.example", 403),
+        (&[API], Some("192.0.2.1:1"), None, "10.9.0.1:8000", 404),
+        (&[API], None, None, "10.9.0.1:8000", 404),
+    ] {
+        let claim = Claim {
+            from: from.map(|from| from.parse().expect("an address")),
+            origin,
+            host,
+            ..caller(Way::Page)
+        };
+        let seen = status(Table::new(options).gate().enter(&claim));
+        assert_eq!(seen, expected, "{options:?} {from:?} {origin:?} {host}");
+    }
+}
+
+/// A proxy that nobody has named lends its address to all who come by it.
+#[test]
+fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
+    let publish = "--publish-from=10.0.0.0/8";
+    for (option, way) in [
+        (API, Way::Call),
+        (API, Way::Figures),
+        (API, Way::Page),
+        (publish, Way::Put),
+    ] {
+        let table = Table::new(&[option]);
+        for (is_forwarded, is_proxied, expected) in [
+            (false, false, 0),
+            (false, true, 0),
+            (true, true, 0),
+            (true, false, 403),
+        ] {
+            let claim = Claim {
+                is_forwarded,
+                is_proxied,
+                ..caller(way)
+            };
+            let seen = status(table.gate().enter(&claim));
+            assert_eq!(seen, expected, "{way:?} {is_forwarded} {is_proxied}");
+        }
+    }
+}
+
+#[test]
+fn pages_publish_where_the_operator_has_named_their_site() {
+    let table = Table::new(&["--cors=http://site.example"]);
+    for way in [Way::Put, Way::Post, Way::Icecast] {
+        for (origin, expected) in [
+            (None, 0),
+            (Some("http://10.9.0.1:8000"), 0),
+            (Some("http://site.example"), 0),
+            (Some("http://SITE.example"), 0),
+            (Some("https://site.example"), 403),
+            (Some("http://elsewhere.example"), 403),
+        ] {
+            let claim = Claim {
+                origin,
+                ..caller(way)
+            };
+            assert_eq!(status(table.gate().enter(&claim)), expected, "{origin:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_beyond_a_limit_gets_what_is_answered_at_once_and_no_place() {
+    let table = Table::new(&[]);
+    let at_once = [
+        Way::Call,
+        Way::Figures,
+        Way::Page,
+        Way::Health,
+        Way::Options,
+    ];
+    for way in super::ways() {
+        let is_at_once = at_once.contains(&way);
+        for (beyond, expected) in [
+            (None, 0),
+            (Some(Beyond::All), if is_at_once { 0 } else { 503 }),
+            (Some(Beyond::Host), if is_at_once { 0 } else { 429 }),
+        ] {
+            let seen = status(table.gate().place(way, beyond));
+            assert_eq!(seen, expected, "{way:?} {beyond:?}");
+        }
+    }
+}
+
+/// The roles of those who were admitted: who counts as a viewer as long as it is inside, and who
+/// has a seat where somebody counts those.
+#[test]
+fn who_is_inside_counts_as_it_came_in() {
+    let mut table = Table::new(&[API]);
+    let counted = |most| Terms {
+        viewers_max: most,
+        ..opens("a")
+    };
+    table.grant("a", Direction::Both, Terms::default());
+    table.grant("key", Direction::Both, opens("a"));
+    table.grant("counted", Direction::Both, counted(Some(3)));
+    let (viewer, sitter) = ((true, false), (false, true));
+    let neither = (false, false);
+    for (way, name, expected) in [
+        (Way::Put, "a", Some(neither)),
+        (Way::Post, "counted", Some(neither)),
+        (Way::Icecast, "key", Some(neither)),
+        (Way::Viewer, "a", Some(viewer)),
+        (Way::Remuxed, "counted", Some(viewer)),
+        (Way::Hls, "a", Some(neither)),
+        (Way::Hls, "key", Some(neither)),
+        (Way::Hls, "counted", Some(sitter)),
+        (Way::Rtp, "a", None),
+        (Way::Pull, "a", None),
+        (Way::WatchPage, "a", None),
+        (Way::Call, "a", None),
+        (Way::Page, "a", None),
+    ] {
+        let pass = table.gate().pass(session(name), &session("a"), way);
+        let seen = pass
+            .as_ref()
+            .map(|pass| (pass.is_viewer(), pass.is_sitter()));
+        assert_eq!(seen, expected, "{way:?} {name}");
+        if let Some(pass) = pass {
+            assert_eq!(
+                (pass.name(), pass.session()),
+                (&session(name), &session("a"))
+            );
+        }
+    }
+    let without_tokens = Table::new(&[]);
+    let pass = without_tokens
+        .gate()
+        .pass(session("a"), &session("a"), Way::Put);
+    assert!(pass.is_none(), "nothing of it is to be remembered");
+}
+
+/// The slower of its token and the session's counts.
+#[test]
+fn a_source_is_as_slow_as_its_token_says_and_the_sessions() {
+    let slow = |most, terms: Terms| Terms {
+        bits_per_second_max: most,
+        ..terms
+    };
+    for (of_key, of_session, expected) in [
+        (None, None, None),
+        (Some(9000), None, Some(9000)),
+        (None, Some(8000), Some(8000)),
+        (Some(9000), Some(8000), Some(8000)),
+        (Some(7000), Some(8000), Some(7000)),
+    ] {
+        let mut table = Table::new(&[API]);
+        table.grant("a", Direction::Both, slow(of_session, Terms::default()));
+        table.grant("key", Direction::Both, slow(of_key, opens("a")));
+        let gate = table.gate();
+        let most = gate.bits_per_second_max(&session("key"), &session("a"));
+        assert_eq!(most, expected, "{of_key:?} {of_session:?}");
+        let pass = gate.pass(session("key"), &session("a"), Way::Put);
+        assert_eq!(pass.and_then(|pass| pass.bits_per_second_max()), expected);
+    }
+}
+
+/// What runs of a session as sources are asked about it.
+#[test]
+fn a_source_has_a_length_no_other_source_and_room() {
+    let free = Standing {
+        has_room: true,
+        ..Standing::default()
+    };
+    let taken = Standing {
+        has_source: true,
+        ..free.clone()
+    };
+    let (plain, takeover) = (Table::new(&[]), Table::new(&["--takeover"]));
+    for (table, framing, standing, expected) in [
+        (&plain, Framing::Chunked, &free, 0),
+        (&plain, Framing::UntilClose, &free, 0),
+        (&plain, Framing::None, &free, 411),
+        (&plain, Framing::Chunked, &taken, 409),
+        (&takeover, Framing::Chunked, &taken, 0),
+        (&takeover, Framing::None, &taken, 411),
+        (&plain, Framing::Chunked, &Standing::default(), 503),
+    ] {
+        for way in [Way::Put, Way::Post, Way::Icecast] {
+            let gate = table.gate();
+            let seen = gate.publish(&caller(way), &session("a"), framing, standing);
+            assert_eq!(status(seen), expected, "{way:?} {framing:?} {standing:?}");
+        }
+    }
+    // Without a request nothing waits for a length, and nobody can be told that it was replaced.
+    for (table, standing, expected) in [
+        (&plain, &free, true),
+        (&plain, &taken, false),
+        (&takeover, &taken, false),
+        (&plain, &Standing::default(), false),
+    ] {
+        let claim = claim(Way::Pull, "10.1.0.1:8000");
+        let seen = table.gate().may_publish(&claim, &session("a"), standing);
+        assert_eq!(seen, expected, "{standing:?}");
+    }
+}
+
+#[test]
+fn a_viewer_waits_where_something_may_come_and_no_longer() {
+    let (waits, origin) = ("--wait=5", "--origin=http://10.1.0.1:8000");
+    let not_waiting = "--wait=0";
+    let standing = |runs, is_fetched, has_room, has_room_for_pull| Standing {
+        runs,
+        is_fetched,
+        has_room,
+        has_room_for_pull,
+        ..Standing::default()
+    };
+    let (full, room) = (
+        standing(false, false, false, false),
+        standing(false, false, true, true),
+    );
+    for (options, method, standing, expected) in [
+        (&[not_waiting][..], Method::Get, &room, 404),
+        (
+            &[not_waiting],
+            Method::Get,
+            &standing(true, false, false, false),
+            0,
+        ),
+        (
+            &[not_waiting],
+            Method::Head,
+            &standing(true, false, false, false),
+            0,
+        ),
+        (&[waits], Method::Get, &full, 0),
+        (&[waits], Method::Head, &full, 404),
+        (&[origin, not_waiting], Method::Get, &room, 0),
+        (&[origin, not_waiting], Method::Head, &room, 404),
+        (&[origin], Method::Get, &full, 503),
+        (
+            &[origin],
+            Method::Get,
+            &standing(false, false, true, false),
+            503,
+        ),
+        (
+            &[origin],
+            Method::Get,
+            &standing(false, false, false, true),
+            503,
+        ),
+        (
+            &[origin],
+            Method::Get,
+            &standing(false, true, false, false),
+            0,
+        ),
+    ] {
+        let seen = status(Table::new(options).gate().wait(method, standing));
+        assert_eq!(seen, expected, "{options:?} {method:?} {standing:?}");
+    }
+}
+
+/// So many watch by a session's own sessionid, and so many by each key to it.
+#[test]
+fn as_many_watch_as_each_token_says() {
+    let most = |most, terms: Terms| Terms {
+        viewers_max: Some(most),
+        ..terms
+    };
+    let mut table = Table::new(&[API]);
+    table.grant("a", Direction::Both, most(5, Terms::default()));
+    table.grant("key", Direction::Both, most(2, opens("a")));
+    table.grant("free", Direction::Both, opens("a"));
+    for (name, viewers, viewers_by_name, expected) in [
+        ("a", 0, 0, 0),
+        ("a", 4, 4, 0),
+        ("a", 5, 0, 503),
+        ("a", 4, 9, 0),
+        ("key", 4, 1, 0),
+        ("key", 4, 2, 503),
+        ("key", 5, 1, 503),
+        ("free", 4, 4, 0),
+        ("free", 5, 0, 503),
+    ] {
+        let standing = |seat| Standing {
+            viewers,
+            viewers_by_name,
+            seat,
+            runs: true,
+            ..Standing::default()
+        };
+        let (gate, name_id) = (table.gate(), session(name));
+        let at = claim(Way::Viewer, "10.0.0.1:1");
+        let watch = gate.watch(&at, &name_id, &standing(None));
+        assert_eq!(status(watch), expected, "{name} {viewers}");
+        for (seat, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
+            let seen = gate.watch_in_segments(None, &name_id, &standing(seat));
+            assert_eq!(status(seen), expected, "{name} {viewers} {seat:?}");
+        }
+    }
+    // Where nobody counts them there is nothing to have a seat for.
+    table.grant("b", Direction::Both, Terms::default());
+    let (name, gate) = (session("b"), table.gate());
+    let seen = gate.watch_in_segments(None, &name, &Standing::default());
+    assert_eq!(status(seen), 0);
+}
+
+#[test]
+fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
+    let mut table = Table::new(&[]);
+    let until = Moment::START + Duration::from_millis(59_500);
+    let whom = (session("a"), address("10.0.0.1"));
+    assert!(table.barred.add(&whom, until, Moment::START));
+    let standing = Standing::default();
+    for (name, from, expected) in [
+        ("a", "10.0.0.1:1", 429),
+        ("a", "10.0.0.1:2", 429),
+        ("a", "10.0.0.2:1", 0),
+        ("b", "10.0.0.1:1", 0),
+    ] {
+        let claim = claim(Way::Viewer, from);
+        let seen = table.gate().watch(&claim, &session(name), &standing);
+        assert_eq!(status(seen), expected, "{name} {from}");
+    }
+    let claim = claim(Way::Viewer, "10.0.0.1:1");
+    let seen = table.gate().watch(&claim, &session("a"), &standing);
+    let refusal = seen.expect_err("kept out");
+    assert_eq!(refusal.retry_after_seconds, Some(60), "when it is over");
+    // An address that would be somebody's is none.
+    let (name, gate) = (session("a"), table.gate());
+    assert_eq!(status(gate.watch_in_segments(None, &name, &standing)), 0);
+}
+
+/// Whether the origin's word counts depends on whose stream it is that runs here.
+#[test]
+fn the_origin_says_who_may_watch_what_is_its_own() {
+    let standing = |runs, is_fetched, is_forbidden| Standing {
+        runs,
+        is_fetched,
+        is_forbidden,
+        ..Standing::default()
+    };
+    let origin = "--origin=http://10.1.0.1:8000";
+    let mut local = Table::new(&[API, origin]);
+    let mut asks = Table::new(&[API, origin, "--origin-tokens"]);
+    for table in [&mut local, &mut asks] {
+        table.grant("in", Direction::In, Terms::default());
+        table.grant("out", Direction::Out, Terms::default());
+        let over = Terms {
+            expires: Some(Stamp::default()),
+            ..Terms::default()
+        };
+        table.grant("over", Direction::Both, over);
+    }
+    // Nothing runs; it is fetched; it is fetched and forbidden since; a source of its own.
+    let standings = [
+        standing(false, false, false),
+        standing(true, true, false),
+        standing(true, true, true),
+        standing(true, false, false),
+        standing(false, false, true),
+    ];
+    for (name, by_origin, here) in [
+        ("none", [0, 0, 403, 403, 0], 403),
+        ("in", [0, 0, 403, 403, 0], 403),
+        ("out", [0; 5], 0),
+        ("over", [403; 5], 403),
+    ] {
+        let name = session(name);
+        for (standing, expected) in standings.iter().zip(by_origin) {
+            let seen = asks.gate().see(&name, &name, standing);
+            assert_eq!(status(seen), expected, "{name:?} {standing:?}");
+            let seen = local.gate().see(&name, &name, standing);
+            assert_eq!(status(seen), here, "{name:?} {standing:?}");
+        }
+    }
+    let words = |table: &Table, name: &str| {
+        let own = standing(true, false, false);
+        let verdict = table.gate().see(&session(name), &session(name), &own);
+        verdict.expect_err("refused").detail
+    };
+    assert!(words(&asks, "none").contains("the origin says who may watch"));
+    assert!(words(&asks, "in").contains("the origin says who may watch"));
+    assert!(words(&local, "none").contains("adds one with add-token"));
+    assert!(words(&local, "in").contains("for a source only"));
+    for (name, of_asking) in [
+        ("none", false),
+        ("in", false),
+        ("out", true),
+        ("over", false),
+    ] {
+        assert_eq!(asks.gate().may_stay(&session(name)), of_asking, "{name}");
+        assert!(local.gate().may_stay(&session(name)), "{name}");
+    }
+}
+
+/// Who has waited is asked all that it was asked before, and once more whether the stream is there.
+#[test]
+fn who_has_waited_is_asked_again() {
+    let mut table = Table::new(&[API]);
+    table.grant("a", Direction::Both, Terms::default());
+    table.grant("key", Direction::Both, opens("a"));
+    let counted = Terms {
+        viewers_max: Some(1),
+        ..Terms::default()
+    };
+    table.grant("counted", Direction::Both, counted);
+    let standing = |runs, viewers| Standing {
+        runs,
+        viewers,
+        seat: Some(false),
+        ..Standing::default()
+    };
+    for (name, of, way, standing, expected) in [
+        ("a", "a", Way::Viewer, standing(true, 0), 0),
+        ("a", "a", Way::Viewer, standing(false, 0), 504),
+        ("a", "a", Way::Remuxed, standing(false, 0), 0),
+        ("a", "a", Way::Hls, standing(false, 0), 0),
+        ("key", "a", Way::Viewer, standing(true, 0), 0),
+        ("key", "b", Way::Viewer, standing(true, 0), 403),
+        ("none", "none", Way::Viewer, standing(true, 0), 403),
+        ("counted", "counted", Way::Viewer, standing(true, 9), 0),
+        ("counted", "counted", Way::Hls, standing(true, 9), 503),
+    ] {
+        let (name, of) = (session(name), session(of));
+        let gate = table.gate();
+        let fault = || Fault::TimedOut;
+        let seen = gate.go_on_late((&name, &of), (way, None), &standing, fault);
+        assert_eq!(status(seen), expected, "{name:?} {of:?} {way:?}");
+    }
+}
+
+#[test]
+fn a_viewer_is_told_why_no_origin_has_the_session() {
+    let origin = "--origin=http://10.1.0.1:8000";
+    let own = Table::new(&[API, origin]);
+    let open = Table::new(&[origin]);
+    let asks = Table::new(&[API, origin, "--origin-tokens"]);
+    for (fault, of_all) in [
+        (Fault::NotFound, [404, 404, 404]),
+        (Fault::Forbidden, [502, 403, 403]),
+        (Fault::Broken("it fell silent"), [502, 502, 502]),
+        (Fault::TimedOut, [504, 504, 504]),
+        (Fault::Busy, [503, 503, 503]),
+        (Fault::Loop, [508, 508, 508]),
+    ] {
+        for (table, expected) in [&own, &open, &asks].into_iter().zip(of_all) {
+            let seen = table.gate().turned_away(fault);
+            assert_eq!(seen.status.code(), expected, "{fault:?}");
+        }
+    }
+}
+
+/// Whoever is in when the server is told to end may look until then; nothing new begins.
+#[test]
+fn nothing_begins_once_the_server_is_told_to_end() {
+    for (is_closing, expected) in [(false, 0), (true, 503)] {
+        let table = Table {
+            is_closing,
+            ..Table::new(&[])
+        };
+        let gate = table.gate();
+        assert_eq!(gate.time(), NOON);
+        assert_eq!(status(gate.change()), expected);
+        assert_eq!(status(gate.follow()), expected);
+        let name = session("a");
+        assert_eq!(
+            status(gate.see(&name, &name, &Standing::default())),
+            expected
+        );
+    }
+}
+
+#[test]
+fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
+    let mut table = Table::new(&[API]);
+    table.grant("a", Direction::Both, Terms::default());
+    table.grant("b", Direction::Both, Terms::default());
+    table.grant("key", Direction::Both, opens("a"));
+    let until = Moment::START + Duration::from_secs(60);
+    assert!(table.blocks.add(&session("a"), until, Moment::START));
+    let standing = Standing {
+        has_room: true,
+        ..Standing::default()
+    };
+    for (name, expected) in [("a", 429), ("key", 429), ("b", 0)] {
+        let (gate, name) = (table.gate(), session(name));
+        let watch = gate.watch(&claim(Way::Viewer, "10.0.0.1:1"), &name, &standing);
+        assert_eq!(status(watch), expected, "{name:?}");
+        let put = gate.publish(&caller(Way::Put), &name, Framing::Chunked, &standing);
+        assert_eq!(status(put), expected, "{name:?}");
+    }
+}
+
+/// A stream that cannot go out over HTTP is refused to who may have it, and the page is not.
+#[test]
+fn a_stream_that_cannot_go_out_is_not_acceptable() {
+    let table = Table::new(&[]);
+    let name = session("a");
+    let standing = Standing {
+        http_fault: Some("it is of no kind".to_owned()),
+        ..Standing::default()
+    };
+    let gate = table.gate();
+    assert_eq!(status(gate.may_go_on(&name, &name, &standing)), 406);
+    assert_eq!(status(gate.see(&name, &name, &standing)), 0);
+    assert_eq!(
+        status(gate.may_go_on(&name, &name, &Standing::default())),
+        0
+    );
+}
+
+#[test]
+fn tokens_name_clients_within_reach_and_groups_that_are_named() {
+    let may = |options: &[&str], at: &str| {
+        let at = SocketAddr::new(address(at), 5004);
+        Table::new(options).gate().may_be_named(&at)
+    };
+    let (subnet, join) = ("--rtp-to=10.0.0.0/8", "--join=239.1.2.3");
+    for (options, at, expected) in [
+        (&[][..], "192.0.2.1", true),
+        (&[], "239.1.2.3", false),
+        (&[API, join], "239.1.2.3", true),
+        (&[API, join], "::ffff:239.1.2.3", true),
+        (&[API, join], "239.1.2.4", false),
+        (&[subnet], "10.0.0.1", true),
+        (&[subnet], "::ffff:10.0.0.1", true),
+        (&[subnet], "192.0.2.1", false),
+        (&["--rtp-to=239.0.0.0/8"], "239.1.2.4", true),
+    ] {
+        assert_eq!(may(options, at), expected, "{options:?} {at}");
+    }
+}

@@ -1,0 +1,811 @@
+use super::*;
+use crate::gate::UdpClient;
+use crate::gate::udp_clients;
+use crate::relay::admission::Way;
+use crate::relay::stage::Stage;
+use crate::relay::{Action, Job, Ticket};
+
+const API: &str = "--token-server=10.0.0.0/8";
+
+fn id(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a good sessionid")
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn client(text: &str) -> UdpClient {
+    let clients = udp_clients::parse(text, 1).expect("a UDP client");
+    clients.into_iter().next().expect("one")
+}
+
+fn tuple(text: &str, carriage: Carriage) -> RtpTuple {
+    let client = client(text);
+    RtpTuple {
+        addresses: client.address().into_iter().collect(),
+        client,
+        carriage,
+    }
+}
+
+fn http(opens: Option<&str>) -> Option<gate::Grant> {
+    let terms = gate::Terms {
+        opens: opens.map(id),
+        ..gate::Terms::default()
+    };
+    let direction = gate::Direction::Both;
+    Some(gate::Grant { direction, terms })
+}
+
+fn addition(name: &str, http: Option<gate::Grant>, rtp: Vec<RtpTuple>) -> Change {
+    let session = id(name);
+    Change {
+        record: Record::Add { session, http, rtp },
+        aborts: false,
+    }
+}
+
+fn plain(name: &str) -> Change {
+    addition(name, http(None), Vec::new())
+}
+
+fn lacks_nothing(_: SocketAddr, _: Carriage) -> Option<&'static str> {
+    None
+}
+
+/// The grants of a server, what they say and what they have the shell do.
+struct Table {
+    stage: Stage,
+    caller: Caller,
+}
+
+impl Table {
+    fn new(options: &[&str]) -> Table {
+        let mut stage = Stage::new(options);
+        let caller = (stage.client(""), stage.relay.desk.unread_reply());
+        Table { stage, caller }
+    }
+
+    /// What is changed is written first.
+    fn with_file(options: &[&str]) -> Table {
+        let mut table = Table::new(options);
+        let tokens = table.tokens();
+        table.restore(tokens);
+        table
+    }
+
+    fn tokens(&self) -> Tokens {
+        Tokens::new(self.stage.relay.token_limits())
+    }
+
+    fn restore(&mut self, tokens: Tokens) {
+        let relay = &mut self.stage.relay;
+        relay
+            .grants
+            .restore(tokens, &lacks_nothing, &mut relay.desk);
+    }
+
+    fn grants(&mut self) -> &mut Grants {
+        &mut self.stage.relay.grants
+    }
+
+    /// The status of a change, or 0 if it waits for the disk.
+    fn change(&mut self, change: Change) -> u16 {
+        let relay = &mut self.stage.relay;
+        let done = relay
+            .grants
+            .change(self.caller, change, &lacks_nothing, &mut relay.desk);
+        match done {
+            Ok(Some((status, _))) => status.code(),
+            Ok(None) => 0,
+            Err(refusal) => refusal.status.code(),
+        }
+    }
+
+    /// What is to be written, and the lines of the log.
+    fn acts(&mut self) -> (Vec<(Ticket, gate::Entry)>, Vec<String>) {
+        let (mut writes, mut lines) = (Vec::new(), Vec::new());
+        while let Some(action) = self.stage.relay.desk.next_action() {
+            match action {
+                Action::Help(ticket, Job::Append(entry)) => writes.push((ticket, entry)),
+                Action::Log(line) => lines.push(line),
+                _ => {}
+            }
+        }
+        (writes, lines)
+    }
+
+    /// The one write that is under way, and how many changes it has.
+    #[track_caller]
+    fn write(&mut self) -> (Ticket, usize) {
+        let (writes, _) = self.acts();
+        let [(ticket, entry)] = writes.as_slice() else {
+            panic!("one write: {writes:?}");
+        };
+        (*ticket, entry.records.len())
+    }
+
+    fn appended(&mut self, ticket: Ticket, result: &Result<(), String>) {
+        let relay = &mut self.stage.relay;
+        relay
+            .grants
+            .appended(ticket, result, &lacks_nothing, &mut relay.desk);
+    }
+
+    /// What has been said, and the statuses of the answers among it.
+    fn said(&mut self) -> (Vec<String>, Vec<u16>) {
+        let (mut words, mut answers) = (Vec::new(), Vec::new());
+        while let Some(said) = self.grants().said() {
+            match said {
+                Said::Changed(name) => words.push(format!("changed {}", name.as_str())),
+                Said::Removed(tuples) => words.push(format!("removed {}", tuples.len())),
+                Said::Ends(name, ends) => words.push(format!("ends {} {ends:?}", name.as_str())),
+                Said::Aborted(name) => words.push(format!("aborted {}", name.as_str())),
+                Said::KeyAborted(name) => words.push(format!("key aborted {}", name.as_str())),
+                Said::Answered(_, Ok((status, _))) => answers.push(status.code()),
+                Said::Answered(_, Err(refusal)) => answers.push(refusal.status.code()),
+            }
+        }
+        (words, answers)
+    }
+
+    fn has(&mut self, name: &str) -> bool {
+        let tokens = self.grants().tokens().expect("tokens");
+        tokens.of(&id(name)).next().is_some()
+    }
+}
+
+fn revocation(name: &str, aborts: bool) -> Change {
+    Change::revocation(id(name), aborts)
+}
+
+#[test]
+fn an_address_is_a_clients_in_the_carriage_of_its_tuple() {
+    let mut table = Table::new(&[API]);
+    let (rtp, bare) = (Carriage::Rtp(None), Carriage::Bare);
+    let mut named = tuple("relay.example:5004", rtp);
+    named.addresses = vec![at("10.0.0.8:5004"), at("[::ffff:10.0.0.9]:5004")];
+    let tuples = vec![
+        tuple("10.0.0.1:5004", rtp),
+        tuple("10.0.0.2:5004", bare),
+        named,
+    ];
+    assert_eq!(table.change(addition("a", None, tuples)), 201);
+    for (name, address, is_bare, expected) in [
+        ("a", "10.0.0.1:5004", false, true),
+        ("a", "10.0.0.1:5004", true, false),
+        ("a", "10.0.0.1:5005", false, false),
+        ("a", "10.0.0.2:5004", true, true),
+        ("a", "10.0.0.2:5004", false, false),
+        ("a", "10.0.0.3:5004", false, false),
+        ("a", "10.0.0.8:5004", false, true),
+        ("a", "10.0.0.9:5004", false, true),
+        ("b", "10.0.0.1:5004", false, false),
+    ] {
+        let seen = table.grants().is_client(&id(name), at(address), is_bare);
+        assert_eq!(seen, expected, "{name} {address} {is_bare}");
+    }
+}
+
+/// Whose source somebody becomes who sends datagrams: the first session that it may give and that
+/// has none.
+#[test]
+fn datagrams_begin_the_first_session_that_has_no_source() {
+    let mut table = Table::new(&[API, "--publish-from=10.0.0.0/24"]);
+    let (rtp, bare) = (Carriage::Rtp(None), Carriage::Bare);
+    for (name, carriage) in [("a", rtp), ("b", bare), ("c", rtp)] {
+        let tuples = vec![tuple("10.0.0.1:5004", carriage)];
+        assert_eq!(table.change(addition(name, None, tuples)), 201);
+    }
+    let relay = &table.stage.relay;
+    let (here, outside) = ("10.0.0.1:5004", "192.0.2.1:5004");
+    let stranger = "10.0.0.9:5004";
+    for (from, to, is_bare, its, taken, has_room, expected) in [
+        (here, Some(here), false, None, &[][..], true, Ok("a")),
+        (here, Some(here), true, None, &[], true, Ok("b")),
+        (here, Some(here), false, None, &["a"], true, Ok("c")),
+        (
+            here,
+            Some(here),
+            true,
+            None,
+            &["b"],
+            true,
+            Err("SecondSource"),
+        ),
+        (
+            here,
+            Some(here),
+            false,
+            None,
+            &["a", "c"],
+            true,
+            Err("SecondSource"),
+        ),
+        (here, Some(here), false, Some("a"), &["a"], true, Ok("a")),
+        (here, Some(here), false, None, &[], false, Err("Refused")),
+        (
+            here,
+            Some(stranger),
+            false,
+            None,
+            &[],
+            true,
+            Err("SecondSource"),
+        ),
+        (here, None, false, None, &[], true, Err("Stranger")),
+        (outside, Some(here), false, None, &[], true, Err("Outside")),
+    ] {
+        let way = if is_bare { Way::Bare } else { Way::Rtp };
+        let claim = Claim {
+            to: to.map(at),
+            ..Claim::without_request(way, at(from))
+        };
+        let has_source = |name: &SessionId| taken.contains(&name.as_str());
+        let standing = |name: &SessionId| Standing {
+            has_room,
+            has_source: has_source(name),
+            ..Standing::default()
+        };
+        let how = (&claim, is_bare);
+        let (grants, desk) = (&relay.grants, &relay.desk);
+        let seen = grants.session_for(how, its.map(id), has_source, standing, desk);
+        let seen = seen.map_err(|count| format!("{count:?}"));
+        let expected = expected.map(id).map_err(str::to_owned);
+        assert_eq!(seen, expected, "{from} {to:?} {is_bare} {its:?} {taken:?}");
+    }
+}
+
+/// A key has no stream: to block its name would keep nobody out. What runs by that name began
+/// before it was one.
+#[test]
+fn a_key_is_blocked_only_where_a_stream_has_its_name() {
+    let mut table = Table::new(&[API]);
+    assert_eq!(
+        table.change(addition("key", http(Some("a")), Vec::new())),
+        201
+    );
+    for (name, has_stream, expected) in [
+        ("a", false, Ok(())),
+        ("a", true, Ok(())),
+        ("key", true, Ok(())),
+        ("key", false, Err(409)),
+    ] {
+        for block in [None, Some(Duration::from_secs(60))] {
+            let relay = &mut table.stage.relay;
+            let whom = (&id(name), has_stream);
+            let seen = relay.grants.begin_abort(whom, block, &relay.desk);
+            let seen = seen.map_err(|refusal| refusal.status.code());
+            assert_eq!(seen, expected, "{name} {has_stream} {block:?}");
+        }
+    }
+    let relay = &table.stage.relay;
+    let left = relay.grants.blocks.left(&id("a"), relay.desk.now());
+    assert_eq!(left, Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
+    let mut table = Table::new(&[API]);
+    let relay = &mut table.stage.relay;
+    let minute = Duration::from_secs(60);
+    let from = at("10.0.0.1:1").ip();
+    for number in 0..=BLOCKS_MAX {
+        let name = id(&number.to_string());
+        let blocked = relay.grants.block(&name, minute, &relay.desk);
+        let barred = relay.grants.bar(&(name.clone(), from), minute, &relay.desk);
+        assert_eq!(blocked.is_ok(), number < BLOCKS_MAX, "{number}");
+        assert_eq!(barred.is_ok(), number < BLOCKS_MAX, "{number}");
+        for refusal in [blocked.err(), barred.err()].into_iter().flatten() {
+            assert_eq!(refusal.status, Status::ServiceUnavailable);
+            assert_eq!(refusal.retry_after_seconds, Some(RETRY_AFTER_SECONDS));
+        }
+        let now = relay.desk.now();
+        let left = relay.grants.blocks.left(&name, now);
+        assert_eq!(left, (number < BLOCKS_MAX).then_some(minute));
+        let left = relay.grants.barred.left(&(name, from), now);
+        assert_eq!(left, (number < BLOCKS_MAX).then_some(minute));
+    }
+}
+
+#[test]
+fn who_is_inside_by_a_name_without_tuples_is_ended() {
+    let mut table = Table::new(&[API]);
+    assert_eq!(table.change(plain("a")), 201);
+    drop(table.said());
+    for (name, is_inside, ends) in [
+        ("a", false, false),
+        ("a", true, false),
+        ("gone", false, false),
+        ("gone", true, true),
+    ] {
+        let done = table.grants().abort_forgotten(&id(name), is_inside);
+        let body = format!("{{\"sessionid\":\"{name}\",\"revoked\":0}}").into_bytes();
+        assert_eq!(
+            done,
+            ends.then_some((Status::Ok, body)),
+            "{name} {is_inside}"
+        );
+        let words = ends.then(|| format!("key aborted {name}"));
+        assert_eq!(table.said().0, Vec::from_iter(words));
+    }
+    let without_tokens = Table::new(&[]).grants().abort_forgotten(&id("gone"), true);
+    assert!(without_tokens.is_none());
+}
+
+/// Whom a change concerns is said: nobody else is looked for.
+#[test]
+fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
+    let mut table = Table::new(&[API]);
+    let rtp = || vec![tuple("10.0.0.1:5004", Carriage::Rtp(None))];
+    let key = || addition("key", http(Some("a")), Vec::new());
+    for (change, status, said) in [
+        (plain("a"), 201, &["changed a", "ends a None"][..]),
+        (plain("a"), 200, &["changed a", "ends a None"]),
+        (
+            addition("a", None, rtp()),
+            201,
+            &["changed a", "ends a None"],
+        ),
+        (key(), 201, &["changed key", "ends key None"]),
+        (addition("key", None, rtp()), 409, &[]),
+        (addition("other", http(Some("key")), Vec::new()), 409, &[]),
+        (revocation("none", true), 404, &[]),
+        (
+            revocation("key", true),
+            200,
+            &["removed 1", "changed key", "key aborted key"],
+        ),
+        (key(), 201, &["changed key", "ends key None"]),
+        (revocation("key", false), 200, &["removed 1", "changed key"]),
+        (
+            revocation("a", true),
+            200,
+            &["removed 2", "changed a", "aborted a"],
+        ),
+        (revocation("a", true), 404, &[]),
+    ] {
+        let what = format!("{change:?}");
+        assert_eq!(table.change(change), status, "{what}");
+        assert_eq!(table.said().0, said, "{what}");
+    }
+    let body = |table: &mut Table, change| {
+        let relay = &mut table.stage.relay;
+        let (caller, desk) = (table.caller, &mut relay.desk);
+        let done = relay.grants.change(caller, change, &lacks_nothing, desk);
+        let (_, body) = done.expect("it can be done").expect("at once");
+        String::from_utf8(body).expect("JSON")
+    };
+    let added = body(&mut table, addition("b", None, rtp()));
+    let expected =
+        r#"{"sessionid":"b","tokens":[{"sessionid":"b","host":"10.0.0.1","port":5004}]}"#;
+    assert_eq!(added, expected);
+    let revoked = body(&mut table, revocation("b", false));
+    assert_eq!(revoked, r#"{"sessionid":"b","revoked":1}"#);
+}
+
+/// A client may have many addresses: the first that can be reached is sent to, and all have to be
+/// where clients may be.
+#[test]
+fn a_client_is_refused_whose_addresses_cannot_be_reached() {
+    let mut table = Table::new(&[API, "--rtp-to=10.0.0.0/8"]);
+    let fault = |address: SocketAddr, _| (address.port() == 9).then_some("no port");
+    for (addresses, expected) in [
+        (&["10.0.0.1:1"][..], 201),
+        (&["10.0.0.1:9"], 400),
+        (&["10.0.0.1:9", "10.0.0.2:1"], 201),
+        (&["10.0.0.1:1", "10.0.0.2:9"], 201),
+        (&["10.0.0.1:9", "10.0.0.2:9"], 400),
+        (&["10.0.0.1:1", "192.0.2.1:1"], 403),
+        (&["192.0.2.1:1"], 403),
+    ] {
+        let mut client = tuple("relay.example:5004", Carriage::Rtp(None));
+        client.addresses = addresses.iter().map(|text| at(text)).collect();
+        let relay = &mut table.stage.relay;
+        let (change, desk) = (addition("a", None, vec![client]), &mut relay.desk);
+        let done = relay.grants.change(table.caller, change, &fault, desk);
+        let status = match done {
+            Ok(done) => done.expect("at once").0,
+            Err(refusal) => refusal.status,
+        };
+        assert_eq!(status.code(), expected, "{addresses:?}");
+        table.change(revocation("a", false));
+    }
+}
+
+// ---- The token file
+
+#[test]
+fn a_change_is_made_when_it_is_on_disk() {
+    let mut table = Table::with_file(&[API]);
+    assert_eq!(table.change(plain("a")), 0);
+    let (ticket, records) = table.write();
+    assert_eq!(
+        (records, table.has("a"), table.said().1),
+        (1, false, vec![])
+    );
+    table.appended(Ticket(ticket.0 + 1), &Ok(()));
+    assert!(!table.has("a"), "that was another's");
+    table.appended(ticket, &Ok(()));
+    assert_eq!((table.has("a"), table.said().1), (true, vec![201]));
+    // What changes nothing is not written, and answered at once.
+    assert_eq!(table.change(plain("a")), 0);
+    assert_eq!((table.acts().0, table.said().1), (vec![], vec![200]));
+    // What cannot be written is not done.
+    assert_eq!(table.change(revocation("a", false)), 0);
+    let (ticket, _) = table.write();
+    table.appended(ticket, &Err("full".to_owned()));
+    assert_eq!((table.has("a"), table.said().1), (true, vec![507]));
+    let (_, lines) = table.acts();
+    let line =
+        "level=error event=token-file-not-written detail=\"full; no token is given or revoked\"";
+    assert_eq!(lines, [line]);
+    let counts = table.stage.relay.desk.counts();
+    let of = [Count::TokenWrites, Count::TokenWritesFailed].map(|what| counts.of(what));
+    assert_eq!(of, [1, 1]);
+    let relay = &mut table.stage.relay;
+    relay.grants.not_compacted("full", &mut relay.desk);
+    let (_, lines) = table.acts();
+    let line = "level=warn event=token-file-not-compacted detail=\"full; it goes on growing\"";
+    assert_eq!(lines, [line]);
+}
+
+#[test]
+fn what_waits_for_a_write_is_written_together_but_for_two_changes_of_one_session() {
+    let mut table = Table::with_file(&[API]);
+    for change in [plain("a"), plain("b"), plain("c"), revocation("b", false)] {
+        assert_eq!(table.change(change), 0);
+    }
+    let mut batches = Vec::new();
+    for _ in 0..3 {
+        let (ticket, records) = table.write();
+        batches.push(records);
+        table.appended(ticket, &Ok(()));
+    }
+    assert_eq!(batches, [1, 2, 1]);
+    assert_eq!(table.acts().0, [], "nothing is left");
+    assert_eq!(table.said().1, [201, 201, 201, 200]);
+    assert!(table.has("a") && !table.has("b") && table.has("c"));
+}
+
+/// The changes of one write are decided together: each leaves no room for what the others take.
+#[test]
+fn changes_that_are_written_together_do_not_take_the_same_room() {
+    let mut table = Table::with_file(&[API, "--tokens=3"]);
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(table.change(plain(name)), 0);
+    }
+    let (ticket, records) = table.write();
+    assert_eq!(records, 1);
+    table.appended(ticket, &Ok(()));
+    let (ticket, records) = table.write();
+    assert_eq!((records, table.said().1), (2, vec![201, 503]));
+    table.appended(ticket, &Ok(()));
+    assert_eq!(table.said().1, [201, 201]);
+}
+
+#[test]
+fn a_write_has_a_bounded_number_of_tuples() {
+    let mut table = Table::with_file(&[API, "--tokens=20000", "--udp-clients=64"]);
+    let clients = |session: usize| {
+        let each = (1..=64).map(|port| {
+            let mut tuple = tuple(&format!("10.0.{session}.1:{port}"), Carriage::Rtp(None));
+            tuple.addresses = Vec::new();
+            tuple
+        });
+        each.collect::<Vec<_>>()
+    };
+    assert_eq!(table.change(plain("first")), 0);
+    for session in 0..66 {
+        let change = addition(&session.to_string(), None, clients(session));
+        assert_eq!(table.change(change), 0, "{session}");
+    }
+    let mut batches = Vec::new();
+    for _ in 0..3 {
+        let (ticket, records) = table.write();
+        batches.push(records);
+        table.appended(ticket, &Ok(()));
+    }
+    assert_eq!(batches, [1, 4096 / 64, 2]);
+}
+
+#[test]
+fn so_many_changes_wait_for_the_disk_and_no_more() {
+    let mut table = Table::with_file(&[API, "--tokens=20000"]);
+    assert_eq!(table.change(plain("first")), 0);
+    let (ticket, _) = table.write();
+    for number in 0..=1024 {
+        let status = table.change(plain(&number.to_string()));
+        assert_eq!(status, if number < 1024 { 0 } else { 503 }, "{number}");
+    }
+    table.appended(ticket, &Ok(()));
+    assert_eq!(table.write().1, 1024);
+    assert_eq!(table.change(plain("last")), 0, "there is room again");
+}
+
+/// The same for large ones, in bytes.
+#[test]
+fn changes_that_wait_for_the_disk_hold_a_bounded_number_of_bytes() {
+    let mut table = Table::with_file(&[API, "--tokens=20000", "--udp-clients=100"]);
+    assert_eq!(table.change(plain("first")), 0);
+    let host = format!("{}.example", "x".repeat(60));
+    let clients = |session: usize| {
+        let each = (1..=100).map(|port| {
+            let client = client(&format!("{host}:{port}"));
+            let addresses = vec![at(&format!("10.0.0.1:{}", session + 1))];
+            let carriage = Carriage::Rtp(None);
+            RtpTuple {
+                client,
+                carriage,
+                addresses,
+            }
+        });
+        each.collect::<Vec<_>>()
+    };
+    let mut taken = 0;
+    while table.change(addition(&taken.to_string(), None, clients(taken))) == 0 {
+        taken += 1;
+    }
+    // Of each there are a hundred names of 68 bytes, twice, with an address and a port.
+    let bytes = 2 * 100 * (68 + size_of::<RtpTuple>() + size_of::<SocketAddr>());
+    assert!(taken * bytes <= (1 << 20) + bytes, "{taken}");
+    assert!((taken + 1) * bytes * 2 >= 1 << 20, "{taken}");
+    let held = table.grants().ledger.as_ref().map_or(0, Ledger::held_bytes);
+    assert!(
+        held >= taken * bytes && held < (1 << 20) + 2 * bytes,
+        "{held}"
+    );
+}
+
+#[test]
+fn a_disk_with_too_much_to_do_changes_nothing() {
+    let mut table = Table::with_file(&[API]);
+    assert_eq!(table.change(plain("a")), 0);
+    assert_eq!(table.change(plain("b")), 0);
+    let (ticket, _) = table.write();
+    let not_appended = |table: &mut Table, ticket| {
+        let relay = &mut table.stage.relay;
+        relay
+            .grants
+            .not_appended(ticket, &lacks_nothing, &mut relay.desk)
+    };
+    assert!(!not_appended(&mut table, Ticket(ticket.0 + 9)), "another's");
+    assert!(table.said().1.is_empty());
+    assert!(not_appended(&mut table, ticket));
+    assert_eq!((table.said().1, table.has("a")), (vec![503], false));
+    let (ticket, records) = table.write();
+    assert_eq!(records, 1, "who has waited has a turn");
+    table.appended(ticket, &Ok(()));
+    assert_eq!((table.said().1, table.has("b")), (vec![201], true));
+    assert!(!not_appended(&mut table, ticket), "it is over");
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn the_disk_is_quiet_when_nothing_is_on_its_way() {
+    assert!(Table::new(&[API]).grants().is_quiet(), "there is no file");
+    let mut table = Table::with_file(&[API]);
+    assert!(table.grants().is_quiet());
+    assert_eq!(table.change(plain("a")), 0);
+    assert!(!table.grants().is_quiet(), "it is written");
+    let (ticket, _) = table.write();
+    assert_eq!(table.change(plain("b")), 0);
+    assert!(!table.grants().is_quiet());
+    table.appended(ticket, &Ok(()));
+    let (ticket, _) = table.write();
+    table.appended(ticket, &Ok(()));
+    assert!(table.grants().is_quiet());
+}
+
+// ---- Time
+
+fn over_at(seconds: u64) -> Option<gate::Grant> {
+    let mut grant = http(None)?;
+    grant.terms.expires = Some(Stamp {
+        unix_seconds: seconds,
+    });
+    Some(grant)
+}
+
+/// What a clock that is set back would open again is not opened: the file knows how late it was.
+#[test]
+fn the_later_of_the_files_clock_and_the_hosts_counts() {
+    for (seconds, warns) in [
+        (0, false),
+        (59, false),
+        (60, false),
+        (61, true),
+        (9999, true),
+    ] {
+        let mut table = Table::new(&[API]);
+        let mut tokens = table.tokens();
+        let time = Stamp {
+            unix_seconds: seconds,
+        };
+        tokens.tell_time(time);
+        table.restore(tokens);
+        let (writes, lines) = table.acts();
+        let has_warned = lines.iter().any(|line| line.contains("event=clock-behind"));
+        assert_eq!((has_warned, lines.len()), (warns, usize::from(warns)));
+        assert_eq!(table.stage.relay.desk.date().0, time, "{seconds}");
+        assert_eq!(writes, [], "nothing is over");
+    }
+}
+
+#[test]
+fn clients_of_the_file_that_may_not_be_there_now_are_silent() {
+    let (near, far) = ("10.0.0.1:5004", "192.0.2.1:5004");
+    let faulty = "10.0.0.9:9";
+    for (clients, silenced) in [
+        (&[near][..], 0),
+        (&[near, far], 1),
+        (&[far, faulty], 2),
+        (&[faulty], 1),
+    ] {
+        let mut table = Table::new(&[API, "--rtp-to=10.0.0.0/8"]);
+        let mut tokens = table.tokens();
+        let tuples = clients.iter().map(|text| tuple(text, Carriage::Rtp(None)));
+        let added = tokens.add(&id("a"), None, tuples.collect());
+        assert_eq!(added, Ok(clients.len()));
+        let relay = &mut table.stage.relay;
+        let fault = |address: SocketAddr, _| (address.port() == 9).then_some("no port");
+        relay.grants.restore(tokens, &fault, &mut relay.desk);
+        let (_, lines) = table.acts();
+        let line = format!("level=warn event=token-file-clients-silenced count={silenced} ");
+        let told = lines.iter().filter(|told| told.starts_with(&line)).count();
+        assert_eq!((told, lines.len()), (usize::from(silenced > 0), told));
+        for client in clients {
+            let is_client = table.grants().is_client(&id("a"), at(client), false);
+            assert_eq!(is_client, *client == near, "{client}");
+        }
+        let listed = table
+            .grants()
+            .tokens()
+            .expect("tokens")
+            .of(&id("a"))
+            .count();
+        assert_eq!(listed, clients.len(), "they stay listed");
+    }
+}
+
+/// How late it is goes to the disk where a token is over, or a clock that was set back while the
+/// server was down would open it again.
+#[test]
+fn what_was_over_at_the_start_is_written_and_not_said() {
+    for (expires, is_written) in [(1, true), (50, true), (51, false)] {
+        let mut table = Table::new(&[API]);
+        let mut tokens = table.tokens();
+        tokens.tell_time(Stamp { unix_seconds: 50 });
+        let added = tokens.add(&id("a"), over_at(expires), Vec::new());
+        assert_eq!(added, Ok(1));
+        table.restore(tokens);
+        let (writes, lines) = table.acts();
+        assert_eq!(lines, Vec::<String>::new());
+        let times: Vec<_> = writes.iter().map(|(_, entry)| entry.time).collect();
+        let time = Some(Stamp { unix_seconds: 50 });
+        assert_eq!(
+            times,
+            Vec::from_iter(is_written.then_some(time)),
+            "{expires}"
+        );
+        let is_armed = table.stage.relay.next_deadline().is_some();
+        assert!(is_written || is_armed, "it is known when it will be over");
+    }
+}
+
+/// Each of a few has a line; of many it is said how many more there are.
+#[test]
+fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
+    for (tokens, more) in [(1, None), (16, None), (17, Some(1)), (40, Some(24))] {
+        let mut table = Table::with_file(&[API]);
+        for number in 0..tokens {
+            let grants = table.grants().table().expect("a table");
+            let name = id(&number.to_string());
+            assert_eq!(grants.add(&name, over_at(10), Vec::new()), Ok(1));
+        }
+        let relay = &mut table.stage.relay;
+        relay.grants.rearm(&mut relay.desk);
+        let due = relay.next_deadline().expect("it is known when");
+        assert_eq!(relay.desk.stamp_of(due), Stamp { unix_seconds: 10 });
+        relay.desk.set_now(due);
+        relay.grants.due(&lacks_nothing, &mut relay.desk);
+        let (writes, lines) = table.acts();
+        let told = lines
+            .iter()
+            .filter(|line| line.contains("event=token-over "));
+        assert_eq!(told.count(), tokens.min(16), "{tokens}");
+        let of_more: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("tokens-over"))
+            .collect();
+        let line = more.map(|more| format!("level=info event=tokens-over count={more}"));
+        assert_eq!(of_more, Vec::from_iter(&line), "{tokens}");
+        let time = Some(Stamp { unix_seconds: 10 });
+        assert!(matches!(writes.as_slice(), [(_, entry)] if entry.time == time));
+        // Nobody is told twice, and nothing is written where nothing is over.
+        let relay = &mut table.stage.relay;
+        relay.grants.due(&lacks_nothing, &mut relay.desk);
+        assert_eq!(table.acts(), (vec![], vec![]));
+    }
+}
+
+/// A line names the session, and of a key what it opens; never a sessionid itself.
+#[test]
+fn a_line_about_a_token_names_digests() {
+    let mut table = Table::new(&[API]);
+    let (own, key) = (id("session").digest(), id("the-key").digest());
+    for (change, line) in [
+        (
+            plain("session"),
+            format!("event=token-added session={own} tuples=1"),
+        ),
+        (
+            addition("the-key", http(Some("session")), Vec::new()),
+            format!("event=token-added session={key} for={own}"),
+        ),
+        (
+            revocation("the-key", false),
+            format!("event=token-revoked session={key} for={own}"),
+        ),
+        (
+            revocation("session", false),
+            format!("event=token-revoked session={own} tuples=1"),
+        ),
+    ] {
+        table.change(change);
+        let (_, lines) = table.acts();
+        assert_eq!(lines, [format!("level=info {line}")]);
+    }
+}
+
+/// What is held is what each part holds: no more than twice of what it has to, and no less.
+#[test]
+fn what_is_granted_is_counted_in_bytes() {
+    let mut table = Table::with_file(&[API, "--tokens=20000"]);
+    let long = "x".repeat(200);
+    let name = |number: usize| id(&format!("{long}{number}"));
+    let minute = Duration::from_secs(60);
+    let mut before = table.grants().held_bytes();
+    let mut grown = |table: &mut Table, least: usize, what: &str| {
+        let held = table.grants().held_bytes();
+        let grown = held.saturating_sub(before);
+        assert!(
+            grown >= least && grown <= 6 * least,
+            "{what}: {grown} for {least}"
+        );
+        before = held;
+    };
+    for number in 0..200 {
+        let grants = table.grants().table().expect("a table");
+        let added = grants.add(&name(number), http(None), Vec::new());
+        assert_eq!(added, Ok(1));
+    }
+    grown(&mut table, 200 * (200 + size_of::<gate::Tuple>()), "tokens");
+    for number in 0..300 {
+        let relay = &mut table.stage.relay;
+        let blocked = relay.grants.block(&name(number), minute, &relay.desk);
+        assert_eq!(blocked.map_err(|refusal| refusal.detail), Ok(()));
+    }
+    grown(&mut table, 300 * 200, "blocks");
+    for number in 0..400 {
+        let relay = &mut table.stage.relay;
+        let whom = (name(number), at("10.0.0.1:1").ip());
+        let barred = relay.grants.bar(&whom, minute, &relay.desk);
+        assert_eq!(barred.map_err(|refusal| refusal.detail), Ok(()));
+    }
+    grown(&mut table, 400 * 200, "barred");
+    for _ in 0..500 {
+        let said = Said::Changed(id("a"));
+        table.grants().said.push_back(said);
+    }
+    grown(&mut table, 500 * size_of::<Said>(), "said");
+    drop(table.said());
+    let mut records = 0;
+    for number in 0..600 {
+        let change = plain(&format!("{long}-{number}"));
+        records += change.record.held_bytes();
+        assert_eq!(table.change(change), 0);
+    }
+    grown(&mut table, 2 * records, "what waits for the disk");
+}

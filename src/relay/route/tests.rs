@@ -1,0 +1,231 @@
+use super::*;
+use crate::relay::ConnectionId;
+use crate::relay::stage::Stage;
+
+const API: &str = "--token-server=10.0.0.0/8";
+const ICECAST: &str = "--icecast";
+
+fn ask(stage: &mut Stage, line: &str, fields: &str) -> ConnectionId {
+    stage.client(&format!(
+        "{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
+    ))
+}
+
+fn answer(options: &[&str], line: &str, fields: &str) -> (u16, String) {
+    let mut stage = Stage::new(options);
+    let id = ask(&mut stage, line, fields);
+    let text = stage.text(id);
+    let status = text.get(9..12).and_then(|status| status.parse().ok());
+    (status.unwrap_or_default(), text)
+}
+
+/// What each path is answered without tokens, when nothing runs, by whoever may ask.
+#[test]
+fn each_path_has_its_methods() {
+    const LOOK: &str = "GET, HEAD, OPTIONS";
+    const STREAM: &str = "GET, HEAD, PUT, POST, OPTIONS";
+    for (path, allow, get) in [
+        ("/stream/a", STREAM, 404),
+        ("/stream?sessionid=a", STREAM, 404),
+        ("/stream/a/index.m3u8", LOOK, 404),
+        ("/stream/a/live.ts", LOOK, 404),
+        ("/watch/a", LOOK, 200),
+        ("/watch?sessionid=a", LOOK, 200),
+        ("/", LOOK, 200),
+        ("/metrics", LOOK, 200),
+        ("/healthz", LOOK, 200),
+        ("/api/openapi.json", LOOK, 200),
+        ("/api/list-streams", LOOK, 200),
+        ("/list-streams", LOOK, 200),
+        ("/api/list-tokens", LOOK, 200),
+        ("/api/list-viewers", LOOK, 200),
+        ("/api/events", LOOK, 200),
+    ] {
+        let options = &[API];
+        let (status, text) = answer(options, &format!("OPTIONS {path}"), "");
+        assert_eq!(status, 204, "{path}: {text}");
+        assert!(
+            text.contains(&format!("Allow: {allow}\r\n")),
+            "{path}: {text}"
+        );
+        for method in ["DELETE", "PATCH", "SOURCE"] {
+            let (status, text) = answer(options, &format!("{method} {path}"), "");
+            assert_eq!(status, 405, "{method} {path}");
+            assert!(
+                text.contains(&format!("Allow: {allow}\r\n")),
+                "{path}: {text}"
+            );
+        }
+        for method in ["PUT", "POST"] {
+            let (status, _) = answer(options, &format!("{method} {path}"), "");
+            let expected = if allow == STREAM { 403 } else { 405 };
+            assert_eq!(status, expected, "{method} {path}");
+        }
+        for method in ["GET", "HEAD"] {
+            let options: &[&str] = if get == 404 { &[] } else { options };
+            let (status, _) = answer(options, &format!("{method} {path}"), "");
+            // A watch page needs a token, as its stream does.
+            let expected = if path.starts_with("/watch") { 403 } else { get };
+            assert_eq!(status, expected, "{method} {path}");
+        }
+    }
+    for (line, expected) in [
+        ("OPTIONS *", 204),
+        ("GET *", 400),
+        ("GET /none", 404),
+        ("OPTIONS /none", 404),
+        ("GET /stream/a/none", 404),
+        ("GET /stream/a/b/c", 404),
+        ("GET /api", 404),
+        ("GET /api/none", 404),
+        ("GET /healthz?a=1", 400),
+        ("GET /stream/a?b=1", 400),
+        ("GET /stream", 400),
+        ("GET /stream/", 400),
+        ("GET /watch", 400),
+        ("GET /watch/a", 200),
+        ("GET /watch/a?b=1", 400),
+    ] {
+        assert_eq!(answer(&[], line, "").0, expected, "{line}");
+    }
+    assert_eq!(answer(&[API], "GET /metrics?a=1", "").0, 400);
+}
+
+/// A playlist whose session the query names stands elsewhere, for who may have it.
+#[test]
+fn a_playlist_by_query_leads_to_the_one_by_path() {
+    for (options, line, status, location) in [
+        (
+            &[][..],
+            "GET /stream/index.m3u8?sessionid=a",
+            308,
+            "a/index.m3u8",
+        ),
+        (
+            &[],
+            "HEAD /stream/index.m3u8?sessionid=a",
+            308,
+            "a/index.m3u8",
+        ),
+        (
+            &[],
+            "GET /stream/index.m3u8?sessionid=a%2Fb",
+            308,
+            "a%2Fb/index.m3u8",
+        ),
+        (&[API], "GET /stream/index.m3u8?sessionid=a", 403, ""),
+        (&[], "GET /stream/index.m3u8?sessionid=", 400, ""),
+        (&[], "GET /stream/index.m3u8?sessionid=a&nothing=1", 400, ""),
+        // A session may be called so.
+        (&[], "GET /stream/index.m3u8", 404, ""),
+        (&[], "GET /stream/none.m3u8?sessionid=a", 400, ""),
+        (
+            &["--hls=off"],
+            "GET /stream/index.m3u8?sessionid=a",
+            400,
+            "",
+        ),
+    ] {
+        let (seen, text) = answer(options, line, "");
+        let place = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Location: "));
+        let is_moved = (300..400).contains(&seen);
+        assert_eq!(is_moved, status == 308, "{line}: {text}");
+        assert!(is_moved || seen == status, "{line}: {text}");
+        assert_eq!(place.unwrap_or_default(), location, "{line}");
+    }
+}
+
+/// What comes as Icecast's clients come is taken where that is admitted, and nowhere else.
+#[test]
+fn icecasts_sources_are_taken_where_they_are_admitted() {
+    // The passwords are `a` and `b`; the last says nothing.
+    let (of_a, of_b) = (
+        "Authorization: Basic OmE=\r\n",
+        "Authorization: Basic OmI=\r\n",
+    );
+    let waits = format!("{of_a}Expect: 100-continue\r\n");
+    let long = format!("{of_a}Content-Length: 9\r\n");
+    for (options, line, fields, status) in [
+        (&[ICECAST][..], "SOURCE /mount", of_a, 200),
+        (&[ICECAST], "SOURCE /stream/a", of_a, 200),
+        (&[ICECAST], "SOURCE /stream/b", of_a, 403),
+        (&[ICECAST], "SOURCE /stream/b", of_b, 200),
+        (&[ICECAST], "SOURCE /mount", "", 401),
+        (&[ICECAST], "PUT /mount", &waits, 100),
+        (&[ICECAST], "PUT /mount", of_a, 411),
+        (&[ICECAST], "PUT /mount", &long, 0),
+        (&[ICECAST], "PUT /mount", "", 404),
+        (&[ICECAST], "POST /mount", &long, 404),
+        (&[ICECAST, API], "SOURCE /mount", of_a, 403),
+        (&[], "SOURCE /mount", of_a, 404),
+        (&[], "SOURCE /stream/a", of_a, 405),
+    ] {
+        let mut stage = Stage::new(options);
+        let id = ask(&mut stage, line, fields);
+        let text = stage.text(id);
+        let seen = text
+            .get(9..12)
+            .and_then(|status| status.parse::<u16>().ok());
+        assert_eq!(seen.unwrap_or_default(), status, "{line} {fields}: {text}");
+        let runs = |name: &str| {
+            let name = SessionId::parse(name.as_bytes()).expect("a good sessionid");
+            stage.relay.streams.runs(&name)
+        };
+        let expected = if fields == of_b { "b" } else { "a" };
+        assert_eq!(runs(expected), status < 300, "{line} {fields}");
+    }
+}
+
+/// Whose source somebody would be who may not, for who follows what happens.
+#[test]
+fn who_would_be_a_source_is_known_by_path_query_or_password() {
+    let of_a = "Authorization: Basic OmE=\r\n";
+    for (options, line, fields, expected) in [
+        (&[][..], "PUT /stream/s", "", Some("s")),
+        (&[], "POST /stream/s", "", Some("s")),
+        (&[], "PUT /stream?sessionid=s", "", Some("s")),
+        (&[], "PUT /stream?sessionid=s&x=1", "", None),
+        (&[], "GET /stream/s", "", None),
+        (&[], "PUT /stream/s/x", "", None),
+        (&[], "PUT /other/s", "", None),
+        (&[], "PUT /other/s", of_a, None),
+        (&[], "PUT /stream/s", of_a, Some("s")),
+        (&[ICECAST], "SOURCE /mount", of_a, Some("a")),
+        (&[ICECAST], "PUT /mount", of_a, Some("a")),
+        (&[ICECAST], "SOURCE /mount", "", None),
+        (&[ICECAST], "PUT /stream/s", "", Some("s")),
+    ] {
+        let text = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        let stage = Stage::new(options);
+        let settings = stage.relay.desk.settings();
+        let head = crate::http::HeadReader::default().read(text.as_bytes(), &settings.limits.http);
+        let (head, _) = head.expect("a good head").expect("all of it");
+        let seen = published(&head, settings);
+        let seen = seen.as_ref().map(SessionId::as_str);
+        assert_eq!(seen, expected, "{line} {fields}");
+    }
+}
+
+/// Beyond a limit nothing is told of streams, whatever would have been said of them.
+#[test]
+fn beyond_the_limit_there_are_no_streams() {
+    for (line, fields, status) in [
+        ("GET /stream/a", "", 503),
+        ("GET /stream/a/index.m3u8", "", 503),
+        ("GET /stream/index.m3u8?sessionid=a", "", 503),
+        ("PUT /stream/a", "Content-Length: 9\r\n", 503),
+        ("GET /watch/a", "", 503),
+        ("GET /none", "", 503),
+        ("GET /api/events", "", 503),
+        ("GET /api/list-streams", "", 200),
+        ("GET /healthz", "", 200),
+        ("OPTIONS /stream/a", "", 204),
+    ] {
+        let mut stage = Stage::new(&["--connections=1", "--token-server=10.0.0.0/8"]);
+        stage.client("");
+        let id = ask(&mut stage, line, fields);
+        stage.assert_status(id, status);
+    }
+}
