@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use super::asked::settings;
 use crate::relay::CONNECTIONS_BEYOND_MAX;
-use crate::relay::admission::{Beyond, Door, Others, VARIES};
+use crate::relay::admission::{Beyond, Door, Others};
+use crate::relay::settings::VARIES;
 
 fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
