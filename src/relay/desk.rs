@@ -535,7 +535,7 @@ mod tests {
         desk.freed(1);
         assert_eq!(desk.check(), 1, "memory is to be returned");
         let entry = desk.held_bytes() - empty - held;
-        assert!(entry >= 64 && entry < 1024, "{entry}");
+        assert!((64..1024).contains(&entry), "{entry}");
         assert_eq!(desk.timers().next(), Some(desk.now() + RETURN_AFTER));
         desk.freed(usize::MAX);
     }

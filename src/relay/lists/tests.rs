@@ -345,7 +345,7 @@ fn what_peers_have_told_is_counted_in_bytes() {
     let rows = format!("[{{\"a\":\"{}\"}}]", "x".repeat(100_000));
     answer(&mut stage, 0, &told(&rows));
     let held = stage.relay.lists.held_bytes() - before;
-    assert!(held >= 100_000 && held <= 300_000, "{held}");
+    assert!((100_000..=300_000).contains(&held), "{held}");
     stage.lose(id);
     let held = stage.relay.lists.held_bytes();
     assert!(held < before, "{held} of {before} are left");
