@@ -535,7 +535,7 @@ mod tests {
         desk.freed(1);
         assert_eq!(desk.check(), 1, "memory is to be returned");
         let entry = desk.held_bytes() - empty - held;
-        assert!(entry >= 64 && entry < 1024, "{entry}");
+        assert!((64..1024).contains(&entry), "{entry}");
         assert_eq!(desk.timers().next(), Some(desk.now() + RETURN_AFTER));
         desk.freed(usize::MAX);
     }
@@ -555,5 +555,35 @@ mod tests {
             desk.tell_refused(about, at, &refusal);
             assert_eq!(desk.take_news(), number < 16, "{number}");
         }
+    }
+
+    /// What one run of the server has named is not mistaken for what another has.
+    #[test]
+    fn each_run_has_a_number_of_its_own() {
+        let settings = Stage::new(&[]).relay.desk.settings().clone();
+        let run = |random_key| {
+            let settings = Settings {
+                random_key,
+                ..settings.clone()
+            };
+            Desk::new(settings).run()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn what_happens_is_counted_and_told_while_somebody_follows() {
+        let mut desk = Stage::new(&[]).relay.desk;
+        desk.count_cut("slow");
+        desk.counts_mut().add(Count::Skips, 3);
+        assert_eq!(desk.counts().cuts().get("slow"), Some(&1));
+        assert_eq!(desk.counts().of(Count::Skips), 3);
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        desk.tell(&session, &Happening::TokenOver {});
+        assert!(!desk.take_news(), "nobody follows");
+        desk.keep_events();
+        desk.tell(&session, &Happening::TokenOver {});
+        assert!(desk.take_news() && !desk.take_news());
     }
 }

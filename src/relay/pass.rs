@@ -90,3 +90,29 @@ impl Pass {
         std::mem::replace(&mut self.ends, ends) != ends
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_says_whether_its_end_is_new() {
+        let name = SessionId::parse(b"a").expect("a good sessionid");
+        let mut pass = Pass::new((name.clone(), name), Role::Viewer, None, None);
+        let at = |seconds| {
+            Some(Stamp {
+                unix_seconds: seconds,
+            })
+        };
+        for (ends, is_new) in [
+            (None, false),
+            (at(5), true),
+            (at(5), false),
+            (at(4), true),
+            (None, true),
+            (None, false),
+        ] {
+            assert_eq!(pass.end_at(ends), is_new, "{ends:?}");
+        }
+    }
+}

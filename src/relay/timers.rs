@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::{ConnectionId, LiveId, PullId};
+use crate::held::tree_set_bytes;
 use crate::moment::Moment;
 
 /// Who asked to be woken.
@@ -53,10 +54,9 @@ impl Timers {
         armed.0 = Some(deadline);
     }
 
-    /// Bytes that the tree takes at the most: its nodes have eleven places, five of them used.
+    /// Bytes that its trees take at the most.
     pub fn held_bytes(&self) -> usize {
-        let node_bytes = 11 * size_of::<(Moment, Owner)>() + 13 * size_of::<usize>();
-        (self.due.len() + self.called.len()).div_ceil(5) * node_bytes
+        tree_set_bytes(&self.due) + tree_set_bytes(&self.called)
     }
 
     /// Forgets the owner's entry.
@@ -193,7 +193,6 @@ mod tests {
         assert_eq!((timers.next(), timers.len()), (None, 0));
     }
 
-    /// A node has eleven places, five of them used, and room for what leads on from there.
     #[test]
     fn deadlines_are_counted_in_bytes_called_or_not() {
         let (least, mut timers) = (size_of::<(Moment, Owner)>(), Timers::default());
@@ -207,8 +206,8 @@ mod tests {
             timers.call_due(at(50), 256);
             let held = timers.held_bytes();
             assert!(held >= number * least, "{number}: {held}");
-            let most = number.div_ceil(5) * (11 * least + 16 * size_of::<usize>());
-            assert!(held >= most / 2 && held <= most, "{number}: {held}");
+            assert!(held <= (number + 10) * 4 * least, "{number}: {held}");
+            assert_eq!(timers.len(), number);
         }
     }
 }

@@ -27,22 +27,22 @@ impl ListedId {
     /// What [`ListedId`] prints.
     pub fn of_text(text: &str) -> Option<ListedId> {
         let (run, rest) = text.split_once('-')?;
-        let run = u32::try_from(hexadecimal(run, 8)?).ok()?;
+        let run = u32::from_str_radix(run, 16).ok()?;
         let id = match rest.strip_prefix('u') {
             None => ListedId::Connection {
                 run,
-                connection: hexadecimal(rest, 16)?,
+                connection: u64::from_str_radix(rest, 16).ok()?,
             },
             Some(client) => {
                 let (stream, to) = client.split_once('-')?;
                 ListedId::Client {
                     run,
-                    stream: hexadecimal(stream, 16)?,
+                    stream: u64::from_str_radix(stream, 16).ok()?,
                     to: SocketAddr::from_str(to).ok()?,
                 }
             }
         };
-        // One viewer has one name.
+        // One viewer has one name: without signs, capitals, or zeros too many.
         (id.to_string() == text).then_some(id)
     }
 }
@@ -66,12 +66,6 @@ impl Serialize for StreamId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
-}
-
-fn hexadecimal(text: &str, digits_max: usize) -> Option<u64> {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_number = (1..=digits_max).contains(&text.len()) && text.bytes().all(is_digit);
-    is_number.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
 impl Display for ListedId {
@@ -118,8 +112,21 @@ mod tests {
             "00000007-1ffffffffffffffff",
             "00000007-u1-192.0.2.1:05004",
             "+0000007-1",
+            "00000007-+1",
+            "100000007-1",
+            "00000007-u+1-192.0.2.1:5004",
         ] {
             assert_eq!(ListedId::of_text(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_streams_id_is_no_viewers() {
+        let id = StreamId {
+            run: 10,
+            serial: 26,
+        };
+        assert_eq!(id.to_string(), "0000000a-s1a");
+        assert_eq!(ListedId::of_text(&id.to_string()), None);
     }
 }

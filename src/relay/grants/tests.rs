@@ -704,12 +704,13 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
             let name = id(&number.to_string());
             assert_eq!(grants.add(&name, over_at(10), Vec::new()), Ok(1));
         }
+        let follow = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let reader = table.stage.client(follow);
         let relay = &mut table.stage.relay;
         relay.grants.rearm(&mut relay.desk);
         let due = relay.next_deadline().expect("it is known when");
         assert_eq!(relay.desk.stamp_of(due), Stamp { unix_seconds: 10 });
-        relay.desk.set_now(due);
-        relay.grants.due(&lacks_nothing, &mut relay.desk);
+        relay.expire(due);
         let (writes, lines) = table.acts();
         let told = lines
             .iter()
@@ -727,6 +728,11 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         let relay = &mut table.stage.relay;
         relay.grants.due(&lacks_nothing, &mut relay.desk);
         assert_eq!(table.acts(), (vec![], vec![]));
+        (0..8).for_each(|_| table.stage.settle());
+        let told = table.stage.text(reader);
+        let count = more.map(|more| format!("\"count\":{more}"));
+        let has_count = count.map_or(!told.contains("tokens-over"), |count| told.contains(&count));
+        assert!(has_count, "{tokens}: {told}");
     }
 }
 
@@ -756,6 +762,10 @@ fn a_line_about_a_token_names_digests() {
         table.change(change);
         let (_, lines) = table.acts();
         assert_eq!(lines, [format!("level=info {line}")]);
+        if table.has("session") && !line.contains(" for=") {
+            table.change(plain("session"));
+            assert_eq!(table.acts().1, Vec::<String>::new(), "nothing is new");
+        }
     }
 }
 
@@ -808,4 +818,88 @@ fn what_is_granted_is_counted_in_bytes() {
         assert_eq!(table.change(change), 0);
     }
     grown(&mut table, 2 * records, "what waits for the disk");
+}
+
+/// What is on its way takes what was asked and what was decided, waiting or written.
+#[test]
+fn changes_on_their_way_are_counted_in_bytes() {
+    let mut table = Table::with_file(&[API]);
+    let change = |number: usize| plain(&format!("{}{number}", "x".repeat(240)));
+    let (mut records, each) = (0, size_of::<(Caller, Change, Decided)>());
+    for number in 0..5 {
+        records += change(number).record.held_bytes();
+        assert_eq!(table.change(change(number)), 0);
+    }
+    let ledger = table.grants().ledger.as_ref().expect("a file");
+    // One is written, and four wait; a list grows to four places first.
+    let held = ledger.held_bytes();
+    assert!(held >= 2 * records + 5 * each, "{held}");
+    assert!(held <= 2 * records + 12 * each, "{held}");
+}
+
+#[test]
+fn nothing_is_due_before_a_token_is_over() {
+    let mut table = Table::with_file(&[API]);
+    let grants = table.grants().table().expect("a table");
+    assert_eq!(grants.add(&id("a"), over_at(10), Vec::new()), Ok(1));
+    let relay = &mut table.stage.relay;
+    relay.grants.due(&lacks_nothing, &mut relay.desk);
+    assert_eq!(table.acts(), (vec![], vec![]), "it is not over yet");
+    assert_eq!(table.grants().check(), 1, "and is waited for");
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn who_is_kept_out_is_so_in_another_process() {
+    use crate::handover::{Reader, Writer};
+
+    let mut table = Table::new(&[API]);
+    let (minute, from) = (Duration::from_secs(60), at("10.0.0.1:1").ip());
+    let relay = &mut table.stage.relay;
+    assert!(relay.grants.block(&id("a"), minute, &relay.desk).is_ok());
+    let whom = (id("b"), from);
+    assert!(relay.grants.bar(&whom, minute, &relay.desk).is_ok());
+    let mut told = Vec::new();
+    let mut out = |piece: &[u8]| told.extend_from_slice(piece);
+    let mut writer = Writer::new(&mut out);
+    relay.grants.hand_over(&mut writer);
+    writer.finish();
+    let mut other = Table::new(&[API]);
+    let relay = &mut other.stage.relay;
+    let heard = Reader::default().hear(&told, |line| match line.name {
+        "grants" => relay.grants.hear(line, false, &relay.desk),
+        "blocks" | "barred" => relay.grants.hear_blocks(line, &relay.desk),
+        _ => relay.grants.hear_token(line),
+    });
+    assert!(heard.is_ok(), "it fits");
+    let now = relay.desk.now();
+    assert_eq!(relay.grants.blocks.left(&id("a"), now), Some(minute));
+    assert_eq!(relay.grants.blocks.left(&id("b"), now), None);
+    assert_eq!(relay.grants.barred.left(&whom, now), Some(minute));
+}
+
+/// A source is one as long as a tuple of its session names it; others of the session do not matter.
+#[test]
+fn a_source_whose_tuple_goes_is_none() {
+    let mut stage = Stage::new(&[API]);
+    stage.relay.set_rtp(at("10.9.0.1:5004"));
+    let call = |stage: &mut Stage, line: &str, status: u16| {
+        let id = stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        stage.assert_status(id, status);
+    };
+    let client = "POST /api/add-token?sessionid=a&type=rtp-udp&udp-clients=";
+    call(&mut stage, &format!("{client}10.0.0.2:5004"), 201);
+    for number in 0..2 {
+        let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
+        packet.resize(12 + 188, 0x47);
+        let port = crate::relay::UdpPort::Rtp;
+        let from = at("10.0.0.2:5004");
+        stage.relay.datagram(from, port, &packet, stage.now);
+        stage.settle();
+    }
+    assert!(stage.relay.streams.runs(&id("a")));
+    call(&mut stage, &format!("{client}10.0.0.3:5004"), 201);
+    assert!(stage.relay.streams.runs(&id("a")), "it is named still");
+    call(&mut stage, "DELETE /api/revoke-token?sessionid=a", 200);
+    assert!(!stage.relay.streams.runs(&id("a")));
 }

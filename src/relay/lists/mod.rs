@@ -196,15 +196,15 @@ fn with_addresses(
         if addresses.is_empty() {
             return Err(bad("the name has no address".to_owned()));
         }
-        let mut addresses = addresses;
-        // So many count; where one looks up more, it is told.
-        addresses.truncate(crate::gate::ADDRESSES_MAX);
-        addresses.shrink_to_fit();
         if addresses.len() > ADDRESSES_MAX {
             return Err(bad(format!(
                 "the name has more than {ADDRESSES_MAX} addresses; give them one by one"
             )));
         }
+        let mut addresses = addresses;
+        // So many count.
+        addresses.truncate(crate::gate::ADDRESSES_MAX);
+        addresses.shrink_to_fit();
         for address in &addresses {
             udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;
         }

@@ -116,6 +116,8 @@ fn a_playlist_by_query_leads_to_the_one_by_path() {
         (&[API], "GET /stream/index.m3u8?sessionid=a", 403, ""),
         (&[], "GET /stream/index.m3u8?sessionid=", 400, ""),
         (&[], "GET /stream/index.m3u8?sessionid=a&nothing=1", 400, ""),
+        // Nor is it had by another spelling of its path.
+        (&[], "GET /stream/%61/index.m3u8", 308, "../a/index.m3u8"),
         // A session may be called so.
         (&[], "GET /stream/index.m3u8", 404, ""),
         (&[], "GET /stream/none.m3u8?sessionid=a", 400, ""),
@@ -134,6 +136,35 @@ fn a_playlist_by_query_leads_to_the_one_by_path() {
         assert_eq!(is_moved, status == 308, "{line}: {text}");
         assert!(is_moved || seen == status, "{line}: {text}");
         assert_eq!(place.unwrap_or_default(), location, "{line}");
+    }
+}
+
+/// Whether there is a page at all depends on who asks; of all else the methods come first.
+#[test]
+fn a_stranger_is_told_of_no_page() {
+    const FAR: &str = "--token-server=10.99.0.0/16";
+    for (line, status) in [
+        ("GET /", 404),
+        ("DELETE /", 404),
+        ("OPTIONS /", 404),
+        ("GET /metrics", 403),
+        ("DELETE /metrics", 405),
+        ("OPTIONS /metrics", 204),
+    ] {
+        assert_eq!(answer(&[FAR], line, "").0, status, "{line}");
+    }
+}
+
+/// A playlist may come; what one names has no name before.
+#[test]
+fn what_has_no_name_yet_is_not_waited_for() {
+    for (line, status) in [
+        ("GET /stream/a", 0),
+        ("GET /stream/a/index.m3u8", 0),
+        ("GET /stream/a/live.ts", 0),
+        ("GET /stream/a/0-1.ts", 404),
+    ] {
+        assert_eq!(answer(&["--wait=5"], line, "").0, status, "{line}");
     }
 }
 
