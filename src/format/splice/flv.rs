@@ -199,3 +199,6 @@ impl Tags {
             && self.timeline.fits()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -331,3 +331,6 @@ impl Blocks {
         self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -497,3 +497,6 @@ impl Walker<Vec<u8>> for Pages {
         Ok(Step::Pass(length as u64))
     }
 }
+
+#[cfg(test)]
+mod tests;

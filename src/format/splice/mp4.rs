@@ -474,3 +474,6 @@ impl Fragments {
             && self.timeline.fits()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,3 +222,6 @@ impl Packets {
             && self.bytes_without <= 2 * OUT_OF_STEP_BYTES_MAX as usize
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,4 +228,125 @@ mod tests {
             }
         }
     }
+
+    /// Where the next source's first unit goes, after these units of one track: time, length,
+    /// frames.
+    fn end_of(units: &[(i64, Option<i64>, i64)]) -> i64 {
+        let mut timeline = Timeline::new(1000);
+        for (time, length, frames) in units {
+            timeline.note_frames(1, *time, *length, *frames).unwrap();
+        }
+        timeline.seam();
+        timeline.place(1, 0).unwrap()
+    }
+
+    #[test]
+    fn where_a_track_ends() {
+        let (none, one) = (None, 1);
+        let cases: [(&[(i64, Option<i64>, i64)], i64); 14] = [
+            // A frame whose length nothing tells, one that is told, and one that has none.
+            (&[(0, none, one)], 20),
+            (&[(0, none, 3)], 60),
+            (&[(5, Some(40), one)], 45),
+            (&[(5, Some(0), one)], 6),
+            // As long as the one before: up to a tenth of a second.
+            (&[(0, none, one), (100, none, one)], 200),
+            (&[(0, none, one), (101, none, one)], 121),
+            (&[(0, none, one), (40, none, one), (500, none, one)], 540),
+            // What was shown earlier says nothing of that.
+            (&[(80, none, one), (40, none, one), (120, none, one)], 160),
+            (&[(0, Some(500), one), (40, Some(1), one)], 500),
+            // Of several at one time the last is followed.
+            (&[(0, none, 2), (0, none, 4), (160, none, one)], 200),
+            // At the same time is no gap: what comes after a jump is of usual length.
+            (
+                &[(0, none, one), (0, none, one), (20_000, none, one)],
+                20_020,
+            ),
+            // Ten seconds are no jump, more are one: either way.
+            (
+                &[(0, none, one), (10_000, none, one), (0, none, one)],
+                10_020,
+            ),
+            (&[(0, none, one), (10_001, none, one), (0, none, one)], 20),
+            (
+                &[
+                    (0, none, one),
+                    (40, none, one),
+                    (20_000, none, one),
+                    (20_030, none, one),
+                ],
+                20_060,
+            ),
+        ];
+        for (units, end) in cases {
+            assert_eq!(end_of(units), end, "{units:?}");
+        }
+    }
+
+    /// How far back from the seam a track may begin: before it has gone on, and since.
+    #[test]
+    fn what_lies_before_the_seam_is_left_out_or_moved_on() {
+        for (has_gone_on, back, placed) in [
+            (false, 0, Some(40)),
+            (false, 1, None),
+            (false, 3_000, None),
+            (false, 3_001, Some(540)),
+            (true, 0, Some(40)),
+            (true, 1, None),
+            (true, 1_000, None),
+            (true, 1_001, Some(540)),
+        ] {
+            let mut timeline = Timeline::new(1000);
+            timeline.note(1, 0, Some(40)).unwrap();
+            timeline.note(2, 0, Some(40)).unwrap();
+            timeline.seam();
+            assert!(!timeline.is_unmoved());
+            assert_eq!(timeline.place(1, 50_000), Some(40));
+            assert!(!timeline.is_unmoved());
+            timeline.note(1, 40, Some(500)).unwrap();
+            if has_gone_on {
+                timeline.note(2, 40, Some(40)).unwrap();
+            }
+            let told = timeline.place(2, 50_000 - back);
+            assert_eq!(told, placed, "{back} back, {has_gone_on}");
+        }
+    }
+
+    #[test]
+    fn a_stream_has_so_many_tracks_and_no_more() {
+        let mut timeline = Timeline::new(1000);
+        assert!(timeline.is_unmoved());
+        assert_eq!(timeline.held_bytes(), 0);
+        for track in 0..64 {
+            assert!(timeline.note(track, 0, None).is_ok(), "{track}");
+        }
+        assert!(timeline.note(64, 0, None).is_err());
+        assert!(timeline.note(63, 40, None).is_ok());
+        assert!(timeline.held_bytes() >= 64 * size_of::<Track>());
+        assert_eq!(Timeline::new(1000).longest_gap(), 100);
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn only_what_can_be_is_believed_of_times() {
+        let timeline = |tracks: usize, frames: i64, seam: i64, rate: i64| {
+            let mut timeline = Timeline::new(rate);
+            timeline.tracks.extend((0..tracks).map(|number| Track {
+                number: number as u64,
+                newest: 0,
+                frames,
+                gap: None,
+                end: 40,
+                seam,
+                has_gone_on: true,
+            }));
+            timeline
+        };
+        assert!(timeline(64, 1, 40, 0).fits());
+        assert!(!timeline(65, 1, 40, 0).fits());
+        assert!(!timeline(1, 0, 40, 0).fits());
+        assert!(!timeline(1, 1, 41, 0).fits());
+        assert!(!timeline(1, 1, 40, -1).fits());
+    }
 }

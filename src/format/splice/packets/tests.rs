@@ -1,0 +1,264 @@
+use super::super::super::mpegts::PACKET_BYTES;
+use super::*;
+
+/// A packet with this payload behind stuffing.
+fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = pid.to_be_bytes();
+    let mut packet = vec![0x47, u8::from(begins) << 6 | high, low, 0x10];
+    let stuffing = PACKET_BYTES - 4 - payload.len();
+    if stuffing > 0 {
+        packet[3] = 0x30;
+        packet.push(stuffing as u8 - 1);
+        packet.extend(std::iter::repeat_n(0, (stuffing - 1).min(1)));
+        packet.extend(std::iter::repeat_n(0xff, stuffing.saturating_sub(2)));
+    }
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// The first packet of a PES packet of a stream: this length, and this time in ticks of 90 kHz.
+fn begin(pid: u16, length: u16, ticks: u32, media_bytes: usize) -> Vec<u8> {
+    let [high, low] = length.to_be_bytes();
+    let mut bytes = vec![0, 0, 1, 0xe0, high, low, 0x80, 0x80, 5];
+    bytes.extend([0x21 | (ticks >> 29) as u8 & 0x0e, (ticks >> 22) as u8]);
+    bytes.extend([
+        (ticks >> 14) as u8 | 1,
+        (ticks >> 7) as u8,
+        (ticks << 1) as u8 | 1,
+    ]);
+    bytes.extend(std::iter::repeat_n(7, media_bytes));
+    packet(pid, true, &bytes)
+}
+
+const ONE: u16 = 0x101;
+const TWO: u16 = 0x102;
+const THREE: u16 = 0x103;
+
+/// How many packets have gone out after each of these, however they are cut.
+fn gone_out(bytes_max: usize, packets: &[Vec<u8>]) -> Vec<usize> {
+    let (mut cutter, mut out) = (Packets::new(bytes_max), Vec::new());
+    // So many prove how packets come; none of them is a part of anything.
+    let before = vec![packet(0x1fff, false, &[]); 8].concat();
+    assert!(cutter.cut(&before, &mut out).is_ok());
+    assert_eq!(out, before);
+    let mut all = before;
+    let each = packets.iter().map(|packet| {
+        assert!(cutter.cut(packet, &mut out).is_ok());
+        all.extend_from_slice(packet);
+        assert!(all.starts_with(&out));
+        assert!(cutter.waiting.bytes.len() <= bytes_max);
+        assert_eq!(out.len() + cutter.waiting.bytes.len(), all.len());
+        out.len() / PACKET_BYTES - 8
+    });
+    let each = each.collect();
+    cutter.release(&mut out);
+    assert_eq!(out, all);
+    each
+}
+
+#[test]
+fn a_pes_packet_goes_out_when_it_is_whole() {
+    let more = |pid: u16, bytes: usize| packet(pid, false, &vec![7; bytes]);
+    let mut damaged = begin(ONE, 0, 0, 9);
+    damaged[1] |= 0x80;
+    for (what, packets, expected) in [
+        (
+            "by its length: 8 bytes of its head, and 29 of media",
+            vec![
+                begin(ONE, 37, 0, 9),
+                more(ONE, 19),
+                more(ONE, 1),
+                more(ONE, 5),
+            ],
+            vec![0, 0, 3, 4],
+        ),
+        (
+            "one whose first packet has all of it waits for nothing",
+            vec![
+                begin(ONE, 17, 0, 9),
+                begin(ONE, 17, 0, 9),
+                begin(ONE, 16, 0, 9),
+            ],
+            vec![1, 2, 3],
+        ),
+        (
+            "without a length, when the next begins",
+            vec![
+                begin(ONE, 0, 0, 9),
+                more(ONE, 9),
+                begin(ONE, 0, 900, 9),
+                more(ONE, 1),
+            ],
+            vec![0, 0, 2, 2],
+        ),
+        (
+            "also one longer than 255 bytes",
+            vec![begin(ONE, 0x100, 0, 165), more(ONE, 82), more(ONE, 1)],
+            vec![0, 0, 3],
+        ),
+        (
+            "behind one that waits all do",
+            vec![
+                begin(ONE, 0, 0, 9),
+                begin(TWO, 17, 0, 9),
+                begin(THREE, 37, 0, 9),
+                begin(ONE, 0, 900, 9),
+                more(THREE, 20),
+                begin(ONE, 0, 1_800, 9),
+            ],
+            vec![0, 0, 0, 2, 3, 5],
+        ),
+        (
+            "what begins with no PES packet is none",
+            vec![
+                packet(ONE, true, &[0, 0, 2, 0xe0, 0, 0, 0, 0, 0]),
+                packet(ONE, true, &[0; 5]),
+            ],
+            vec![1, 2],
+        ),
+        (
+            "what is damaged says nothing",
+            vec![damaged.clone(), begin(TWO, 0, 0, 9), damaged, more(TWO, 9)],
+            vec![1, 1, 1, 1],
+        ),
+    ] {
+        assert_eq!(gone_out(100_000, &packets), expected, "{what}");
+    }
+}
+
+/// Half a second of another stream.
+#[test]
+fn what_does_not_go_on_is_not_waited_for() {
+    let more = |pid: u16| packet(pid, false, &[7; 9]);
+    let sound = |pid: u16, ticks: u32| begin(pid, 17, ticks, 9);
+    for (what, packets, expected) in [
+        (
+            "less than that",
+            vec![begin(ONE, 0, 0, 9), sound(TWO, 9), sound(TWO, 45_008)],
+            vec![0, 0, 0],
+        ),
+        (
+            "that",
+            vec![begin(ONE, 0, 0, 9), sound(TWO, 9), sound(TWO, 45_009)],
+            vec![0, 0, 3],
+        ),
+        (
+            "a clock that goes back",
+            vec![begin(ONE, 0, 0, 9), sound(TWO, 9_000), sound(TWO, 8_999)],
+            vec![0, 0, 3],
+        ),
+        (
+            "it has gone on meanwhile",
+            vec![
+                begin(ONE, 0, 0, 9),
+                sound(TWO, 9),
+                more(ONE),
+                sound(TWO, 45_009),
+            ],
+            vec![0, 0, 0, 0],
+        ),
+        (
+            "another clock says nothing",
+            vec![
+                begin(ONE, 0, 0, 9),
+                sound(TWO, 9),
+                sound(THREE, 90_000),
+                sound(TWO, 99),
+            ],
+            vec![0, 0, 0, 0],
+        ),
+    ] {
+        assert_eq!(gone_out(100_000, &packets), expected, "{what}");
+    }
+}
+
+#[test]
+fn no_more_waits_than_may() {
+    // So many streams at once: of one more nothing is waited for.
+    let mut packets: Vec<_> = (0..33).map(|pid| begin(0x200 + pid, 0, 0, 9)).collect();
+    packets.extend((0..32).map(|pid| begin(0x200 + pid, 6, 0, 9)));
+    let mut expected = vec![0; 33];
+    expected.extend(1..=31);
+    // The last of them was all that was waited for.
+    expected.push(65);
+    assert_eq!(gone_out(100_000, &packets), expected);
+    // Bytes: with one packet more, none is waited for.
+    let more = packet(ONE, false, &[7; 9]);
+    let packets = [vec![begin(ONE, 0, 0, 9)], vec![more; 4]].concat();
+    assert_eq!(gone_out(3 * PACKET_BYTES, &packets), [0, 0, 0, 4, 5]);
+    assert_eq!(gone_out(3 * PACKET_BYTES + 187, &packets), [0, 0, 0, 4, 5]);
+}
+
+/// What stands between packets: too much of it in a row.
+#[test]
+fn what_has_no_packets_any_more_is_let_go() {
+    let packets = vec![packet(0x1fff, false, &[]); 8].concat();
+    let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
+    assert!(cutter.cut(&packets, &mut out).is_ok());
+    assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
+    assert_eq!(out, packets);
+    assert!(cutter.held_bytes() >= PACKET_BYTES + size_of::<Open>());
+    assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
+    assert!(cutter.cut(&packets, &mut out).is_ok());
+    assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
+    let before = out.len();
+    assert!(cutter.cut(&vec![1; 6_000], &mut out).is_err());
+    assert!(out.len() >= before && cutter.waiting.bytes.is_empty());
+}
+
+#[test]
+fn a_source_s_packets_come_as_those_before() {
+    let plain = vec![packet(0x1fff, false, &[]); 8];
+    let mut cutter = Packets::new(1_000);
+    // Of what shows nothing anything is like it.
+    assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
+    let mut out = Vec::new();
+    assert!(cutter.cut(&plain.concat(), &mut out).is_ok());
+    assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
+    let before = cutter.held_bytes();
+    cutter.seam();
+    assert!(cutter.waiting.bytes.is_empty() && cutter.waiting.bytes_max == 1_000);
+    assert!(cutter.held_bytes() >= size_of::<Seam>() && before > 0);
+    let stamped: Vec<_> = plain
+        .iter()
+        .map(|packet| [&[0; 4][..], packet].concat())
+        .collect();
+    for _ in 0..2 {
+        assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
+        assert!(!cutter.are_like(&stamped.concat()));
+        // One that broke off before its first packet changes nothing.
+        cutter.seam();
+    }
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn only_what_can_be_is_believed_of_packets() {
+    let cutter = |bytes: usize, begins: &[usize]| {
+        let mut cutter = Packets::new(100);
+        cutter.waiting.bytes = vec![7; bytes];
+        cutter.waiting.open.extend(begins.iter().map(|begin| Open {
+            pid: ONE,
+            begin: *begin,
+            bytes_left: None,
+            since: None,
+        }));
+        cutter
+    };
+    assert!(cutter(100, &[0, 50, 100]).fits(100));
+    assert!(cutter(100, &[0; 32]).fits(100));
+    for wrong in [
+        cutter(101, &[]),
+        cutter(100, &[0, 60, 50]),
+        cutter(100, &[0, 101]),
+        cutter(100, &[0; 33]),
+    ] {
+        assert!(!wrong.fits(100));
+    }
+    let mut longer = cutter(10, &[]);
+    assert!(!longer.fits(99));
+    for (bytes, fits) in [(0x2_0000, true), (0x2_0001, false)] {
+        longer.bytes_without = bytes;
+        assert_eq!(longer.fits(100), fits);
+    }
+}

@@ -1,0 +1,179 @@
+use super::*;
+
+/// A tag of FLV.
+fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
+    let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+    let [high, time @ ..] = milliseconds.to_be_bytes();
+    let whole = (body.len() as u32 + 11).to_be_bytes();
+    [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
+}
+
+const FLV_HEAD: &[u8] = b"FLV\x01\x01\0\0\0\x09\0\0\0\0";
+
+/// Key frames of a codec that has no sequence header.
+fn flv(clock: u32, count: u32) -> Vec<u8> {
+    let tags = (0..count).flat_map(|number| tag(9, clock + number * 40, &[0x12; 40]));
+    FLV_HEAD.iter().copied().chain(tags).collect()
+}
+
+/// One that has had these bytes, and what has gone out.
+fn begun(bytes: &[u8], unit_bytes_max: usize) -> (Splicer, Vec<u8>) {
+    let (mut splicer, mut out) = (Splicer::new(unit_bytes_max), Vec::new());
+    assert!(splicer.feed(bytes, &mut out).is_ok());
+    (splicer, out)
+}
+
+#[test]
+fn whether_it_waits_for_a_source_is_told() {
+    let first = flv(0, 3);
+    let (mut splicer, mut out) = begun(&first, 1_000);
+    assert!(out == first && !splicer.is_joining());
+    assert!(splicer.held_bytes() > 0);
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    assert!(splicer.is_joining());
+    // One that breaks off before it goes on leaves nothing.
+    assert!(splicer.feed(&flv(7_000, 1)[..20], &mut out).is_ok());
+    assert!(splicer.is_joining() && out == first);
+    assert!(splicer.held_bytes() >= size_of::<Joining>() + 20);
+    assert!(splicer.break_off(None, Vec::new()) && splicer.is_joining());
+    assert!(splicer.feed(&flv(7_000, 3), &mut out).is_ok());
+    assert!(!splicer.is_joining());
+    let behind = flv(120, 3);
+    assert_eq!(out, [&first[..], &behind[13..]].concat());
+    // The end of a later source's last part stays away; of what goes through nothing is held.
+    assert!(
+        splicer
+            .feed(&tag(9, 7_120, &[0x12; 40])[..30], &mut out)
+            .is_ok()
+    );
+    splicer.finish(&mut out);
+    assert_eq!(out.len(), first.len() + behind.len() - 13);
+    assert_eq!(splicer.held_bytes(), 0);
+    assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+}
+
+/// Of the first source all goes out, as much as there is.
+#[test]
+fn what_a_first_source_ends_with_goes_out() {
+    let whole = flv(0, 3);
+    for end in [3, 13, 20, 70, whole.len() - 1, whole.len()] {
+        let (mut splicer, mut out) = begun(&whole[..end], 1_000);
+        splicer.finish(&mut out);
+        assert_eq!(out, whole[..end]);
+    }
+}
+
+#[test]
+fn a_source_without_a_join_point_is_let_go_behind_a_unit() {
+    for (length, is_let_go) in [(100, false), (101, true)] {
+        let first = flv(0, 3);
+        let (mut splicer, mut out) = begun(&first, 100);
+        assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+        // A script that lasts.
+        let source = [FLV_HEAD, &tag(18, 0, &[2; 300])].concat();
+        let told = splicer.feed(&source[..length], &mut out);
+        let expected = if is_let_go {
+            Err(Unlike(source[..length].to_vec()))
+        } else {
+            Ok(())
+        };
+        assert_eq!(told, expected);
+        assert!(out == first && splicer.is_joining() != is_let_go);
+    }
+}
+
+/// What is held at the most: a unit, two headers, what looks for the join point, and some.
+#[test]
+fn what_may_be_held_follows_from_a_unit() {
+    let none = Splicer::held_bytes_max(0);
+    assert_eq!(Splicer::held_bytes_max(1_000), none + 1_000);
+    assert_eq!(none, 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 131_072);
+}
+
+/// Bytes of a unit that is too long.
+#[test]
+fn a_long_unit_is_copied_up_to_its_end() {
+    for (left, expected, behind) in [(3, 3, 0), (5, 5, 0), (9, 5, 4)] {
+        let (mut bytes_left, mut out) = (left, Vec::new());
+        let step = copy(&mut bytes_left, &[1, 2, 3, 4, 5], &mut out);
+        assert!(matches!(step, Step::Pass(length) if length == expected));
+        assert_eq!((bytes_left, out.len() as u64), (behind, expected));
+    }
+}
+
+#[cfg(feature = "handover")]
+fn told_otherwise(splicer: &Splicer, place: &str, value: serde_json::Value) -> Splicer {
+    let mut told = serde_json::to_value(splicer).expect("it is told");
+    *told.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = value;
+    serde_json::from_value(told).expect("as it is told")
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn only_what_can_be_is_believed_of_a_splicer() {
+    use serde_json::json;
+    let zeros = |bytes: usize| json!("\0".repeat(bytes));
+    let check = |splicer: &Splicer, places: &[(&str, serde_json::Value, serde_json::Value)]| {
+        assert!(splicer.fits(1_000));
+        for (place, can_be, cannot) in places {
+            assert!(
+                told_otherwise(splicer, place, can_be.clone()).fits(1_000),
+                "{place}"
+            );
+            assert!(
+                !told_otherwise(splicer, place, cannot.clone()).fits(1_000),
+                "{place}"
+            );
+        }
+    };
+    let length = ("/unit_bytes_max", json!(1_000), json!(1_001));
+    let (opening, _) = begun(b"FL", 1_000);
+    let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
+    check(&opening, &[length.clone(), gone]);
+    let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
+    let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
+    let cutter = "/stage/Running/cutter/Tags/unit_bytes_max";
+    let seen = HEADER_BYTES_MAX + 64;
+    check(
+        &splicer,
+        &[
+            length.clone(),
+            ("/stage/Running/offset", json!(offset.0), json!(offset.1)),
+            ("/stage/Running/window/wanted", json!(seen), json!(seen + 1)),
+            (cutter, json!(1_000), json!(1_001)),
+        ],
+    );
+    // A unit may be longer than a header.
+    let unit = HEADER_BYTES_MAX + 500;
+    for (wanted, fits) in [(unit + 64, true), (unit + 65, false)] {
+        let told = told_otherwise(&splicer, "/stage/Running/window/wanted", json!(wanted));
+        assert_eq!(told.fits(unit), fits);
+    }
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    let header = (zeros(HEADER_BYTES_MAX), zeros(HEADER_BYTES_MAX + 1));
+    let cutter = "/stage/Joining/cutter/Tags/unit_bytes_max";
+    check(
+        &splicer,
+        &[
+            length.clone(),
+            (
+                "/stage/Joining/had/header",
+                header.0.clone(),
+                header.1.clone(),
+            ),
+            (
+                "/stage/Joining/shown_header",
+                header.0.clone(),
+                header.1.clone(),
+            ),
+            (cutter, json!(1_000), json!(1_001)),
+        ],
+    );
+    // The scanner has seen these bytes.
+    assert!(splicer.feed(FLV_HEAD, &mut out).is_ok());
+    assert!(!told_otherwise(&splicer, "/stage/Joining/bytes", zeros(14)).fits(1_000));
+    assert!(splicer.fits(1_000));
+    assert!(splicer.feed(&flv(0, 3)[13..], &mut out).is_ok());
+    let had = "/stage/Running/had/header";
+    check(&splicer, &[(had, header.0, header.1)]);
+}
