@@ -196,3 +196,117 @@ impl Cast {
         size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
     }
 }
+
+#[cfg(all(test, feature = "default"))]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::relay::stage::Stage;
+
+    const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
+    const UNIT_MAX: usize = 64 * 1024;
+
+    fn limits(options: &[&str]) -> Limits {
+        let stage = Stage::new(options);
+        stage.relay.desk.settings().limits.clone()
+    }
+
+    fn shadow(format: Format, target: Target) -> Shadow {
+        let remuxer = Remuxer::new(format, target, UNIT_MAX).expect("it is read");
+        Shadow::new((LiveId::from_u64(1), 1), target, remuxer, UNIT_MAX)
+    }
+
+    fn transport() -> Target {
+        let mut targets = Target::ALL.into_iter();
+        let target = targets.find(|target| target.format() == Format::MpegTs);
+        target.expect("there is this one")
+    }
+
+    #[test]
+    fn shadows_are_as_many_as_half_of_the_buffers_and_each_holds_so_much() {
+        let few = limits(&["--buffer=1M", "--buffers=8M"]);
+        let many = limits(&["--buffer=1M", "--buffers=17M"]);
+        assert_eq!((few.shadows_max(), many.shadows_max()), (4, 8));
+        let one = limits(&["--buffer=1M", "--buffers=1M"]);
+        assert_eq!(one.shadows_max(), 1);
+        assert_eq!(one.remuxed_unit_bytes_max(), 256 * 1024);
+        let each = one.shadows_held_bytes_max();
+        assert_eq!(few.shadows_held_bytes_max(), 4 * each);
+        assert_eq!(many.shadows_held_bytes_max(), 8 * each);
+        // Whoever may have no UDP client, has all the rest.
+        let mut alone = one.clone();
+        alone.tokens.udp_clients_per_session_max = 0;
+        let clients = one.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
+        assert!(clients > 0);
+        let mut rest = each - clients;
+        assert_eq!(alone.shadows_held_bytes_max(), rest);
+        let remuxer = Remuxer::held_bytes_max(256 * 1024);
+        let beside = one.stream.held_beside_buffer_max();
+        for part in [RTP_BYTES, GRANTED_BYTES, remuxer, beside] {
+            assert!(part > 0);
+            rest = rest.checked_sub(part).expect("a part of it");
+        }
+        assert_eq!(rest, 0);
+    }
+
+    /// While it is behind it reads two bytes more beside each that comes.
+    #[test]
+    fn a_shadow_that_is_behind_wants_a_third_of_what_one_wants_that_keeps_up() {
+        let mut shadow = shadow(Format::Flv, transport());
+        assert_eq!(shadow.part_wanted(), LARGER);
+        shadow.is_behind_from(7);
+        assert_eq!(shadow.behind(), Some(7));
+        assert_eq!(shadow.part_wanted(), 3 * LARGER);
+        shadow.keep_up();
+        assert_eq!((shadow.behind(), shadow.part_wanted()), (None, LARGER));
+    }
+
+    /// What other streams have made before does not count.
+    #[test]
+    fn what_comes_of_a_source_is_measured_by_what_goes_in() {
+        let mut shadow = shadow(Format::Flv, transport());
+        let mut out = vec![0; 4 << 20];
+        shadow
+            .feed(&FILE[..9_000], UNIT_MAX, &mut out)
+            .expect("it is sound");
+        shadow.allowance = 0;
+        let mut tail = FILE[9_000..].to_vec();
+        tail.truncate(20_000);
+        shadow.feed(&tail, UNIT_MAX, &mut out).expect("it is sound");
+        assert!(shadow.fits(UNIT_MAX));
+        let most = shadow.allowance;
+        assert!(most > 0 && most <= 2 * Remuxer::held_bytes_max(UNIT_MAX));
+        shadow.allowance = Shadow::allowance_max(UNIT_MAX);
+        assert!(shadow.fits(UNIT_MAX));
+        shadow.allowance += 1;
+        assert!(!shadow.fits(UNIT_MAX), "no shadow has so much");
+        assert!(shadow.held_bytes() > size_of::<Remuxer>());
+        shadow.finish(&mut out);
+        assert_eq!(shadow.held_bytes(), 0);
+        assert!(
+            shadow.feed(FILE, UNIT_MAX, &mut out).is_ok(),
+            "it takes all"
+        );
+        assert!(
+            !shadow.fits(UNIT_MAX),
+            "nor does one of which nothing comes"
+        );
+    }
+
+    #[test]
+    fn a_shadow_of_which_nothing_comes_says_why() {
+        let webm = include_bytes!("../../../tests/media/vp8.webm");
+        for (format, media, is_empty) in
+            [(Format::Flv, FILE, false), (Format::WebM, &webm[..], true)]
+        {
+            let mut shadow = shadow(format, transport());
+            let mut out = Vec::new();
+            for piece in media.chunks(PIECE_BYTES) {
+                shadow.feed(piece, UNIT_MAX, &mut out).expect("it is sound");
+            }
+            let why = shadow.emptiness();
+            assert_eq!(why.is_some(), is_empty, "{why:?}");
+            assert!(why.is_none_or(|why| why.contains("VP8")));
+        }
+    }
+}

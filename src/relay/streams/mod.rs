@@ -17,6 +17,8 @@ mod row;
 mod rtp;
 mod rtp_out;
 mod shadow;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod viewer;
 mod watchers;

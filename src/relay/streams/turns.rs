@@ -126,8 +126,9 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use crate::relay::ConnectionId;
+    use super::{Line, Turns};
     use crate::relay::stage::Stage;
+    use crate::relay::{ConnectionId, LiveId};
     use crate::stream::Outcome;
 
     /// Streams of so many viewers each, who have everything up to now.
@@ -201,5 +202,60 @@ mod tests {
             served += usize::from((100..1_000).contains(&length));
         }
         assert_eq!(served, 40);
+    }
+
+    fn ids() -> [LiveId; 4] {
+        [1, 2, 3, 4].map(LiveId::from_u64)
+    }
+
+    /// Who stands there, by their places in [`ids`], and how many writes their turns have.
+    fn turns_of(turns: &mut Turns, bytes: &[u64; 4], count: usize) -> Vec<(usize, usize)> {
+        let one = |_| {
+            let id = turns.whose().expect("somebody stands there");
+            let place = ids().iter().position(|other| *other == id);
+            let place = place.expect("one of these");
+            let mut writes = 1;
+            while !turns.is_over_with_this() {
+                assert_eq!(turns.whose(), Some(id), "its turn is not over");
+                writes += 1;
+            }
+            turns.end_turn();
+            turns.line_up(bytes[place], id);
+            (place, writes)
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn the_lines_take_turns_and_each_its_streams_in_order() {
+        let bytes = [4096, 1_000_000, 4095, 0];
+        let lines = [Line::Much, Line::Much, Line::Little, Line::Little];
+        let mut turns = Turns::new();
+        assert!(turns.is_empty() && turns.whose().is_none());
+        assert_eq!(turns.held_bytes(), 0);
+        turns = Turns::new();
+        for (place, id) in ids().into_iter().enumerate() {
+            assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
+            assert!(!turns.is_empty());
+            assert!(turns.held_bytes() >= (place + 1) * size_of::<LiveId>());
+        }
+        assert!(turns.held_bytes() < 64 * size_of::<LiveId>());
+        let order = [(0, 32), (2, 8), (1, 32), (3, 8), (0, 32), (2, 8)];
+        assert_eq!(turns_of(&mut turns, &bytes, 6), order);
+        // The third has much from now on, and stands behind those who have.
+        turns.move_up(ids()[2]);
+        let order = [(1, 32), (3, 8), (0, 32), (3, 8), (2, 32)];
+        assert_eq!(turns_of(&mut turns, &bytes, 5), order);
+        // Where one line is empty the other has all turns.
+        let mut turns = Turns::new();
+        turns.line_up(1, ids()[2]);
+        turns.line_up(1, ids()[3]);
+        assert_eq!(turns_of(&mut turns, &bytes, 3), [(2, 8), (3, 8), (2, 8)]);
+        turns.whose();
+        turns.end_turn();
+        assert!(!turns.is_empty());
+        turns.whose();
+        turns.end_turn();
+        assert!(turns.is_empty() && turns.whose().is_none());
     }
 }

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::Draining;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::gate::SessionId;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
-use crate::relay::{DATAGRAMS_COST_MAX, UdpPort};
+use crate::relay::{DATAGRAMS_COST_MAX, LiveId, UdpPort};
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
@@ -431,4 +433,53 @@ fn whatever_comes_leaves_nothing() {
         stage.assert_nothing_left();
     }
     assert!(most >= 2, "{most} streams drain at once");
+}
+
+/// Its own session's streams make room first, each once, and the oldest first.
+#[test]
+fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
+    let name = |name: &str| SessionId::parse(name.as_bytes()).expect("a name");
+    let id = LiveId::from_u64;
+    let mut draining = Draining::default();
+    assert_eq!(draining.held_bytes(), 0);
+    let mut held = 0;
+    for (serial, session) in [(1, "s"), (2, "t"), (3, "s"), (4, "u"), (5, "t")] {
+        draining.enter(&name(session), serial, id(serial));
+        assert_eq!(draining.check(), serial as usize);
+        let least = serial as usize * 2 * size_of::<(u64, LiveId)>();
+        held = draining.held_bytes().max(held);
+        assert!((least..least + 4_096).contains(&held), "{held}");
+    }
+    for (session, order) in [
+        ("s", [1, 3, 2, 4, 5]),
+        ("t", [2, 5, 1, 3, 4]),
+        ("u", [4, 1, 2, 3, 5]),
+        ("none", [1, 2, 3, 4, 5]),
+    ] {
+        for count in 0..7 {
+            let first = draining.first_for(&name(session), count);
+            assert_eq!(
+                first,
+                order[..count.min(5)]
+                    .iter()
+                    .map(|it| id(*it))
+                    .collect::<Vec<_>>()
+            );
+        }
+    }
+    for (session, rests, its) in [("s", Some(3), 2), ("t", Some(5), 2), ("none", None, 0)] {
+        assert_eq!(draining.resting(&name(session)), rests.map(id));
+        assert_eq!(draining.of(&name(session)).count(), its);
+    }
+    draining.leave(&name("s"), 3);
+    assert_eq!(draining.resting(&name("s")), Some(id(1)));
+    draining.leave(&name("s"), 1);
+    assert_eq!(draining.resting(&name("s")), None);
+    assert_eq!((draining.check(), draining.len()), (3, 3));
+    // Sixteen of a session are as many as may be, with the one that begins.
+    for serial in 10..40 {
+        let many = (serial - 10_usize).saturating_sub(15);
+        assert_eq!(draining.too_many_of(&name("many")), many, "{serial}");
+        draining.enter(&name("many"), serial as u64, id(serial as u64));
+    }
 }

@@ -1,0 +1,615 @@
+//! The streams on the stage: what is said of them, what of a source is too much, and what they
+//! hold.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+#[cfg(feature = "remux")]
+use super::cast::Cast;
+use super::{Cut, Cuts, Said, Streams, UDP_CLIENTS_SHOWN_MAX};
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::gate::SessionId;
+use crate::relay::counts::Count;
+use crate::relay::stage::Stage;
+use crate::relay::viewer_id::Mark;
+use crate::relay::{ConnectionId, LiveId, UdpPort};
+#[cfg(feature = "remux")]
+use crate::remux::Target;
+use crate::rtp::Packet;
+use crate::stream::Outcome;
+
+const CLIENT: &str = "10.2.0.1:6000";
+const CAMERA: &str = "10.2.0.2:6000";
+
+fn stage(options: &[&str]) -> Stage {
+    let mut stage = Stage::new(&[&["--token-server=10.0.0.0/24"], options].concat());
+    stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+    stage
+}
+
+fn request(stage: &mut Stage, line: &str) -> ConnectionId {
+    stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+}
+
+fn add(stage: &mut Stage, query: &str) {
+    let id = request(stage, &format!("POST /api/add-token?{query}"));
+    stage.assert_status(id, 201);
+}
+
+fn put(stage: &mut Stage, session: &str, media: &[u8]) -> ConnectionId {
+    let head = format!(
+        "PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 99999999\r\n\r\n"
+    );
+    let source = stage.client(&head);
+    hear(stage, source, media);
+    source
+}
+
+fn hear(stage: &mut Stage, source: ConnectionId, media: &[u8]) {
+    for piece in media.chunks(40_000) {
+        stage.relay.received(source, piece, stage.now);
+    }
+    stage.settle();
+}
+
+fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
+    let from = from.parse().expect("an address");
+    stage
+        .relay
+        .datagram(from, UdpPort::Rtp, datagram, stage.now);
+    stage.settle();
+}
+
+/// MPEG-TS of so many packets, with a clock that stands still at each.
+fn packets(count: usize) -> Vec<u8> {
+    let mut packet = [0xff; PACKET_BYTES];
+    packet[..12].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10, 0, 0, 0, 0, 0x7e, 0]);
+    packet.repeat(count)
+}
+
+/// Every datagram that is due, of which these were not taken; says how many were sent.
+fn post(stage: &mut Stage, not_taken: impl Fn(usize) -> Vec<usize>) -> usize {
+    let (mut sent, mut counts) = (0, Vec::new());
+    while let Some(datagrams) = stage.relay.next_datagrams(stage.now, &counts) {
+        sent += datagrams.count();
+        counts = not_taken(datagrams.to.len());
+    }
+    stage.settle();
+    sent
+}
+
+fn rows(stage: &Stage, after: Mark) -> Vec<(Mark, Value)> {
+    let rows = stage.relay.streams.rows(after, &stage.relay.desk);
+    let rows = rows.map(|(mark, row)| (mark, serde_json::to_value(&row).expect("a row")));
+    rows.collect()
+}
+
+fn only_live(stage: &Stage) -> LiveId {
+    stage.relay.streams.lives.iter().next().expect("a stream").0
+}
+
+/// 100,000 bytes a second, and a second's worth at once: with datagrams of 1,328 bytes these are
+/// 76. However it sends, of each source it is said once.
+#[test]
+fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_told_of_once() {
+    for kind in ["rtp-udp", "udp"] {
+        let mut stage = stage(&[]);
+        let query = format!("type=http,{kind}&sessionid=s&udp-clients={CAMERA}&max-bitrate=800000");
+        add(&mut stage, &query);
+        let events = request(&mut stage, "GET /api/events");
+        let mut number = 0;
+        let mut send = |stage: &mut Stage, count: u16| {
+            for _ in 0..count {
+                let header = Packet::header(33, number, 0, 7);
+                number += 1;
+                let rtp = [&header[..], &packets(7)].concat();
+                let datagram = if kind == "udp" { packets(7) } else { rtp };
+                arrive(stage, CAMERA, &datagram);
+            }
+        };
+        send(&mut stage, 70);
+        let count = |stage: &Stage, what| stage.relay.desk.counts().of(what);
+        assert_eq!(count(&stage, Count::TooFast), 0, "{kind}");
+        assert_eq!(rows(&stage, (0, 0))[0].1["source"]["too_fast"], 0);
+        send(&mut stage, 100);
+        let refused = count(&stage, Count::TooFast);
+        assert!((92..=96).contains(&refused), "{kind}: {refused}");
+        let row = &rows(&stage, (0, 0))[0].1;
+        assert_eq!(row["source"]["too_fast"], refused, "{kind}");
+        assert_eq!(row["source"]["protocol"], kind);
+        stage.wait_seconds(1);
+        send(&mut stage, 100);
+        assert!(count(&stage, Count::TooFast) > refused, "{kind}");
+        let text = stage.text(events);
+        assert_eq!(text.matches("source-too-fast").count(), 1, "{text}");
+        let told = text.split("source-too-fast").nth(1).expect("what it is");
+        assert!(told.contains("\"what\":\"dropped\""), "{told}");
+        assert!(told.contains("\"max_bitrate\":800000"), "{told}");
+    }
+}
+
+#[test]
+fn a_source_over_http_that_waits_for_its_tokens_rate_is_told_of_once() {
+    let mut stage = stage(&[]);
+    add(&mut stage, "type=http&sessionid=s&max-bitrate=800000");
+    let events = request(&mut stage, "GET /api/events");
+    let source = put(&mut stage, "s", &[7; 300_000]);
+    stage.wait_seconds(3);
+    hear(&mut stage, source, &[7; 300_000]);
+    let text = stage.text(events);
+    assert_eq!(text.matches("source-too-fast").count(), 1, "{text}");
+    assert!(text.contains("\"what\":\"waits\""), "{text}");
+}
+
+/// What of a source goes out over HTTP is a matter of what its packets carry.
+#[test]
+fn who_wants_a_session_over_http_whose_source_sends_no_mpeg_ts_is_told_so() {
+    for (payload_type, is_refused) in [(33, false), (96, true)] {
+        let mut stage = stage(&[]);
+        add(
+            &mut stage,
+            &format!("type=http,rtp-udp&sessionid=s&udp-clients={CAMERA}"),
+        );
+        for number in 0..3 {
+            let header = Packet::header(payload_type, number, 0, 7);
+            arrive(&mut stage, CAMERA, &[&header[..], &packets(7)].concat());
+        }
+        let viewer = stage.viewer("s");
+        let says = stage.text(viewer).contains("RTP payload type 96");
+        assert_eq!(says, is_refused, "{}", stage.text(viewer));
+    }
+}
+
+/// A stream's source of datagrams is silent from its last one on.
+#[test]
+fn a_source_of_datagrams_that_is_silent_is_gone_and_not_before() {
+    for kind in ["rtp-udp", "udp"] {
+        let mut stage = stage(&["--source-idle-time=5"]);
+        add(
+            &mut stage,
+            &format!("type={kind}&sessionid=s&udp-clients={CAMERA}"),
+        );
+        for number in 0..4 {
+            let header = Packet::header(33, number, 0, 7);
+            let head: &[u8] = if kind == "udp" { &[] } else { &header };
+            arrive(&mut stage, CAMERA, &[head, &packets(7)].concat());
+            stage.wait_seconds(if number == 0 { 1 } else { 4 });
+            assert!(number == 0 || stage.relay.streams.running() == 1, "{kind}");
+        }
+        stage.wait_seconds(1);
+        assert_eq!(stage.relay.streams.running(), 0, "{kind}");
+    }
+}
+
+/// Each reason counts by the name that callers know it by, and sums are of the same kind.
+#[test]
+fn a_cut_counts_under_its_name() {
+    let value = |cuts: &Cuts| serde_json::to_value(cuts).expect("figures");
+    let mut sum = Cuts::default();
+    for (more, cut) in Cut::ALL.into_iter().enumerate() {
+        let mut cuts = Cuts::default();
+        for _ in 0..2 + more {
+            cuts.count(cut);
+        }
+        for other in Cut::ALL {
+            let count = if other == cut { 2 + more } else { 0 };
+            assert_eq!(value(&cuts)[other.name()], count, "{}", other.name());
+        }
+        sum.add(cuts);
+        sum.add(cuts);
+    }
+    assert_eq!(
+        value(&sum),
+        serde_json::json!({"stalled": 4, "lost_unit": 6, "token": 8, "kicked": 10})
+    );
+}
+
+/// Whoever has the list up to a mark gets what is behind it.
+#[test]
+fn lists_go_on_behind_their_marks() {
+    let mut stage = stage(&[]);
+    for session in ["s", "t", "u"] {
+        let query = format!("type=http,udp&sessionid={session}&udp-clients={CLIENT},{CAMERA}");
+        add(&mut stage, &query);
+        put(&mut stage, session, &packets(20));
+        for _ in 0..3 {
+            stage.viewer(session);
+        }
+    }
+    let all = rows(&stage, (0, 0));
+    let names: Vec<&Value> = all.iter().map(|(_, row)| &row["sessionid"]).collect();
+    assert_eq!(names, ["s", "t", "u"]);
+    for (place, (mark, _)) in all.iter().enumerate() {
+        assert_eq!(rows(&stage, *mark), all[place + 1..]);
+    }
+    let streams = &stage.relay.streams;
+    let list = |after: Mark, of: Option<&SessionId>| -> Vec<(Mark, String)> {
+        let watchers = streams.watchers(after, of, stage.now);
+        let watchers = watchers.map(|(mark, its)| (mark, its.session.as_str().to_owned()));
+        watchers.collect()
+    };
+    let all = list((0, 0), None);
+    assert_eq!(all.len(), 3 * (3 + 2));
+    assert!(all.is_sorted());
+    for (mark, session) in &all {
+        // UDP clients of a stream stand together.
+        let behind = all.iter().filter(|(other, _)| other > mark);
+        assert_eq!(list(*mark, None), behind.cloned().collect::<Vec<_>>());
+        let of = SessionId::parse(session.as_bytes()).expect("a name");
+        let its = all.iter().filter(|(_, its)| its == session);
+        assert_eq!(list((0, 0), Some(&of)), its.cloned().collect::<Vec<_>>());
+    }
+}
+
+/// One address may be a client of several sessions, and figures are no list of all clients.
+#[test]
+fn udp_clients_figures_are_sums_by_address_and_not_of_thousands() {
+    let figures = |sessions: u16| {
+        let mut stage = stage(&[]);
+        for session in 0..sessions {
+            let own = (0..15).map(|port| format!("10.3.0.1:{}", 6000 + 16 * session + port));
+            let own: Vec<String> = own.collect();
+            let query = format!("&udp-clients={CLIENT},{}", own.join(","));
+            add(
+                &mut stage,
+                &format!("type=http,udp&sessionid=s{session}{query}"),
+            );
+            put(&mut stage, &format!("s{session}"), &packets(70));
+        }
+        stage.wait_seconds(1);
+        let sent = post(&mut stage, |clients| vec![1; clients]);
+        (stage.relay.streams.udp_clients(), sent, stage)
+    };
+    let (clients, sent, stage) = figures(3);
+    let shared = clients[&CLIENT.parse().expect("an address")];
+    let own = clients[&"10.3.0.1:6000".parse().expect("an address")];
+    assert!(own.sent > 0 && own.dropped > 0, "{own:?}");
+    assert_eq!(
+        (shared.sent, shared.dropped),
+        (3 * own.sent, 3 * own.dropped)
+    );
+    assert_eq!(clients.len(), 3 * 15 + 1);
+    let total: u64 = clients.values().map(|each| each.sent + each.dropped).sum();
+    assert_eq!(total, sent as u64);
+    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    assert_eq!((sums.running, sums.udp_clients), (3, 48));
+    assert!(sums.udp_bytes >= total, "{}", sums.udp_bytes);
+    assert_eq!(figures(20).0.len(), UDP_CLIENTS_SHOWN_MAX);
+}
+
+/// What is over is counted on, and what runs is added to it.
+#[test]
+fn sums_are_of_what_runs_and_of_what_is_over() {
+    let mut stage = stage(&[]);
+    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.desk);
+    add(&mut stage, "type=http&sessionid=s");
+    add(&mut stage, "type=http&sessionid=t");
+    let (mut received, mut sent) = (0, 0);
+    for round in 1..4_usize {
+        let mut sources = Vec::new();
+        for (session, bytes) in [("s", 1_000), ("t", 300 * round)] {
+            let source = put(&mut stage, session, &[]);
+            let viewers: Vec<_> = (0..round + 1).map(|_| stage.viewer(session)).collect();
+            hear(&mut stage, source, &vec![7; bytes]);
+            received += bytes as u64;
+            sent += (bytes * viewers.len()) as u64;
+            sources.push(source);
+        }
+        let now = sums(&stage);
+        assert_eq!((now.running, now.viewers), (2, 2 * (round + 1)));
+        assert_eq!((now.draining, now.held, now.shadows), (0, 0, 0));
+        assert_eq!(now.figures.bytes_received, received);
+        assert_eq!(now.figures.bytes_sent, sent);
+        assert_eq!(now.udp_bytes, 0);
+        sources.into_iter().for_each(|source| stage.lose(source));
+        let now = sums(&stage);
+        assert_eq!((now.running, now.draining, now.viewers), (0, 0, 0));
+        assert_eq!(now.figures.bytes_received, received);
+        assert_eq!(now.figures.bytes_sent, sent);
+    }
+}
+
+#[test]
+fn who_falls_out_of_the_buffer_is_counted_in_sums_and_rows() {
+    let mut stage = stage(&["--buffer=64K"]);
+    add(&mut stage, "type=http&sessionid=s");
+    let source = put(&mut stage, "s", &[7; 100]);
+    let slow: Vec<_> = (0..3).map(|_| stage.viewer("s")).collect();
+    for id in &slow {
+        let (id, now) = (*id, stage.now);
+        stage.relay.served(id, Outcome::Blocked, now);
+    }
+    for _ in 0..10 {
+        hear(&mut stage, source, &[7; 30_000]);
+    }
+    slow.iter().for_each(|id| stage.relay.unblocked(*id));
+    stage.settle();
+    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    assert!(sums.figures.skips >= 3, "{}", sums.figures.skips);
+    let row = &rows(&stage, (0, 0))[0].1;
+    assert_eq!(row["skips"], sums.figures.skips);
+    stage.lose(source);
+    let after = stage.relay.streams.sums(&stage.relay.desk);
+    assert_eq!(after.figures.skips, sums.figures.skips);
+}
+
+/// One that is asked for in two containers is one stream, whose viewers are all who watch.
+#[cfg(feature = "remux")]
+#[test]
+fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
+    const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
+    let mut stage = stage(&[]);
+    add(
+        &mut stage,
+        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT},{CAMERA}"),
+    );
+    let source = put(&mut stage, "s", &FILE[..FILE.len() / 2]);
+    let plain: Vec<_> = (0..2).map(|_| stage.viewer("s")).collect();
+    let made: Vec<_> = (0..3).map(|_| stage.viewer("s/live.ts")).collect();
+    stage.settle();
+    hear(&mut stage, source, &FILE[FILE.len() / 2..]);
+    stage.wait_seconds(1);
+    post(&mut stage, |_| Vec::new());
+    let streams = &stage.relay.streams;
+    let all = rows(&stage, (0, 0));
+    assert_eq!(all.len(), 1, "a shadow has no row");
+    let row = &all[0].1;
+    assert_eq!(row["viewers"], 5);
+    assert_eq!(row["udp_clients"], 2);
+    assert_eq!(row["udp"].as_array().map(Vec::len), Some(2));
+    assert_eq!(row["remuxed"].as_array().map(Vec::len), Some(1));
+    let sums = streams.sums(&stage.relay.desk);
+    assert_eq!((sums.running, sums.shadows, sums.viewers), (1, 1, 5));
+    assert_eq!(sums.udp_clients, 2);
+    assert!(sums.udp_bytes > 0);
+    assert_eq!(row["bytes_sent"], sums.figures.bytes_sent + sums.udp_bytes);
+    let bytes = |ids: &[ConnectionId]| -> usize {
+        let media = ids.iter().map(|id| stage.media(*id).0.len());
+        media.sum()
+    };
+    let to_viewers = bytes(&plain) + bytes(&made);
+    assert_eq!(sums.figures.bytes_sent, to_viewers as u64);
+    let held: Vec<usize> = streams
+        .lives
+        .iter()
+        .map(|(_, it)| it.held_bytes())
+        .collect();
+    assert_eq!(row["held_bytes"], held.iter().sum::<usize>());
+    // It is cut within the shadow, and of the stream.
+    let id = made[0];
+    let list = request(&mut stage, "GET /api/list-viewers?sessionid=s");
+    (0..4).for_each(|_| stage.settle());
+    let text = stage.text(list);
+    for line in text.split("\"id\":\"").skip(1) {
+        let name = line.split('"').next().expect("an id");
+        request(&mut stage, &format!("DELETE /api/kick-viewer?id={name}"));
+    }
+    stage.settle();
+    assert!(stage.closed.contains(&id));
+    assert_eq!(rows(&stage, (0, 0))[0].1["cuts"]["kicked"], 5);
+}
+
+/// Of what drains, too, all who watch are counted when it is aborted: in whichever container.
+#[cfg(feature = "remux")]
+#[test]
+fn an_abort_says_how_many_viewers_there_were_in_all_containers() {
+    const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
+    for drains in [false, true] {
+        let mut stage = stage(&[]);
+        add(&mut stage, "type=http&sessionid=s");
+        let source = put(&mut stage, "s", FILE);
+        let mut viewers: Vec<_> = (0..2).map(|_| stage.viewer("s")).collect();
+        viewers.extend((0..3).map(|_| stage.viewer("s/live.ts")));
+        stage.settle();
+        for id in &viewers {
+            let (id, now) = (*id, stage.now);
+            stage.relay.served(id, Outcome::Blocked, now);
+        }
+        hear(&mut stage, source, &FILE[13..]);
+        if drains {
+            stage.lose(source);
+            assert_eq!(stage.relay.streams.running(), 0);
+        }
+        let abort = request(&mut stage, "DELETE /api/abort-stream?sessionid=s");
+        let text = stage.text(abort);
+        assert!(text.contains("\"viewers\":5"), "{drains}: {text}");
+        assert_eq!(stage.relay.streams.len(), 0);
+    }
+}
+
+/// A shadow takes no stream's place: with three places there is one for a third stream.
+#[cfg(feature = "remux")]
+#[test]
+fn a_stream_that_drains_is_cut_for_a_stream_and_not_beside_a_shadow() {
+    const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
+    for (places, left) in [("--streams=2", 0), ("--streams=3", 1)] {
+        let mut stage = Stage::new(&[places]);
+        let source = put(&mut stage, "drains", &[7; 1000]);
+        let viewer = stage.viewer("drains");
+        let now = stage.now;
+        stage.relay.served(viewer, Outcome::Blocked, now);
+        hear(&mut stage, source, &[7; 1000]);
+        stage.lose(source);
+        put(&mut stage, "s", FILE);
+        stage.viewer("s/live.ts");
+        stage.settle();
+        assert_eq!(stage.relay.streams.shadows().count(), 1);
+        assert_eq!(stage.relay.streams.draining.len(), 1);
+        put(&mut stage, "t", &[7; 1000]);
+        assert_eq!(stage.relay.streams.draining.len(), left, "{places}");
+        assert_eq!(stage.closed.contains(&viewer), left == 0, "{places}");
+    }
+}
+
+/// UDP clients get the new source, and what is left of the one before ends for them at once.
+#[test]
+fn a_source_that_comes_ends_the_rest_of_the_one_before() {
+    let mut stage = stage(&[]);
+    add(
+        &mut stage,
+        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT}"),
+    );
+    let source = put(&mut stage, "s", &packets(5_000));
+    stage.lose(source);
+    assert_eq!(stage.relay.streams.draining.len(), 1, "it has a rest");
+    put(&mut stage, "s", &packets(20));
+    assert_eq!(stage.relay.streams.draining.len(), 0);
+    assert_eq!(stage.relay.streams.len(), 1);
+}
+
+/// With eight and more, what all are sent is laid together; whoever gets it, it is the same.
+#[test]
+fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
+    for (viewers, bytes, is_one) in [
+        (1, 1_000, false),
+        (7, 1_000, false),
+        (8, 1_000, true),
+        (9, 1_000, true),
+        (8, 64 * 1024, true),
+    ] {
+        let mut stage = Stage::new(&["--buffer=4M"]);
+        let source = put(&mut stage, "s", b"x");
+        let ids: Vec<_> = (0..viewers).map(|_| stage.viewer("s")).collect();
+        let begun = stage.media(ids[0]).0;
+        let media: Vec<u8> = (0..bytes).map(|number| (number % 251) as u8).collect();
+        stage.relay.received(source, &media, stage.now);
+        for place in 0..viewers {
+            let id = stage.relay.next_write().expect("each is due");
+            let output = stage.relay.output(id, stage.now);
+            let (length, pieces) = (output.bytes(), output.slices().len());
+            let lent: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
+            assert_eq!(pieces == 1, is_one, "{viewers} of {bytes}");
+            // The second is sent a part first, and goes on from there.
+            let now = stage.now;
+            let part = if place == 1 { length / 2 } else { length };
+            let written = stage.written.entry(id).or_default();
+            written.extend_from_slice(&lent[..part]);
+            stage.relay.sent(id, part, now);
+            stage.relay.served(id, Outcome::Open, now);
+        }
+        stage.settle();
+        for id in ids {
+            let (got, _) = stage.media(id);
+            assert!(got.ends_with(&media), "{viewers} of {bytes}");
+            assert_eq!(got.len(), begun.len() + media.len());
+        }
+        stage.lose(source);
+    }
+}
+
+/// Each of what the streams keep counts with what it takes, whatever else there is.
+#[test]
+fn all_that_streams_keep_counts() {
+    type Grow = (&'static str, fn(&mut Streams, LiveId), usize);
+    let live_id = size_of::<LiveId>();
+    let steps: [Grow; 7] = [
+        (
+            "spliced",
+            |it, _| it.spliced = Vec::with_capacity(1_000),
+            1_000,
+        ),
+        (
+            "remuxed",
+            |it, _| it.remuxed = Vec::with_capacity(1_000),
+            1_000,
+        ),
+        (
+            "posting",
+            |it, _| it.posting = Vec::with_capacity(64).into(),
+            64 * live_id,
+        ),
+        (
+            "behind",
+            |it, _| it.behind = Vec::with_capacity(64).into(),
+            64 * live_id,
+        ),
+        (
+            "said",
+            |it, _| it.said = Vec::with_capacity(64).into(),
+            64 * size_of::<Said>(),
+        ),
+        (
+            "a source's type",
+            |it, id| {
+                let live = it.lives.get_mut(id).expect("it is there");
+                live.source_type = Some(String::with_capacity(500));
+            },
+            500,
+        ),
+        (
+            "an origin's via",
+            |it, id| {
+                let live = it.lives.get_mut(id).expect("it is there");
+                live.via = Some(String::with_capacity(500));
+            },
+            500,
+        ),
+    ];
+    let options: &[&str] = if cfg!(feature = "hold") {
+        &["--hold=2"]
+    } else {
+        &[]
+    };
+    let mut stage = stage(options);
+    add(
+        &mut stage,
+        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT}"),
+    );
+    put(&mut stage, "s", &packets(5_000));
+    let id = only_live(&stage);
+    let streams = &mut stage.relay.streams;
+    let empty = |streams: &mut Streams| {
+        streams.spliced = Vec::new();
+        streams.remuxed = Vec::new();
+        streams.posting = Default::default();
+        streams.behind = Default::default();
+        streams.said = Default::default();
+        let live = streams.lives.get_mut(id).expect("it is there");
+        (live.source_type, live.via) = (None, None);
+    };
+    empty(streams);
+    for (what, grow, bytes) in steps {
+        let before = streams.held_bytes();
+        grow(streams, id);
+        assert_eq!(streams.held_bytes(), before + bytes, "{what}");
+    }
+    empty(streams);
+    // And these count with what they take themselves, of which there is some.
+    let before = streams.held_bytes();
+    let live = streams.lives.get(id).expect("it is there");
+    let (of_stream, of_session) = (live.stream.held_bytes(), live.session.held_bytes());
+    assert!(of_stream > 0);
+    let of_out = live.rtp_out.held_bytes();
+    assert!(of_out > 0);
+    let of_splicer = live.splicer.as_ref().map_or(0, |it| size_of_val(&**it));
+    let least = of_stream + of_session + of_out + of_splicer;
+    assert!(live.held_bytes() >= least && live.held_bytes() < least + 1_000_000);
+    assert!(before >= live.held_bytes() + streams.lives.held_bytes());
+    for number in 0..100 {
+        let name = format!("other{number}");
+        let session = SessionId::parse(name.as_bytes()).expect("a name");
+        streams.running.insert(session.clone(), id);
+        streams.draining.enter(&session, 1_000 + number, id);
+        streams.order.insert(1_000 + number, id);
+        streams.turns.line_up(0, id);
+    }
+    let (entry, key) = (size_of::<(u64, LiveId)>(), size_of::<SessionId>());
+    let least = 100 * (2 * (key + live_id) + 3 * entry + live_id);
+    let grown = streams.held_bytes() - before;
+    assert!((least..16 * least).contains(&grown), "{grown} of {least}");
+}
+
+#[cfg(feature = "remux")]
+#[test]
+fn what_a_stream_knows_of_its_shadows_counts_with_its_words() {
+    let cast = |fault: Option<&str>| Cast {
+        target: Target::ALL[0],
+        live: None,
+        fault: fault.map(Into::into),
+    };
+    assert_eq!(cast(None).held_bytes(), size_of::<Cast>());
+    let (short, long) = (cast(Some("abc")), cast(Some("abcdefghij")));
+    assert_eq!(long.held_bytes(), short.held_bytes() + 7);
+    assert_eq!(short.held_bytes(), cast(None).held_bytes() + 3);
+}
