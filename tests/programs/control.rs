@@ -175,7 +175,7 @@ fn who_does_not_name_the_secret_gets_nothing() {
     }
     // What the relay refuses, it refuses in the relay's words.
     let none = control.ask("POST", "/keys?session=");
-    none.assert_problem(400, &["sessionid", "empty"]);
+    none.assert_problem(400, &["for", "empty"]);
     assert_eq!(server.tokens().len(), 0);
     control.key("show");
     assert_eq!(server.tokens().len(), 1);
