@@ -208,7 +208,7 @@ mod tests {
 
     fn limits(options: &[&str]) -> Limits {
         let stage = Stage::new(options);
-        stage.relay.desk.settings().limits.clone()
+        stage.relay.desk.settings().limits
     }
 
     fn shadow(format: Format, target: Target) -> Shadow {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(few.shadows_held_bytes_max(), 4 * each);
         assert_eq!(many.shadows_held_bytes_max(), 8 * each);
         // Whoever may have no UDP client, has all the rest.
-        let mut alone = one.clone();
+        let mut alone = one;
         alone.tokens.udp_clients_per_session_max = 0;
         let clients = one.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
         assert!(clients > 0);
