@@ -177,3 +177,56 @@ fn only_what_can_be_is_believed_of_a_splicer() {
     let had = "/stage/Running/had/header";
     check(&splicer, &[(had, header.0, header.1)]);
 }
+
+/// Whatever it holds counts, byte by byte.
+#[cfg(feature = "handover")]
+#[test]
+fn what_is_held_is_counted() {
+    use serde_json::json;
+    let check = |splicer: &Splicer, places: &[&str]| {
+        for place in places {
+            let with = |bytes: usize| {
+                told_otherwise(splicer, place, json!("\0".repeat(bytes))).held_bytes()
+            };
+            assert_eq!(with(1_700), with(700) + 1_000, "{place}");
+            assert!(with(700) >= 700);
+        }
+    };
+    let (opening, _) = begun(b"FL", 1_000);
+    check(&opening, &["/stage/Opening/bytes"]);
+    let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
+    check(&splicer, &["/stage/Running/window/held"]);
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    let places = ["had/header", "bytes", "shown_header"];
+    let places = places.map(|place| format!("/stage/Joining/{place}"));
+    check(&splicer, &places.each_ref().map(String::as_str));
+    assert!(splicer.held_bytes() >= size_of::<Joining>() + size_of::<flv::Tags>());
+    assert!(splicer.feed(&flv(0, 3), &mut out).is_ok());
+    check(
+        &splicer,
+        &["/stage/Running/window/held", "/stage/Running/had/header"],
+    );
+}
+
+/// What has its own allocation, before it holds anything.
+#[test]
+fn cutters_count_as_much_as_they_take() {
+    for (format, bytes) in [
+        (Format::Mp3, 0),
+        (Format::Aac, 0),
+        (Format::MpegTs, 0),
+        (Format::Ogg, 0),
+        (Format::WebM, size_of::<matroska::Blocks>()),
+        (Format::Matroska, size_of::<matroska::Blocks>()),
+        (Format::Flv, size_of::<flv::Tags>()),
+        (Format::Mp4, size_of::<mp4::Fragments>()),
+    ] {
+        assert_eq!(
+            Cutter::new(format, 1_000, 0).held_bytes(),
+            bytes,
+            "{format:?}"
+        );
+    }
+    let (splicer, _) = begun(&flv(0, 3), 1_000);
+    assert!(splicer.held_bytes() > size_of::<flv::Tags>());
+}

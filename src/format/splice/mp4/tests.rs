@@ -465,3 +465,167 @@ fn only_what_can_be_is_believed_of_fragments() {
     fragments.timeline = Timeline::new(-1);
     assert!(!fragments.fits(100));
 }
+
+/// The descriptor of an MPEG-4 stream: its flags, the kind of object, what was measured of it, and
+/// what its decoder is told.
+fn esds(flags: u8, object: u8, measured: u8, told: &[u8]) -> Vec<u8> {
+    let descriptor = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
+    let told = descriptor(5, told);
+    let config = descriptor(4, &[&[object, 0x15][..], &[measured; 11], &told].concat());
+    let stream = descriptor(3, &[&[0, 1, flags][..], &config, &[6, 1, 2]].concat());
+    mp4_box(b"esds", &[&[0; 4], &stream])
+}
+
+/// Two headers, by their tracks and what is said of the samples of those.
+#[test]
+fn headers_are_alike_if_they_set_decoders_up_alike() {
+    let header = |traks: &[Vec<u8>], extends: &[Vec<u8>]| {
+        let mvex = mp4_box(b"mvex", &[&extends.concat()]);
+        let moov = mp4_box(b"moov", &[&traks.concat(), &mvex]);
+        [mp4_box(b"ftyp", &[b"iso6"]), moov].concat()
+    };
+    let video = |fields: u8, setup: &[&[u8]]| mp4_box(b"avc1", &[&[fields; 78], &setup.concat()]);
+    let avc = |told: &[u8]| mp4_box(b"avcC", &[told]);
+    let rates = |rate: u8| mp4_box(b"btrt", &[&[rate; 12]]);
+    let of_video = |entry: &[u8]| header(&[trak(1, 25, b"vide", entry)], &[trex(1, 1)]);
+    let sound = |esds: Vec<u8>| {
+        let entry = mp4_box(b"mp4a", &[&[0; 28], &esds]);
+        header(&[trak(1, 25, b"soun", &entry)], &[trex(1, 1)])
+    };
+    let usual = video(0, &[&avc(b"told"), &rates(1)]);
+    let other_words = mp4_box(b"wvtt", &[&[1; 8]]);
+    let one = of_video(&usual);
+    let mp4a = sound(esds(0, 0x40, 1, b"told"));
+    let words = |entry: &[u8]| header(&[trak(1, 25, b"text", entry)], &[trex(1, 1)]);
+    for (one, other, is_alike) in [
+        (one.clone(), one.clone(), true),
+        // What was measured decides nothing.
+        (
+            one.clone(),
+            of_video(&video(0, &[&avc(b"told"), &rates(2)])),
+            true,
+        ),
+        (one.clone(), of_video(&video(0, &[&avc(b"told")])), true),
+        (mp4a.clone(), sound(esds(0, 0x40, 9, b"told")), true),
+        // What a decoder is told does, and sizes, kinds, clocks, numbers.
+        (
+            one.clone(),
+            of_video(&video(0, &[&avc(b"else"), &rates(1)])),
+            false,
+        ),
+        (
+            one.clone(),
+            of_video(&video(1, &[&avc(b"told"), &rates(1)])),
+            false,
+        ),
+        (
+            one.clone(),
+            of_video(&[usual.clone(), usual.clone()].concat()),
+            false,
+        ),
+        (
+            one.clone(),
+            of_video(&mp4_box(b"avc3", &[&usual[8..]])),
+            false,
+        ),
+        (
+            one.clone(),
+            header(&[trak(1, 50, b"vide", &usual)], &[trex(1, 1)]),
+            false,
+        ),
+        (
+            one.clone(),
+            header(&[trak(2, 25, b"vide", &usual)], &[trex(1, 1)]),
+            false,
+        ),
+        (
+            one.clone(),
+            header(&[trak(1, 25, b"soun", &usual)], &[trex(1, 1)]),
+            false,
+        ),
+        (
+            one.clone(),
+            header(&[trak(1, 25, b"vide", &usual)], &[trex(1, 2)]),
+            false,
+        ),
+        (
+            one.clone(),
+            header(&[trak(1, 25, b"vide", &usual)], &[]),
+            false,
+        ),
+        (one.clone(), header(&[], &[trex(1, 1)]), false),
+        (one.clone(), one[12..].to_vec(), true),
+        (one.clone(), one[..12].to_vec(), false),
+        (mp4a.clone(), sound(esds(0, 0x41, 1, b"told")), false),
+        (mp4a.clone(), sound(esds(0, 0x40, 1, b"else")), false),
+        (words(&opus()), words(&other_words), false),
+        (
+            words(&mp4_box(b"wvtt", &[&[0; 8]])),
+            words(&other_words),
+            false,
+        ),
+        // One that is not understood is compared as it is.
+        (
+            sound(esds(1, 0x40, 1, b"told")),
+            sound(esds(1, 0x40, 1, b"told")),
+            true,
+        ),
+        (
+            sound(esds(1, 0x40, 1, b"told")),
+            sound(esds(1, 0x40, 2, b"told")),
+            false,
+        ),
+        // And one without all of its fields is like none.
+        (
+            of_video(&mp4_box(b"avc1", &[&[0; 77]])),
+            of_video(&mp4_box(b"avc1", &[&[0; 77]])),
+            false,
+        ),
+        (of_video(&video(0, &[])), of_video(&video(0, &[])), true),
+    ] {
+        assert_eq!(are_alike(&one, &other), is_alike, "{one:x?}, {other:x?}");
+        assert_eq!(are_alike(&other, &one), is_alike, "{other:x?}, {one:x?}");
+    }
+}
+
+/// A later source that is none any more may have begun again, if it has gone on for long enough.
+#[test]
+fn a_source_that_has_run_for_long_may_begin_again() {
+    use crate::format::Format;
+    use crate::format::splice::{Splicer, Unlike};
+    let header = [mp4_box(b"ftyp", &[b"iso6"]), moov()].concat();
+    let fragment = |time| {
+        let moof = moof(1, &[traf(1, &tfdt(time), &trun(4, 99))]);
+        [moof, mp4_box(b"mdat", &[b"media"])].concat()
+    };
+    for (passed, rest_bytes, is_another) in [
+        (65_535, 8, true),
+        (65_536, 8, false),
+        (65_536, 65_536, false),
+        (65_536, 65_537, true),
+        (40_000, 100_000, true),
+        (200_000, 100_000, false),
+    ] {
+        let (mut splicer, mut out) = (Splicer::new(150_000), Vec::new());
+        let first = [&header[..], &fragment(0)].concat();
+        assert_eq!(splicer.feed(&first, &mut out), Ok(()));
+        assert!(splicer.break_off(Some(Format::Mp4), header.clone()));
+        assert_eq!(
+            splicer.feed(&[&header[..], &fragment(9_000)].concat(), &mut out),
+            Ok(())
+        );
+        assert_eq!(out.len(), first.len() + fragment(0).len());
+        let filler = mp4_box(b"free", &[&vec![0; passed - fragment(0).len() - 8]]);
+        // A beginning that is longer than a unit.
+        let mut rest = [&160_000_u32.to_be_bytes()[..], b"ftyp"].concat();
+        rest.resize(rest_bytes, 0);
+        let told = splicer.feed(&[filler, rest.clone()].concat(), &mut out);
+        if is_another {
+            assert_eq!(told, Err(Unlike(rest)), "{passed}, {rest_bytes}");
+        } else {
+            assert_eq!(told, Ok(()), "{passed}, {rest_bytes}");
+            assert!(splicer.is_joining());
+        }
+        assert_eq!(out.len(), first.len() + fragment(0).len());
+    }
+}
