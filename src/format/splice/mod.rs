@@ -241,7 +241,7 @@ impl Splicer {
                 out.append(&mut rest);
                 Ok(())
             }
-            Some(_) if is_new => Err(Unlike(rest)),
+            Some(_) if is_new || running.cutter.is_within_unit() => Err(Unlike(rest)),
             // It may have begun again: as if it were another one.
             Some(had) => {
                 self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));

@@ -243,7 +243,9 @@ mod tests {
     #[test]
     fn where_a_track_ends() {
         let (none, one) = (None, 1);
-        let cases: [(&[(i64, Option<i64>, i64)], i64); 14] = [
+        /// Time, length, frames.
+        type Unit = (i64, Option<i64>, i64);
+        let cases: [(&[Unit], i64); 14] = [
             // A frame whose length nothing tells, one that is told, and one that has none.
             (&[(0, none, one)], 20),
             (&[(0, none, 3)], 60),

@@ -197,7 +197,7 @@ fn a_block_longer_than_a_unit_goes_out_as_it_comes() {
         let block = simple_block(2, 5, &vec![9; length - 7]);
         assert_eq!(block.len(), length);
         let mut blocks = begun(unit_bytes_max);
-        let head = &cluster(30, &[block.clone()])[..6 + 7];
+        let head = &cluster(30, std::slice::from_ref(&block))[..6 + 7];
         let (mut window, mut out) = (Window::default(), Vec::new());
         assert!(window.walk(&mut blocks, head, 0, &mut out).is_ok() && out.is_empty());
         for (at, byte) in block.iter().enumerate() {
