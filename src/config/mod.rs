@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::gate::InterfaceName;
-use crate::relay::{Fields, Limits, Settings};
+use crate::relay::{Fields, Limits, Settings, VARIES};
 
 pub use arguments::{BadArgument, parse};
 pub use features::{FEATURES, Feature, compiled_in};
@@ -102,7 +102,9 @@ impl Config {
                 // As many as there are options, for as long as the server runs.
                 let value: &'static str = Box::leak(site.clone().into_boxed_str());
                 let mut fields = vec![("Access-Control-Allow-Origin", value)];
-                fields.extend(has_several.then_some(("Vary", "Origin")));
+                if has_several {
+                    fields.extend_from_slice(VARIES);
+                }
                 (site.clone(), &*Box::leak(fields.into_boxed_slice()))
             }
         };

@@ -1,4 +1,43 @@
+use super::window::{Walker, Window};
 use super::*;
+
+/// A finding, and the header if it is one.
+pub(super) type Found = (Finding, Option<Vec<u8>>);
+
+/// What a walker found, and whether it let go.
+pub(super) type Scanned = (Vec<Found>, Result<(), LetGo>);
+
+/// What a walker finds, which is the same in pieces of these sizes as in one. It is checked behind
+/// each, with the bytes so far.
+pub(super) fn scan_in<W: for<'a> Walker<Findings<'a>>>(
+    bytes: &[u8],
+    sizes: &[usize],
+    begin: fn() -> W,
+    check: impl Fn(&W, u64),
+) -> Scanned {
+    let pieces = |size: usize| {
+        let (mut window, mut walker) = (Window::default(), begin());
+        let (mut findings, mut offset) = (Vec::new(), 0);
+        for piece in bytes.chunks(size) {
+            let mut found = |finding, header: Header<'_>| {
+                let header = (finding == Finding::Header).then(|| header.to_vec());
+                findings.push((finding, header));
+            };
+            let found: &mut Findings<'_> = &mut found;
+            if window.walk(&mut walker, piece, offset, found) == Err(LetGo) {
+                return (findings, Err(LetGo));
+            }
+            offset += piece.len() as u64;
+            check(&walker, offset);
+        }
+        (findings, Ok(()))
+    };
+    let whole = pieces(bytes.len().max(1));
+    for &size in sizes {
+        assert!(pieces(size) == whole, "in pieces of {size}");
+    }
+    whole
+}
 
 /// A transport stream: a PAT that names one program, which has no map yet.
 fn transport() -> Vec<u8> {

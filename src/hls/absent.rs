@@ -53,7 +53,7 @@ impl Wanted {
         match *self {}
     }
 
-    pub fn query(&self) -> String {
+    pub fn query(&self) -> Option<String> {
         match *self {}
     }
 

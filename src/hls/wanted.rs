@@ -105,18 +105,17 @@ impl Wanted {
     /// Whether it is asked for by the one address that it has. Caches keep what comes by an
     /// address: each other one would be kept beside it, as often as anybody makes one up.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
-        let query = target.query.as_deref();
-        target.is_plain && query.map_or(String::new(), |query| format!("?{query}")) == self.query()
+        target.is_plain && target.query == self.query()
     }
 
-    /// What of its address stands behind the path. Nothing is left out for anybody, so nothing
-    /// of that stands there.
-    pub fn query(&self) -> String {
+    /// The query of its address, if it has one. Nothing is left out for anybody, so nothing of that
+    /// stands there.
+    pub fn query(&self) -> Option<String> {
         let Wanted::List(Some(Ahead { number, part })) = self else {
-            return String::new();
+            return None;
         };
         let part = part.map_or(String::new(), |part| format!("&{PART}={part}"));
-        format!("?{NUMBER}={number}{part}")
+        Some(format!("{NUMBER}={number}{part}"))
     }
 
     /// Bytes that its allocations take.

@@ -75,7 +75,7 @@ use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
-pub use settings::{Fields, Limits, OriginUrl, Peer, Settings};
+pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
 use streams::{Cut, SHUT_DOWN, Streams};
 pub use streams::{Datagrams, Live};

@@ -246,21 +246,19 @@ impl<'a> Asked<'a> {
         (self.may_pass)()?;
         match &view {
             View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
-            View::Part(_) => {
+            View::Part(wanted) => {
                 let from = claim.from.map(|from| from.ip());
                 self.gate.watch_in_segments(from, &name, &standing)?;
+                if !wanted.is_addressed_by(&head.target) {
+                    return Ok(moved("../", &name, file, wanted));
+                }
             }
         }
-        match &view {
-            View::Part(wanted) if !wanted.is_addressed_by(&head.target) => {
-                moved("../", &name, file, wanted)
-            }
-            View::Whole | View::In(_) | View::Part(_) => Ok(Wish::Watch {
-                pass: self.gate.pass(name, &session, way),
-                session,
-                view,
-            }),
-        }
+        Ok(Wish::Watch {
+            pass: self.gate.pass(name, &session, way),
+            session,
+            view,
+        })
     }
 
     /// Whether a playlist is asked for whose session the query names.
@@ -291,7 +289,7 @@ impl<'a> Asked<'a> {
         (self.may_pass)()?;
         let from = claim.from.map(|from| from.ip());
         self.gate.watch_in_segments(from, &name, &standing)?;
-        moved("", &name, file, &wanted)
+        Ok(moved("", &name, file, &wanted))
     }
 
     fn icecast(&self) -> Result<Wish, Refusal> {
@@ -316,11 +314,12 @@ impl<'a> Asked<'a> {
 
 /// What is wanted has another address, below `/stream/`, to which `up` leads from the one that was
 /// asked for.
-fn moved(up: &str, name: &SessionId, file: &[u8], wanted: &Wanted) -> Result<Wish, Refusal> {
+fn moved(up: &str, name: &SessionId, file: &[u8], wanted: &Wanted) -> Wish {
     let place = percent_encoded(name.as_str());
     let file = String::from_utf8_lossy(file);
-    let address = format!("{up}{place}/{file}{}", wanted.query());
-    Ok(Wish::Call(Call::Moved(address.into())))
+    let query = wanted.query();
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    Wish::Call(Call::Moved(format!("{up}{place}/{file}{query}").into()))
 }
 
 /// Parameters as they stand in a query.

@@ -1,3 +1,4 @@
+use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
@@ -43,34 +44,14 @@ fn header() -> Vec<u8> {
     [head(5), metadata(0), video_setup(), sound_setup()].concat()
 }
 
-/// A finding, and the header if it is one.
-type Found = (Finding, Option<Vec<u8>>);
-
-/// What is found, whole and in pieces.
-fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
-    let pieces = |size: usize| {
-        let (mut window, mut flv) = (Window::default(), Flv::default());
-        let (mut findings, mut offset) = (Vec::new(), 0);
-        for piece in bytes.chunks(size) {
-            let mut found = |finding, header: Header<'_>| {
-                let header = (finding == Finding::Header).then(|| header.to_vec());
-                findings.push((finding, header));
-            };
-            let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut flv, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
-            }
-            offset += piece.len() as u64;
-        }
-        (findings, Ok(()))
+/// What is found, whole and in pieces: small ones of what is not long.
+fn scan(bytes: &[u8]) -> Scanned {
+    let sizes = if bytes.len() < 9_000 {
+        &[1, 13, 4096][..]
+    } else {
+        &[4096]
     };
-    let whole = pieces(bytes.len().max(1));
-    for size in [1, 13, 4096] {
-        if size > 99 || bytes.len() < 9_000 {
-            assert!(pieces(size) == whole, "in pieces of {size}");
-        }
-    }
-    whole
+    scan_in(bytes, sizes, Flv::default, |_, _| ())
 }
 
 /// The headers, and the places of the joins.

@@ -1,3 +1,4 @@
+use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
@@ -78,36 +79,18 @@ fn prelude(time: u8) -> Vec<u8> {
     [&CLUSTER_HEAD[..], &element(TIMESTAMP, &[time])].concat()
 }
 
-/// A finding, and the header if it is one.
-type Found = (Finding, Option<Vec<u8>>);
-
-/// What is found, whole and in pieces.
-fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
-    let pieces = |size: usize| {
-        let (mut window, mut walker) = (Window::default(), Matroska::default());
-        let (mut findings, mut offset) = (Vec::new(), 0);
-        for piece in bytes.chunks(size) {
-            let mut found = |finding, header: Header<'_>| {
-                let header = (finding == Finding::Header).then(|| header.to_vec());
-                findings.push((finding, header));
-            };
-            let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut walker, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
-            }
-            offset += piece.len() as u64;
-            #[cfg(feature = "handover")]
-            assert!(walker.fits(offset));
-        }
-        (findings, Ok(()))
+/// What is found, whole and in pieces: small ones of what is not long.
+fn scan(bytes: &[u8]) -> Scanned {
+    let sizes = if bytes.len() < 9_000 {
+        &[1, 13, 4096][..]
+    } else {
+        &[4096]
     };
-    let whole = pieces(bytes.len().max(1));
-    for size in [1, 13, 4096] {
-        if size > 99 || bytes.len() < 9_000 {
-            assert!(pieces(size) == whole, "in pieces of {size}");
-        }
-    }
-    whole
+    #[cfg(feature = "handover")]
+    let check = |walker: &Matroska, offset| assert!(walker.fits(offset));
+    #[cfg(not(feature = "handover"))]
+    let check = |_: &Matroska, _| ();
+    scan_in(bytes, sizes, Matroska::default, check)
 }
 
 /// What is found behind the header, by the numbers of the parts behind it: J a join, U a unit, E an

@@ -1,3 +1,4 @@
+use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
@@ -86,34 +87,14 @@ fn fragment(is_sync: bool) -> Vec<u8> {
     .concat()
 }
 
-/// A finding, and the header if it is one.
-type Found = (Finding, Option<Vec<u8>>);
-
-/// What is found, whole and byte by byte.
-fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
-    let pieces = |size: usize| {
-        let (mut window, mut mp4) = (Window::default(), Mp4::default());
-        let (mut findings, mut offset) = (Vec::new(), 0);
-        for piece in bytes.chunks(size) {
-            let mut found = |finding, header: Header<'_>| {
-                let header = (finding == Finding::Header).then(|| header.to_vec());
-                findings.push((finding, header));
-            };
-            let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut mp4, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
-            }
-            offset += piece.len() as u64;
-        }
-        (findings, Ok(()))
+/// What is found, whole and in pieces: small ones of what is not long.
+fn scan(bytes: &[u8]) -> Scanned {
+    let sizes = if bytes.len() < 9_000 {
+        &[1, 7, 100, 4096][..]
+    } else {
+        &[100, 4096]
     };
-    let whole = pieces(bytes.len().max(1));
-    for size in [1, 7, 100, 4096] {
-        if size > 99 || bytes.len() < 9_000 {
-            assert!(pieces(size) == whole, "in pieces of {size}");
-        }
-    }
-    whole
+    scan_in(bytes, sizes, Mp4::default, |_, _| ())
 }
 
 /// What is found behind the header, by places behind it. Units apart.

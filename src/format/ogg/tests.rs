@@ -1,3 +1,4 @@
+use super::super::tests::{Found, Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
@@ -30,32 +31,10 @@ fn page(serial: u32, flags: u8, granule_position: i64, packets: &[&[u8]]) -> Vec
     page
 }
 
-/// A finding, and the header if it is one.
-type Found = (Finding, Option<Vec<u8>>);
-
 /// What a scanner finds, however the bytes are cut.
-fn scan(bytes: &[u8]) -> (Vec<Found>, Result<(), LetGo>) {
-    let pieces = |size: usize| {
-        let (mut window, mut ogg) = (Window::default(), Ogg::default());
-        let (mut findings, mut offset) = (Vec::new(), 0);
-        for piece in bytes.chunks(size) {
-            let mut found = |finding, header: Header<'_>| {
-                let header = (finding == Finding::Header).then(|| header.to_vec());
-                findings.push((finding, header));
-            };
-            let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut ogg, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
-            }
-            offset += piece.len() as u64;
-        }
-        (findings, Ok(()))
-    };
-    let whole = pieces(bytes.len().max(1));
-    for size in [1, 2, 3, 27, 100, 1000, 65_536] {
-        assert!(pieces(size) == whole, "pieces of {size}");
-    }
-    whole
+fn scan(bytes: &[u8]) -> Scanned {
+    let sizes = [1, 2, 3, 27, 100, 1000, 65_536];
+    scan_in(bytes, &sizes, Ogg::default, |_, _| ())
 }
 
 /// The pages one after another, and where each begins.
