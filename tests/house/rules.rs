@@ -160,7 +160,7 @@ fn imports_point_down() {
 }
 
 #[test]
-fn unsafe_stands_in_one_file() {
+fn unsafe_stands_where_the_system_is_called() {
     for source in sources() {
         let is_place_for_it = source.path == "server/sys.rs" || source.is_in("server/sys");
         assert!(
