@@ -60,6 +60,8 @@ pub(super) struct Sums {
     pub viewers: usize,
     /// Addresses that get a stream by UDP.
     pub udp_clients: usize,
+    /// Bytes of `--buffers` that are left to them.
+    pub buffers_left: usize,
     /// Of those that are over, too.
     pub figures: Figures,
     /// Payload bytes that they were sent.
@@ -131,6 +133,7 @@ const FAMILIES: &[Family] = &[
     gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process().virtual_bytes)),
     gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files().own + seen.connections as u64)),
     gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files().max)),
+    gauge("tollgate_buffers_left_bytes", "What streams may still take of --buffers: where less than a block of 64 KiB is left, they keep less than --buffer each.", |seen| one(seen.streams.buffers_left)),
     gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
     gauge("tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
     gauge("tollgate_tokens", "Tuples in the token table.", |seen| one(seen.tokens)),

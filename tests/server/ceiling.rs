@@ -46,6 +46,7 @@ fn every_bound_filled_stays_below_the_ceiling() {
     let full = caller.request("POST", "/api/add-token?type=http&sessionid=one-more", &[]);
     full.assert_problem(503, &["full"]);
     // Streams whose buffers are full.
+    assert_eq!(server.figure("tollgate_buffers_left_bytes"), BUFFERS as u64);
     let media = media(1, 2 << 20);
     let mut sources: Vec<Source> = (0..STREAMS)
         .map(|number| Source::open(server.address(), &format!("/stream/{number:0256}")))
@@ -60,6 +61,7 @@ fn every_bound_filled_stays_below_the_ceiling() {
             .all(|stream| stream["bytes_received"] == media.len())
             .then_some(())
     });
+    assert!(server.figure("tollgate_buffers_left_bytes") < (64 << 10));
     // Heads that are almost whole, and callers who ask and ask and do not read.
     let mut others = Vec::new();
     while others.len() < CONNECTIONS - STREAMS - 2 {

@@ -271,6 +271,7 @@ impl Streams {
             running: self.running.len(),
             draining: self.draining.len(),
             shadows: self.shadows().count(),
+            buffers_left: usize::try_from(self.pool.bytes_left).unwrap_or(0),
             figures: Figures {
                 bytes_received: desk.counts().of(Count::BytesReceived),
                 bytes_sent: desk.counts().of(Count::BytesSent),
