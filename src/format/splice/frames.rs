@@ -44,3 +44,67 @@ impl Walker<Vec<u8>> for Frames {
         Ok(Step::Pass(length as u64))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::window::Window;
+    use super::*;
+
+    /// How much has gone out with each byte, of a source of which so many had gone out before. It
+    /// is the same if they come at once.
+    fn gone_out(bytes: &[u8], gone_out: usize) -> Vec<usize> {
+        let (mut frames, mut window) = (Frames::new(gone_out), Window::default());
+        let mut out = Vec::new();
+        let each = bytes.iter().enumerate().map(|(at, byte)| {
+            let walked = window.walk(&mut frames, &[*byte], at as u64, &mut out);
+            assert!(walked.is_ok());
+            out.len()
+        });
+        let each: Vec<usize> = each.collect();
+        assert_eq!(out, bytes[gone_out..][..out.len()]);
+        let (mut frames, mut window) = (Frames::new(gone_out), Window::default());
+        let mut at_once = Vec::new();
+        let walked = window.walk(&mut frames, bytes, 0, &mut at_once);
+        assert!(walked.is_ok() && at_once == out);
+        frames.release(&window.take_rest(&[]), &mut at_once);
+        assert_eq!(at_once, bytes[gone_out..]);
+        each
+    }
+
+    /// Of ADTS: seven bytes of head, and three of sound.
+    const FRAME: [u8; 10] = [0xff, 0xf1, 0x50, 0x80, 0x01, 0x5f, 0xfc, 1, 2, 3];
+
+    #[test]
+    fn frames_go_out_whole_and_what_stands_between_as_it_comes() {
+        let bytes = [&FRAME[..], &FRAME, &[1, 2, 0xff, 3, 0xff], &FRAME].concat();
+        let expected: Vec<usize> = (1..=35)
+            .map(|come| match come {
+                0..10 => 0,
+                10..20 => 10,
+                20 => 20,
+                21..23 => come,
+                // What may begin one is waited for.
+                23 => 22,
+                24 => 24,
+                // Two such bytes begin none either, as a whole head shows.
+                25..30 => 24,
+                30..35 => 25,
+                _ => 35,
+            })
+            .collect();
+        assert_eq!(gone_out(&bytes, 0), expected);
+    }
+
+    /// Nothing goes out twice, whether it was a part of a frame or several.
+    #[test]
+    fn what_has_gone_out_before_does_not_go_out_again() {
+        let bytes = [&[1, 2][..], &FRAME.repeat(3)].concat();
+        for before in 0..=20 {
+            let expected: Vec<usize> = gone_out(&bytes, 0)
+                .into_iter()
+                .map(|gone| gone.saturating_sub(before))
+                .collect();
+            assert_eq!(gone_out(&bytes, before), expected, "{before}");
+        }
+    }
+}

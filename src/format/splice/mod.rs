@@ -241,7 +241,7 @@ impl Splicer {
                 out.append(&mut rest);
                 Ok(())
             }
-            Some(_) if is_new || running.cutter.is_within_unit() => Err(Unlike(rest)),
+            Some(_) if is_new => Err(Unlike(rest)),
             // It may have begun again: as if it were another one.
             Some(had) => {
                 self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));
@@ -431,9 +431,8 @@ impl Cutter {
             Cutter::Frames(_) | Cutter::Packets(_) => true,
             // Behind a part of its headers no reader takes other ones.
             Cutter::Pages(_) => !header.is_empty(),
-            Cutter::Blocks(_) | Cutter::Fragments(_) => {
-                !header.is_empty() && !self.is_within_unit()
-            }
+            Cutter::Blocks(blocks) => !header.is_empty() && !blocks.is_within_unit(),
+            Cutter::Fragments(fragments) => !header.is_empty() && !fragments.is_within_unit(),
             // What viewers lack of a header can be sent at any tag.
             Cutter::Tags(tags) => !tags.is_within_unit(),
         }
@@ -446,16 +445,6 @@ impl Cutter {
             Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
             Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
             Cutter::Fragments(cutter) => size_of::<mp4::Fragments>() + cutter.held_bytes(),
-        }
-    }
-
-    /// Whether viewers have a part of a unit that was too long to be held.
-    fn is_within_unit(&self) -> bool {
-        match self {
-            Cutter::Frames(_) | Cutter::Packets(_) | Cutter::Pages(_) => false,
-            Cutter::Blocks(blocks) => blocks.is_within_unit(),
-            Cutter::Tags(tags) => tags.is_within_unit(),
-            Cutter::Fragments(fragments) => fragments.is_within_unit(),
         }
     }
 

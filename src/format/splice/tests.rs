@@ -1,5 +1,8 @@
 use super::*;
 
+mod alone;
+mod joins;
+
 /// A tag of FLV.
 fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
     let [_, size @ ..] = (body.len() as u32).to_be_bytes();

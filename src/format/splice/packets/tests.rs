@@ -206,6 +206,47 @@ fn what_has_no_packets_any_more_is_let_go() {
     assert!(out.len() >= before && cutter.waiting.bytes.is_empty());
 }
 
+/// So many bytes in a row, to the byte; packets end the row, and never make one.
+#[test]
+fn bytes_between_packets_are_counted() {
+    let null = packet(0x1fff, false, &[]);
+    let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
+    for _ in 0..500 {
+        assert!(cutter.cut(&null, &mut out).is_ok());
+    }
+    assert!(out == null.repeat(500));
+    for pieces in [&[65_536][..], &[65_535, 1], &[1, 30_000, 35_535]] {
+        for piece in pieces {
+            assert!(cutter.cut(&vec![1; *piece], &mut out).is_ok(), "{piece}");
+        }
+        assert!(cutter.cut(&null.repeat(8), &mut out).is_ok());
+    }
+    assert!(out == null.repeat(524));
+    assert!(cutter.cut(&vec![1; 65_536], &mut out).is_ok());
+    assert!(cutter.cut(&[1], &mut out).is_err());
+}
+
+#[test]
+fn what_is_held_is_counted() {
+    let mut cutter = Packets::new(100_000);
+    assert_eq!(cutter.held_bytes(), 0);
+    assert!(cutter.cut(&[0x47; 90], &mut Vec::new()).is_ok());
+    let held = cutter.held_bytes();
+    assert!((90..=1_000).contains(&held));
+    for bytes in [0, 1, 900] {
+        for open in [0, 1, 7] {
+            cutter.waiting.bytes = Vec::with_capacity(bytes);
+            cutter.waiting.open = Vec::with_capacity(open);
+            let waiting = bytes + open * size_of::<Open>();
+            cutter.seam = None;
+            assert_eq!(cutter.held_bytes(), held + waiting);
+            cutter.seam = Some(Box::default());
+            let seam = 2 * 0x2000 / 8;
+            assert_eq!(cutter.held_bytes(), held + waiting + seam);
+        }
+    }
+}
+
 #[test]
 fn a_source_s_packets_come_as_those_before() {
     let plain = vec![packet(0x1fff, false, &[]); 8];

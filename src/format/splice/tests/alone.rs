@@ -1,0 +1,178 @@
+//! One source: what of it goes out when.
+
+use super::*;
+use crate::format::mpegts::PACKET_BYTES;
+
+/// How much of these bytes has gone out with each of them. It is the same if they come in pieces.
+fn gone_out(bytes: &[u8]) -> Vec<usize> {
+    let (mut splicer, mut out) = (Splicer::new(10_000), Vec::new());
+    let each = bytes.iter().map(|byte| {
+        assert!(splicer.feed(&[*byte], &mut out).is_ok());
+        out.len()
+    });
+    let each: Vec<usize> = each.collect();
+    assert!(bytes.starts_with(&out));
+    for end in (0..bytes.len()).step_by(bytes.len() / 20 + 1) {
+        let (mut splicer, mut out) = begun(&bytes[..end], 10_000);
+        assert_eq!(out.len(), if end == 0 { 0 } else { each[end - 1] }, "{end}");
+        assert!(splicer.feed(&bytes[end..], &mut out).is_ok());
+        assert_eq!(Some(&out.len()), each.last(), "{end}");
+    }
+    splicer.finish(&mut out);
+    assert_eq!(out, bytes);
+    each
+}
+
+/// A frame of MPEG audio, of 417 bytes.
+fn mpeg_frame(media: u8) -> Vec<u8> {
+    [&[0xff, 0xfb, 0x90, 0][..], &[media; 413]].concat()
+}
+
+/// What can be no container but a row of frames is not held; once it is one whole frames go out.
+#[test]
+fn sound_that_begins_within_a_frame_goes_out_at_once() {
+    let frames = mpeg_frame(7).repeat(8);
+    let each = gone_out(&[&vec![0; 1_000][..], &frames].concat());
+    for (index, gone) in each.into_iter().enumerate() {
+        let come = index + 1;
+        let expected = match come {
+            // It may be MPEG-TS.
+            0..=816 => 0,
+            // With the sixth head it is clear.
+            817..3_091 => come,
+            // A head has six bytes, of which five had gone out.
+            3_091..3_502 => 3_090,
+            _ => 1_000 + (come - 1_000) / 417 * 417,
+        };
+        assert_eq!(gone, expected, "{come}");
+    }
+}
+
+/// What is nothing that is known goes out once that is clear, and from then on as it comes.
+#[test]
+fn what_is_not_known_passes() {
+    let each = gone_out(b"Just some text, which is no container.");
+    let expected = (1..=38).map(|come| if come < 16 { 0 } else { come });
+    assert_eq!(each, expected.collect::<Vec<_>>());
+    let (mut splicer, out) = begun(b"Just some text, which", 1_000);
+    assert_eq!((out.len(), splicer.held_bytes()), (21, 0));
+    splicer.finish(&mut Vec::new());
+}
+
+/// Pages are whole; what stands between them is not waited for, but for what may begin one.
+#[test]
+fn pages_of_ogg_go_out_whole() {
+    let page = |lacing: &[u8]| {
+        let head = [&b"OggS\0\0"[..], &[7; 20], &[lacing.len() as u8], lacing].concat();
+        let media: usize = lacing.iter().map(|lacing| usize::from(*lacing)).sum();
+        [head, vec![9; media]].concat()
+    };
+    let (empty, short, long) = (page(&[]), page(&[5]), page(&[255, 255, 3]));
+    assert_eq!((empty.len(), short.len(), long.len()), (27, 33, 543));
+    // What has come of them, and what has gone out with that.
+    let between = b"junk OgOggX";
+    let bytes = [&short[..], &empty, between, &long, &short].concat();
+    let steps = [
+        (0, 0),
+        (33, 33),
+        (60, 60),
+        (61, 61),
+        (65, 65),
+        // "Og" may begin one until the next byte, and so may what comes then.
+        (66, 65),
+        (67, 65),
+        (68, 67),
+        (69, 67),
+        (70, 67),
+        (71, 71),
+        (614, 614),
+        (647, 647),
+    ];
+    let each = gone_out(&bytes);
+    let before = |come: usize| steps.iter().rfind(|step| step.0 <= come).expect("a step");
+    for (index, gone) in each.into_iter().enumerate() {
+        let (_, expected) = *before(index + 1);
+        let expected = match index + 1 {
+            come @ 61..=65 => come,
+            _ => expected,
+        };
+        assert_eq!(gone, expected, "{}", index + 1);
+    }
+}
+
+/// Until it ends: then what waited goes out, too.
+#[test]
+fn of_mpeg_ts_whole_pictures_go_out() {
+    let file = include_bytes!("../../../../tests/media/h264.ts");
+    let cut = 100 * PACKET_BYTES;
+    let (mut splicer, mut out) = begun(&file[..cut + 100], 100_000);
+    let waits = cut - out.len();
+    assert!(waits > 0 && waits.is_multiple_of(PACKET_BYTES), "{waits}");
+    assert!(splicer.held_bytes() >= waits);
+    splicer.finish(&mut out);
+    assert!(out == file[..cut]);
+}
+
+/// A cutter's own allocation counts, and all that it holds.
+#[test]
+fn what_cutters_hold_is_counted() {
+    for (format, bytes) in [
+        (
+            Format::WebM,
+            &include_bytes!("../../../../tests/media/vp8.webm")[..],
+        ),
+        (
+            Format::Mp4,
+            include_bytes!("../../../../tests/media/h264.mp4"),
+        ),
+        (
+            Format::Flv,
+            include_bytes!("../../../../tests/media/h264.flv"),
+        ),
+        (
+            Format::MpegTs,
+            include_bytes!("../../../../tests/media/h264.ts"),
+        ),
+    ] {
+        let (splicer, _) = begun(&bytes[..bytes.len() / 2], 100_000);
+        let Stage::Running(running) = &splicer.stage else {
+            panic!("{format:?} is known");
+        };
+        let held = match &running.cutter {
+            Cutter::Blocks(blocks) => blocks.held_bytes(),
+            Cutter::Fragments(fragments) => fragments.held_bytes(),
+            Cutter::Tags(tags) => tags.held_bytes(),
+            Cutter::Packets(packets) => packets.held_bytes(),
+            Cutter::Frames(_) | Cutter::Pages(_) => 0,
+        };
+        assert!(held > 1, "{format:?}");
+        let own = Cutter::new(format, 100_000, 0).held_bytes();
+        assert_eq!(running.cutter.held_bytes(), own + held, "{format:?}");
+    }
+}
+
+/// While the next source is waited for, that counts as well which looks for where it goes on.
+#[test]
+fn what_is_held_of_two_sources_is_counted() {
+    let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    for bytes in [&b""[..], b"FL", &flv(0, 1)[2..20]] {
+        assert!(splicer.feed(bytes, &mut out).is_ok());
+        let Stage::Joining(joining) = &splicer.stage else {
+            panic!("it goes on at a key frame");
+        };
+        let Cutter::Tags(tags) = &joining.cutter else {
+            panic!("it is FLV");
+        };
+        let parts = [
+            size_of::<Joining>(),
+            size_of::<flv::Tags>(),
+            tags.held_bytes(),
+            joining.had.header.capacity(),
+            joining.scanner.held_bytes(),
+            joining.bytes.capacity(),
+        ];
+        assert!(bytes.is_empty() || parts.iter().all(|part| *part > 0));
+        assert_eq!(splicer.held_bytes(), parts.iter().sum::<usize>());
+    }
+}

@@ -1,0 +1,359 @@
+//! Sources that follow each other: which can go on with which, from where, and what viewers get of
+//! it.
+
+use super::*;
+use crate::format::matroska::{
+    CLUSTER, CLUSTER_HEAD, EBML, SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS,
+};
+use crate::format::mpegts::PACKET_BYTES;
+
+const UNIT: usize = 1 << 20;
+
+const FILES: [(&str, &[u8]); 8] = [
+    ("webm", include_bytes!("../../../../tests/media/vp8.webm")),
+    ("mkv", include_bytes!("../../../../tests/media/h264.mkv")),
+    ("mp4", include_bytes!("../../../../tests/media/h264.mp4")),
+    ("flv", include_bytes!("../../../../tests/media/h264.flv")),
+    ("ts", include_bytes!("../../../../tests/media/h264.ts")),
+    ("ogg", include_bytes!("../../../../tests/media/opus.ogg")),
+    ("mp3", include_bytes!("../../../../tests/media/sound.mp3")),
+    ("aac", include_bytes!("../../../../tests/media/sound.aac")),
+];
+
+fn file(name: &str) -> &'static [u8] {
+    let mut files = FILES.into_iter();
+    files.find(|file| file.0 == name).expect("a file").1
+}
+
+/// The format and the header of what viewers have had.
+fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
+    let (mut format, mut last) = (None, Vec::new());
+    Scanner::new().feed(bytes, &mut |finding, header| match finding {
+        Finding::Format(told) => format = Some(told),
+        Finding::Header => last = header.to_vec(),
+        _ => {}
+    });
+    (format, last)
+}
+
+/// Where decoding can begin first.
+fn first_join(bytes: &[u8]) -> usize {
+    let mut first = None;
+    Scanner::new().feed(bytes, &mut |finding, _| {
+        if let Finding::Join(start) = finding {
+            first.get_or_insert(start.offset as usize);
+        }
+    });
+    first.expect("a point")
+}
+
+/// One whose source broke off behind these bytes, and what viewers have had of that.
+fn broken_off(bytes: &[u8]) -> (Splicer, Vec<u8>) {
+    let (mut splicer, out) = begun(bytes, UNIT);
+    let (format, header) = had(&out);
+    assert!(splicer.break_off(format, header), "it can be gone on with");
+    (splicer, out)
+}
+
+/// What viewers get of the second source, in pieces of this size.
+fn followed(first: &[u8], second: &[u8], piece: usize) -> Result<Vec<u8>, Unlike> {
+    let (mut splicer, _) = broken_off(first);
+    let mut behind = Vec::new();
+    for bytes in second.chunks(piece) {
+        splicer.feed(bytes, &mut behind)?;
+    }
+    splicer.finish(&mut behind);
+    Ok(behind)
+}
+
+/// An element of Matroska.
+fn element(id: u32, body: &[u8]) -> Vec<u8> {
+    let id = id.to_be_bytes();
+    let first = id.iter().position(|byte| *byte != 0).expect("no such id");
+    let size = (body.len() as u32 | 0x1000_0000).to_be_bytes();
+    [&id[first..], &size, body].concat()
+}
+
+/// The header of a WebM with one track of sound.
+fn webm_head(codec: &[u8]) -> Vec<u8> {
+    let fields = [
+        element(0xd7, &[1]),
+        element(0x83, &[2]),
+        element(0x86, codec),
+    ];
+    let tracks = element(TRACKS, &element(TRACK_ENTRY, &fields.concat()));
+    let head = element(EBML, &element(0x4282, b"webm"));
+    [&head[..], &[0x18, 0x53, 0x80, 0x67, 0xff], &tracks].concat()
+}
+
+fn block(media: &[u8]) -> Vec<u8> {
+    element(SIMPLE_BLOCK, &[&[0x81, 0, 0, 0x80], media].concat())
+}
+
+/// A cluster with a block, filled up to so many bytes in all.
+fn cluster(time: u16, media: u8, bytes: usize) -> Vec<u8> {
+    let time = element(TIMESTAMP, &time.to_be_bytes());
+    let void = element(0xec, &vec![0; bytes - 30]);
+    let cluster = element(CLUSTER, &[time, block(&[media]), void].concat());
+    assert_eq!(cluster.len(), bytes);
+    cluster
+}
+
+/// A block in a cluster of its own, as it goes out.
+fn written(time: u64, media: u8) -> Vec<u8> {
+    let time = [&[0xe7, 0x88][..], &time.to_be_bytes()].concat();
+    [&CLUSTER_HEAD[..], &time, &block(&[media])].concat()
+}
+
+/// There has to be a header to compare with where a source's own cannot be sent in the middle.
+#[test]
+fn it_can_be_gone_on_with_what_shows_its_header() {
+    for (name, bytes) in FILES {
+        let needs_header = ["webm", "mkv", "mp4", "ogg"].contains(&name);
+        let (format, header) = had(bytes);
+        let (mut splicer, mut alone) = begun(bytes, UNIT);
+        splicer.finish(&mut alone);
+        let (before, behind) = bytes.split_at(bytes.len() / 2);
+        for (header, can_be) in [(header, true), (Vec::new(), !needs_header)] {
+            let (mut splicer, mut out) = begun(before, UNIT);
+            assert_eq!(splicer.break_off(format, header), can_be, "{name}");
+            assert_eq!(splicer.is_joining(), can_be, "{name}");
+            if !can_be {
+                // It is as if nothing had been asked.
+                assert!(splicer.feed(behind, &mut out).is_ok());
+                splicer.finish(&mut out);
+                assert!(out == alone, "{name}");
+            }
+        }
+    }
+    // What has not shown yet what it is, and what is nothing that is known.
+    for unknown in [&b"FL"[..], b"Just some text, which is no container"] {
+        let (mut splicer, _) = begun(unknown, UNIT);
+        assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    }
+}
+
+/// Of a unit that is too long to be held viewers have a part: nothing else can stand behind that.
+#[test]
+fn nothing_goes_on_in_the_middle_of_a_unit() {
+    // Sixteen bytes of a tag show what it is, 64 of a block.
+    let tag = [FLV_HEAD, &tag(9, 0, &[0x12; 300])].concat();
+    let webm_head = webm_head(b"A_OPUS");
+    let content = [element(TIMESTAMP, &[0]), block(&[7; 300])].concat();
+    let block_at = webm_head.len() + 8 + 6;
+    let block = [webm_head, element(CLUSTER, &content)].concat();
+    for (format, bytes, part) in [
+        (Format::Flv, &tag, 13 + 16),
+        (Format::WebM, &block, block_at + 64),
+    ] {
+        for end in 50..=bytes.len() {
+            let (mut splicer, _) = begun(&bytes[..end], 100);
+            let can_be = splicer.break_off(Some(format), had(bytes).1);
+            let is_within = (part..bytes.len()).contains(&end);
+            assert_eq!(can_be, !is_within, "{format:?}, {end} of {}", bytes.len());
+        }
+    }
+    let mp4 = file("mp4");
+    for (end, can_be) in [(12_000, false), (mp4.len(), true)] {
+        let (mut splicer, out) = begun(&mp4[..end], 5_000);
+        assert_eq!(out.len(), end);
+        assert_eq!(splicer.break_off(Some(Format::Mp4), had(mp4).1), can_be);
+    }
+}
+
+#[test]
+fn only_the_same_tracks_of_the_same_container_go_on() {
+    for (name, first) in FILES {
+        for (other, second) in FILES {
+            let followed = followed(first, second, usize::MAX);
+            match followed {
+                Ok(_) => assert!(name == other, "{other} goes on with {name}"),
+                Err(Unlike(bytes)) => {
+                    assert!(name != other, "{other} does not go on with {name}");
+                    assert!(bytes == second, "all of it begins another stream");
+                }
+            }
+        }
+    }
+    // The same container with something else in it: a byte of what decoders are set up with, or a
+    // codec that says its name with each picture.
+    let changed = |name: &str, mark: &[u8], behind: usize| {
+        let mut bytes = file(name).to_vec();
+        let at = bytes.windows(mark.len()).position(|bytes| bytes == mark);
+        bytes[at.expect("its setup") + behind] ^= 1;
+        (file(name).to_vec(), bytes)
+    };
+    let pictures = |first: u8| [FLV_HEAD, &tag(9, 0, &[first; 40])].concat();
+    for (what, (first, second)) in [
+        ("mp4", changed("mp4", b"avcC", 6)),
+        ("mkv", changed("mkv", &[0x63, 0xa2], 12)),
+        ("flv", changed("flv", &[0x17, 0, 0, 0, 0, 1], 8)),
+        ("flv without a setup", (pictures(0x12), pictures(0x14))),
+    ] {
+        let unlike = followed(&first, &second, usize::MAX);
+        assert!(unlike == Err(Unlike(second)), "{what}");
+    }
+}
+
+/// Its own header where readers take another one in the middle, what viewers lack of it where they
+/// take only that, and else nothing.
+#[test]
+fn a_source_is_let_in_with_what_viewers_lack() {
+    // Ogg begins again with its header, behind whole pages.
+    let ogg = file("ogg");
+    let pages: Vec<usize> = (0..ogg.len())
+        .filter(|at| ogg[*at..].starts_with(b"OggS"))
+        .chain([ogg.len()])
+        .collect();
+    for end in [pages[3], pages[4] - 1, ogg.len() - 1, ogg.len()] {
+        let (_, out) = broken_off(&ogg[..end]);
+        let last = pages.iter().rfind(|page| **page <= end);
+        assert!(out == ogg[..*last.expect("a page")], "{end}");
+        assert!(followed(&ogg[..end], ogg, 100) == Ok(ogg.to_vec()), "{end}");
+    }
+    // So does MPEG-TS, with its tables.
+    let behind = followed(file("ts"), file("ts"), usize::MAX).expect("the same tracks");
+    assert_eq!((behind[1] & 0x1f, behind[2]), (0, 0), "the PAT");
+    assert_eq!(had(&behind).1.len(), had(file("ts")).1.len());
+    // Of FLV viewers get the sequence headers that they have not had.
+    let (setup, key) = ([0x17, 0, 0, 0, 0, 1, 2, 3], [0x17, 1, 0, 0, 0, 9]);
+    let first = [FLV_HEAD, &tag(18, 0, &[2; 20])].concat();
+    let second = [
+        FLV_HEAD,
+        &tag(9, 700, &setup),
+        &tag(9, 700, &key),
+        &tag(9, 740, &key),
+    ]
+    .concat();
+    let sent = [tag(9, 0, &setup), tag(9, 0, &key), tag(9, 40, &key)].concat();
+    assert_eq!(followed(&first, &second, 7), Ok(sent));
+    // Of the same source once more they have had them.
+    let again = [tag(9, 780, &key), tag(9, 820, &key)].concat();
+    assert_eq!(followed(&second, &second, 7), Ok(again));
+    // Of sound frames only, of WebM blocks only.
+    for piece in [1, usize::MAX] {
+        for sound in [file("mp3"), file("aac")] {
+            let frames = sound[first_join(sound)..].to_vec();
+            assert!(followed(sound, sound, piece) == Ok(frames));
+        }
+        let source = |time| [webm_head(b"A_OPUS"), cluster(time, 7, 40)].concat();
+        let behind = followed(&source(0), &source(900), piece);
+        assert_eq!(behind, Ok(written(20, 7)));
+    }
+}
+
+/// What comes first counts: the first point where decoding can begin, with the header of that
+/// point, whatever follows in the same piece.
+#[test]
+fn a_source_goes_on_at_its_first_point() {
+    let head = webm_head(b"A_OPUS");
+    let first = [&head[..], &cluster(0, 1, 40)].concat();
+    let second = [&head[..], &cluster(900, 2, 40), &cluster(950, 3, 40)].concat();
+    for piece in [1, 7, usize::MAX] {
+        let expected = [written(20, 2), written(70, 3)].concat();
+        assert_eq!(followed(&first, &second, piece), Ok(expected), "{piece}");
+    }
+    // No point counts less because nothing is understood later.
+    let (mut splicer, _) = broken_off(&first);
+    let mut out = Vec::new();
+    let told = splicer.feed(&[&second[..], &[0; 20]].concat(), &mut out);
+    assert_eq!(told, Err(Unlike(vec![0; 20])));
+    assert_eq!(out, [written(20, 2), written(70, 3)].concat());
+    // Nor because another header comes behind it.
+    let other = webm_head(b"A_VORBIS");
+    let (mut splicer, _) = broken_off(&first);
+    let mut out = Vec::new();
+    let rest = [&other[..], &cluster(0, 4, 40)].concat();
+    let told = splicer.feed(&[&second[..], &rest].concat(), &mut out);
+    assert_eq!(told, Err(Unlike(rest)));
+    assert_eq!(out, [written(20, 2), written(70, 3)].concat());
+}
+
+/// As soon as it is clear: sixteen bytes of text are text.
+#[test]
+fn what_is_nothing_that_is_known_does_not_go_on() {
+    let (mut splicer, _) = broken_off(&flv(0, 3));
+    let (text, mut out) = (b"Just some text, which", Vec::new());
+    for byte in &text[..15] {
+        assert_eq!(splicer.feed(&[*byte], &mut out), Ok(()));
+    }
+    assert!(splicer.is_joining());
+    let told = splicer.feed(&text[15..], &mut out);
+    assert_eq!(told, Err(Unlike(text.to_vec())));
+    assert!(out.is_empty() && !splicer.is_joining());
+    // From here on its bytes pass.
+    assert_eq!(splicer.feed(b" more", &mut out), Ok(()));
+    assert_eq!(out, b" more");
+}
+
+/// A later source that begins again is a new one, unless it has run for a while: so that looking
+/// for where it goes on costs no more than what came before.
+#[test]
+fn a_later_source_begins_again_after_a_while() {
+    let head = webm_head(b"A_OPUS");
+    let first = [&head[..], &cluster(0, 1, 40)].concat();
+    for (ran, rest, goes_on) in [
+        (65_535, 200, false),
+        (65_536, 200, true),
+        (65_536, 65_536, true),
+        (65_536, 65_537, false),
+        (69_999, 70_000, false),
+        (70_000, 70_000, true),
+    ] {
+        let second = [&head[..], &cluster(900, 2, ran)].concat();
+        let third = [&head[..], &cluster(300, 3, rest - head.len())].concat();
+        for is_together in [true, false] {
+            let (mut splicer, mut out) = broken_off(&first);
+            let told = if is_together {
+                splicer.feed(&[&second[..], &third].concat(), &mut out)
+            } else {
+                assert_eq!(splicer.feed(&second, &mut out), Ok(()));
+                splicer.feed(&third, &mut out)
+            };
+            let expected = [&head[..], &written(0, 1), &written(20, 2)].concat();
+            if goes_on {
+                assert!(told.is_ok(), "{ran} and {rest}");
+                assert!(out == [expected, written(40, 3)].concat());
+            } else {
+                assert!(told == Err(Unlike(third.clone())), "{ran} and {rest}");
+                assert!(out == expected);
+            }
+        }
+    }
+}
+
+/// Of a first source nothing is left out, understood or not; nobody goes on with that.
+#[test]
+fn a_first_source_that_is_not_understood_any_more_goes_out_as_it_comes() {
+    let head = webm_head(b"A_OPUS");
+    let bytes = [&head[..], &cluster(0, 1, 40), &[0; 20], b"and more"].concat();
+    for piece in [1, 30, usize::MAX] {
+        let (mut splicer, mut out) = (Splicer::new(UNIT), Vec::new());
+        for bytes in bytes.chunks(piece) {
+            assert_eq!(splicer.feed(bytes, &mut out), Ok(()));
+        }
+        let behind = [&[0; 20][..], b"and more"].concat();
+        assert_eq!(out, [&head[..], &written(0, 1), &behind].concat());
+        assert!(!splicer.break_off(Some(Format::WebM), head.clone()));
+        assert_eq!(splicer.held_bytes(), 0);
+    }
+}
+
+/// The part of a unit that a later source ends with stays away. Of sound it does not: nothing comes
+/// behind it with which it would be heard.
+#[test]
+fn what_a_later_source_ends_with() {
+    for (name, bytes) in FILES {
+        let whole = followed(bytes, bytes, usize::MAX).expect("the same tracks");
+        // Behind the last fragment of MP4 stands an index.
+        let index = bytes.windows(4).position(|four| four == b"mfra");
+        let cut = index.map_or(bytes.len(), |index| index - 4) - 3;
+        let behind = followed(bytes, &bytes[..cut], usize::MAX).expect("the same tracks");
+        assert!(whole.starts_with(&behind), "{name}");
+        match name {
+            "mp3" | "aac" => assert!(behind == bytes[first_join(bytes)..cut], "{name}"),
+            "ts" => assert_eq!(behind.len() + PACKET_BYTES, whole.len()),
+            _ => assert!(behind.len() + 3 < whole.len(), "{name}"),
+        }
+    }
+}
