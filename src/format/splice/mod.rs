@@ -335,7 +335,8 @@ impl Running {
         }
     }
 
-    /// No more comes. Of a later source only whole units go out.
+    /// No more comes. Of a later source only whole units go out, but for sound in frames: decoders
+    /// find these by their heads, and drop what is cut short.
     fn finish(mut self, out: &mut Vec<u8>) {
         match &mut self.cutter {
             Cutter::Packets(packets) => packets.release(out),
