@@ -33,6 +33,8 @@ impl Reach {
 }
 
 impl Wanted {
+    pub const LIST: &str = "";
+
     pub fn of(_: &[u8], _: &Target) -> Option<Result<Wanted, Refusal>> {
         None
     }
@@ -70,7 +72,7 @@ pub enum Found {
 
 pub struct Object {
     pub media_type: &'static str,
-    pub seconds: u64,
+    pub seconds: Option<u64>,
     pub is_immutable: bool,
     pub content: Content,
 }

@@ -26,8 +26,8 @@ pub enum Found {
 pub struct Object {
     /// Its media type.
     pub media_type: &'static str,
-    /// So many seconds a cache may give it out.
-    pub seconds: u64,
+    /// So many seconds a cache may give it out; `None`: none is to keep it.
+    pub seconds: Option<u64>,
     /// It never changes.
     pub is_immutable: bool,
     /// What it is.
@@ -130,11 +130,12 @@ impl Cutter {
         Ok(Found::Object(Object {
             media_type: MEDIA_TYPE,
             // What was asked for by its number stays as it is: newer segments are asked for by
-            // theirs. Numbers that have left the list no player asks for, but who wants a cache to
-            // keep it many times.
-            seconds: match ahead.is_some_and(|ahead| ahead.number >= self.first_in_list()) {
-                true => self.attendance().as_secs(),
-                false => 1,
+            // theirs. Numbers of what is not there, or not any more, no player asks for, but who
+            // wants a cache to keep the same list many times.
+            seconds: match ahead {
+                None => Some(1),
+                Some(ahead) if self.is_awaited(ahead) => Some(self.attendance().as_secs()),
+                Some(_) => None,
             },
             is_immutable: false,
             content: Content::Bytes(list),
@@ -164,7 +165,7 @@ impl Cutter {
         if let Some((from, to)) = part {
             return Some(Object {
                 media_type,
-                seconds: WINDOW_SECONDS,
+                seconds: Some(WINDOW_SECONDS),
                 is_immutable: true,
                 content: Content::Range {
                     lead: Rc::default(),
@@ -186,7 +187,7 @@ impl Cutter {
         };
         Some(Object {
             media_type,
-            seconds: WINDOW_SECONDS,
+            seconds: Some(WINDOW_SECONDS),
             is_immutable: true,
             content,
         })

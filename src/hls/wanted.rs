@@ -44,7 +44,6 @@ impl Reach {
     }
 }
 
-const LIST: &str = "index.m3u8";
 /// Names are shorter.
 const NAME_BYTES_MAX: usize = 64;
 /// Directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5): the segment, or the part of
@@ -54,13 +53,20 @@ const PART: &str = "_HLS_part";
 const SKIP: &str = "_HLS_skip";
 
 impl Wanted {
+    /// How a playlist is called.
+    pub const LIST: &str = "index.m3u8";
+
     /// What a path ends with; `None` if it can be none of them.
     pub fn of(file: &[u8], target: &Target) -> Option<Result<Wanted, Refusal>> {
         let name = std::str::from_utf8(file).ok()?;
-        if name == LIST {
+        if name == Wanted::LIST {
             return Some(Wanted::list(target));
         }
-        let is_name = name.len() <= NAME_BYTES_MAX && name.contains('-') && name.contains('.');
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        let is_name = name.len() <= NAME_BYTES_MAX
+            && name.bytes().all(is_of_name)
+            && name.contains('-')
+            && name.contains('.');
         let has_none = target.parameters().next().is_none();
         is_name.then(|| match has_none {
             true => Ok(Wanted::Named(name.into())),
@@ -70,7 +76,7 @@ impl Wanted {
 
     /// Whether a playlist has this name.
     pub fn is_list_named(file: &[u8]) -> bool {
-        file == LIST.as_bytes()
+        file == Wanted::LIST.as_bytes()
     }
 
     fn list(target: &Target) -> Result<Wanted, Refusal> {
@@ -102,8 +108,8 @@ impl Wanted {
         }
     }
 
-    /// Whether it is asked for by the one address that it has. Caches keep what comes by an
-    /// address: each other one would be kept beside it, as often as anybody makes one up.
+    /// Whether it is asked for by the one address that it has. What comes by another spelling no
+    /// cache is to keep: anybody can make up as many as they like.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
         target.is_plain && target.query == self.query()
     }

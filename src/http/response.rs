@@ -19,6 +19,9 @@ pub struct Reply {
     pub keep_alive: bool,
     /// The answer to HEAD: its head only.
     pub head_only: bool,
+    /// No cache is to keep the answer, whatever else it is: what was asked for has another address.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub no_store: bool,
     /// When the answer is made.
     pub date: HttpDate,
     /// Fields that every answer to this request carries.
@@ -53,17 +56,17 @@ impl ResponseHead {
             (Version::Http10, true) => text.push_str("Connection: keep-alive\r\n"),
             (_, false) => text.push_str("Connection: close\r\n"),
         }
-        for (name, value) in reply.fields {
-            let _ = write!(text, "{name}: {value}\r\n");
-        }
-        ResponseHead { text }
+        let head = ResponseHead { text };
+        let fields = reply.fields.iter();
+        fields.fold(head, |head, (name, value)| head.field(name, value))
     }
 
-    /// One more field. `value` is this server's own, or was checked to hold no control character
-    /// when it was parsed.
+    /// One more field. Whatever `value` is made of, it ends no line: what would is left out.
     pub fn field(mut self, name: &str, value: &str) -> ResponseHead {
-        debug_assert!(!value.bytes().any(|byte| byte < b' ' && byte != b'\t'));
-        let _ = write!(self.text, "{name}: {value}\r\n");
+        let _ = write!(self.text, "{name}: ");
+        let is_text = |letter: &char| *letter == '\t' || !letter.is_control();
+        self.text.extend(value.chars().filter(is_text));
+        self.text.push_str("\r\n");
         self
     }
 
@@ -136,6 +139,7 @@ mod tests {
         version: Version::Http11,
         keep_alive: true,
         head_only: false,
+        no_store: false,
         date: HttpDate(crate::stamp::Stamp { unix_seconds: 0 }),
         fields: &[("Server", "x")],
     };
@@ -146,6 +150,15 @@ mod tests {
         text.replace("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "")
             .replace("Server: x\r\n", "")
             .replace("\r\n", "|")
+    }
+
+    #[test]
+    fn no_value_ends_a_line() {
+        let head = ResponseHead::new(Status::Ok, &REPLY);
+        let before = head.text.clone();
+        let head = head.field("Location", "a\r\nSet-Cookie: x\n\u{85}\0\u{7f}\tä");
+        let written = head.text.strip_prefix(&before).expect("what was there");
+        assert_eq!(written, "Location: aSet-Cookie: x\tä\r\n");
     }
 
     #[test]

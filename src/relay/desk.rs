@@ -319,6 +319,7 @@ impl Desk {
             version: Version::Http11,
             keep_alive: false,
             head_only: false,
+            no_store: false,
             date: self.date(),
             fields: &[],
         }

@@ -144,6 +144,8 @@ impl Relay {
                 view,
             }) if !has_payload => {
                 self.clients.admit(id, pass, &mut self.desk);
+                let no_store = !view.is_addressed_by(&head.target);
+                let reply = Reply { no_store, ..reply };
                 let via = head.via.as_deref();
                 self.watch(id, (session, view), via, (reply, true))
             }

@@ -55,6 +55,8 @@ pub(super) struct Asked<'a> {
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
 
+/// A sessionid, and what a player says of a list: the segment, the part, and what it has.
+const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
@@ -246,12 +248,9 @@ impl<'a> Asked<'a> {
         (self.may_pass)()?;
         match &view {
             View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
-            View::Part(wanted) => {
+            View::Part(_) => {
                 let from = claim.from.map(|from| from.ip());
                 self.gate.watch_in_segments(from, &name, &standing)?;
-                if !wanted.is_addressed_by(&head.target) {
-                    return Ok(moved("../", &name, file, wanted));
-                }
             }
         }
         Ok(Wish::Watch {
@@ -276,6 +275,11 @@ impl<'a> Asked<'a> {
         self.gate.enter(&claim)?;
         let is_session = |parameter: &Parameter<'_>| parameter.name == "sessionid";
         let target = &self.head.target;
+        // What is too much is refused before anything is made of it.
+        if target.parameters().nth(LIST_PARAMETERS_MAX).is_some() {
+            let detail = "a playlist has a sessionid, _HLS_msn, _HLS_part and _HLS_skip; each once";
+            return Err(Refusal::new(Status::BadRequest, detail));
+        }
         let of_query = |keep: &dyn Fn(&Parameter<'_>) -> bool| Target {
             segments: Vec::new(),
             is_plain: true,
@@ -289,7 +293,18 @@ impl<'a> Asked<'a> {
         (self.may_pass)()?;
         let from = claim.from.map(|from| from.ip());
         self.gate.watch_in_segments(from, &name, &standing)?;
-        Ok(moved("", &name, file, &wanted))
+        if matches!(name.as_str(), "." | "..") {
+            let detail = format!(
+                "no path can name '{}', and a playlist has one",
+                name.as_str()
+            );
+            return Err(Refusal::new(Status::NotFound, detail));
+        }
+        let place = percent_encoded(name.as_str());
+        let query = wanted.query();
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        let address = format!("{place}/{}{query}", Wanted::LIST);
+        Ok(Wish::Call(Call::Moved(address.into())))
     }
 
     fn icecast(&self) -> Result<Wish, Refusal> {
@@ -310,16 +325,6 @@ impl<'a> Asked<'a> {
             framing,
         })
     }
-}
-
-/// What is wanted has another address, below `/stream/`, to which `up` leads from the one that was
-/// asked for.
-fn moved(up: &str, name: &SessionId, file: &[u8], wanted: &Wanted) -> Wish {
-    let place = percent_encoded(name.as_str());
-    let file = String::from_utf8_lossy(file);
-    let query = wanted.query();
-    let query = query.map_or(String::new(), |query| format!("?{query}"));
-    Wish::Call(Call::Moved(format!("{up}{place}/{file}{query}").into()))
 }
 
 /// Parameters as they stand in a query.

@@ -44,6 +44,15 @@ impl View {
         }
     }
 
+    /// Whether it is asked for by the one address that it has: of what goes on and on no cache
+    /// keeps anything.
+    pub fn is_addressed_by(&self, target: &Target) -> bool {
+        match self {
+            View::Whole | View::In(_) => true,
+            View::Part(wanted) => wanted.is_addressed_by(target),
+        }
+    }
+
     /// Whether it is had by playlists and segments.
     pub fn is_of_segments(&self) -> bool {
         matches!(self, View::Part(_))

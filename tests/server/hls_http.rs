@@ -246,6 +246,12 @@ fn a_playlist_and_a_segment_have_one_address_each() {
     let ahead = format!("?_HLS_msn={}", last.number);
     let part = format!("{ahead}&_HLS_part=0");
     let number = last.number;
+    let answered = |target: &str| {
+        let response = server.request("GET", target);
+        assert_eq!(response.status(), 200, "{target}");
+        let caching = response.head.field("Cache-Control").expect("one");
+        (caching.to_owned(), response.body)
+    };
     for (other, query) in [
         ("/stream/a,b/index.m3u8", ""),
         ("/stream/a%2cb/index.m3u8", ""),
@@ -260,29 +266,66 @@ fn a_playlist_and_a_segment_have_one_address_each() {
         (&format!("{plain}{ahead}&_HLS_skip=v2"), &ahead),
         (&format!("{plain}?_HLS_part=0&_HLS_msn={number}"), &part),
     ] {
-        let moved = server.request("GET", other);
-        assert_eq!(moved.status(), 307, "{other}");
-        let address = format!("../a%2Cb/index.m3u8{query}");
-        assert_eq!(moved.head.field("Location"), Some(address.as_str()));
-        assert_eq!(moved.head.field("Cache-Control"), Some("no-store"));
+        let (caching, body) = answered(other);
+        assert_eq!(caching, "no-store", "{other}");
+        assert_eq!(body, answered(&format!("{plain}{query}")).1, "{other}");
     }
-    for query in ["", &ahead, &part] {
-        let response = server.request("GET", &format!("{plain}{query}"));
-        assert_eq!(response.status(), 200, "{query}");
-    }
-    let name = &last.name;
-    let segment = format!("/stream/a%2Cb/{name}");
-    assert_eq!(server.request("GET", &segment).status(), 200);
-    let encoded = name.replace('-', "%2D");
-    for (other, status) in [
-        (format!("{segment}?"), 307),
-        (format!("/stream/a,b/{name}"), 307),
-        (format!("/stream/a%2Cb/{encoded}"), 307),
-        (format!("{segment}?else=1"), 400),
+    // So it is with what has left the list, and with parts that no segment has: numbers are many.
+    let (first, last) = (list.segments[0].number, last.number);
+    for (query, is_kept) in [
+        (String::new(), true),
+        (format!("?_HLS_msn={first}"), true),
+        (ahead.clone(), true),
+        (part.clone(), false),
+        (format!("?_HLS_msn={}", first - 1), false),
+        ("?_HLS_msn=0".to_owned(), false),
+        (format!("?_HLS_msn={last}&_HLS_part=3"), false),
     ] {
-        let response = server.request("GET", &other);
-        assert_eq!(response.status(), status, "{other}");
-        assert_eq!(response.head.field("Cache-Control"), Some("no-store"));
+        let (caching, _) = answered(&format!("{plain}{query}"));
+        let is_public = caching.starts_with("public, max-age=");
+        assert_eq!(is_public, is_kept, "{query}: {caching}");
+    }
+    let name = &list.segments.last().expect("a segment").name;
+    let segment = format!("/stream/a%2Cb/{name}");
+    let (caching, bytes) = answered(&segment);
+    assert_eq!(caching, "public, max-age=60, immutable");
+    let encoded = name.replace('-', "%2D");
+    for other in [
+        format!("{segment}?"),
+        format!("/stream/a,b/{name}"),
+        format!("/stream/a%2Cb/{encoded}"),
+    ] {
+        assert_eq!(answered(&other), ("no-store".to_owned(), bytes.clone()));
+    }
+    let wrong = server.request("GET", &format!("{segment}?else=1"));
+    wrong.assert_problem(400, &["parameters"]);
+}
+
+/// Names are this server's own: nothing of a request's is written into an answer's head.
+#[test]
+fn no_name_brings_a_line_into_an_answer() {
+    let server = Server::start(&[]);
+    let line = "%0d%0aSet-Cookie:x=1%0d%0a%0d%0aHTTP/1.1";
+    for target in [
+        format!("/stream/zz/a-b.{line}"),
+        format!("/stream/zz/a-b.{line}?"),
+        format!("/stream/a-b.{line}/index.m3u8?&"),
+        format!("/stream/a-b.{line}/a-b.ts"),
+        format!("/stream/index.m3u8?sessionid=a-b.{line}"),
+        format!("/stream/index.m3u8{line}?sessionid=a"),
+        format!("/stream/a/index.m3u8?_HLS_msn=1{line}"),
+        format!("/stream?sessionid={line}"),
+        format!("/watch/{line}"),
+        format!("/{line}"),
+        format!("http://h{line}/stream/zz/a-b.ts"),
+    ] {
+        let response = server.request("GET", &target);
+        assert_eq!(response.head.field("Set-Cookie"), None, "{target}");
+        let location = response.head.field("Location").unwrap_or_default();
+        assert!(
+            location.is_empty() || location.contains("%0D%0A"),
+            "{location}"
+        );
     }
 }
 
@@ -317,9 +360,20 @@ fn a_playlist_whose_session_the_query_names_is_told_where_it_is() {
         ("sessionid=demo&sessionid=demo", "more than once"),
         ("sessionid=d%2Fe%20mo&else=1", "_HLS_msn"),
         ("sessionid=d%2Fe%20mo&_HLS_part=1", "_HLS_msn"),
+        // As many as nobody has are not even looked at.
+        (
+            &format!("sessionid=d%2Fe%20mo{}", "&a".repeat(2000)),
+            "each once",
+        ),
     ] {
         let response = server.request("GET", &format!("/stream/index.m3u8?{query}"));
         response.assert_problem(400, &[words]);
+    }
+    // A client would take these for steps.
+    for steps in ["%2e", "%2e%2e"] {
+        server.admit(steps);
+        let response = server.request("GET", &format!("/stream/index.m3u8?sessionid={steps}"));
+        response.assert_problem(404, &["path"]);
     }
     server.request("DELETE", "/api/revoke-token?sessionid=d%2Fe%20mo");
     server
@@ -589,6 +643,22 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     let newest = listed.segments.last().expect("a segment").number;
     let hint = listed.hint.expect("a hint");
     let index = listed.parts.get(&(newest + 1)).map_or(0, Vec::len);
+    // A player asks for each part, and for the one behind the last; a cache is to keep no more.
+    let parts = listed.parts[&newest].len();
+    assert!(parts > 1, "{parts}");
+    for part in 0..parts + 3 {
+        let list = fetch(
+            &server,
+            &format!("index.m3u8?_HLS_msn={newest}&_HLS_part={part}"),
+        );
+        let caching = list.head.field("Cache-Control").expect("one");
+        let is_kept = caching == "public, max-age=12";
+        assert_eq!(
+            (list.status(), is_kept),
+            (200, part <= parts),
+            "{part}: {caching}"
+        );
+    }
     let mut waiting = [(); 3].map(|()| Client::connect(server.address()));
     for client in &mut waiting {
         client.send_head("GET", &format!("/stream/demo/{hint}"), &[]);

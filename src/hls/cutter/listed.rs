@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Cutter;
 use crate::hls::parts::Part;
 use crate::hls::segment::{Kind, Name, Segment};
+use crate::hls::wanted::Ahead;
 use crate::hls::{LISTED_MAX, LISTED_MIN, Unlisted, list};
 
 impl Cutter {
@@ -35,9 +36,16 @@ impl Cutter {
         Ok(list)
     }
 
-    /// With which number the list began that was written last.
-    pub(in crate::hls) fn first_in_list(&self) -> u64 {
-        self.listed_from
+    /// Whether a player may come to ask for the list with this: a segment that stands in it, or
+    /// comes; and a part that it has, or the one behind its last: that is the next one's first.
+    pub(in crate::hls) fn is_awaited(&self, Ahead { number, part }: Ahead) -> bool {
+        let oldest = self.segments.front().map_or(0, |segment| segment.number);
+        let index = number.checked_sub(oldest);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let segment = index.and_then(|index| self.segments.get(index));
+        let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
+        let is_part = |part| !parts.is_empty() && part <= parts.len() as u64;
+        number >= self.listed_from && part.is_none_or(is_part)
     }
 
     /// What is whole of the one that fills.

@@ -97,6 +97,7 @@ impl Clients {
             version: head.version,
             keep_alive: head.keep_alive && !desk.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
+            no_store: false,
             date: desk.date(),
             fields: fields_for(&head, desk.settings()),
         };

@@ -116,8 +116,29 @@ fn a_playlist_by_query_leads_to_the_one_by_path() {
         (&[API], "GET /stream/index.m3u8?sessionid=a", 403, ""),
         (&[], "GET /stream/index.m3u8?sessionid=", 400, ""),
         (&[], "GET /stream/index.m3u8?sessionid=a&nothing=1", 400, ""),
-        // Nor is it had by another spelling of its path.
-        (&[], "GET /stream/%61/index.m3u8", 308, "../a/index.m3u8"),
+        // By another spelling of its path it is had: proxies change that.
+        (&[], "GET /stream/%61/index.m3u8", 404, ""),
+        // No path can lead there.
+        (&[], "GET /stream/index.m3u8?sessionid=%2e%2e", 404, ""),
+        (
+            &[],
+            "GET /stream/index.m3u8?sessionid=...",
+            308,
+            ".../index.m3u8",
+        ),
+        // So many parameters it may have, and no more.
+        (
+            &[],
+            "GET /stream/index.m3u8?_HLS_part=2&_HLS_skip=YES&sessionid=a&_HLS_msn=1",
+            308,
+            "a/index.m3u8?_HLS_msn=1&_HLS_part=2",
+        ),
+        (
+            &[],
+            "GET /stream/index.m3u8?sessionid=a&_HLS_msn=1&_HLS_part=2&_HLS_skip=YES&_HLS_skip=YES",
+            400,
+            "",
+        ),
         // A session may be called so.
         (&[], "GET /stream/index.m3u8", 404, ""),
         (&[], "GET /stream/none.m3u8?sessionid=a", 400, ""),

@@ -155,12 +155,11 @@ impl Streams {
 }
 
 fn head(object: &Object, via: Option<&str>, reply: &Reply) -> Vec<u8> {
-    let immutable = if object.is_immutable {
-        ", immutable"
-    } else {
-        ""
+    let caching = match object.seconds.filter(|_| !reply.no_store) {
+        None => "no-store".to_owned(),
+        Some(seconds) if object.is_immutable => format!("public, max-age={seconds}, immutable"),
+        Some(seconds) => format!("public, max-age={seconds}"),
     };
-    let caching = format!("public, max-age={}{immutable}", object.seconds);
     let head = ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", object.media_type)
         .field("Content-Length", &object.content.bytes().to_string())
