@@ -13,6 +13,7 @@
 //! here: who asks hands it in, and must never hand in one that lies before [`Tokens::time`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -285,12 +286,9 @@ impl Tokens {
             self.remove_shuts(tuple);
             self.count_key(tuple, false);
         }
-        if self.sessions.is_empty() {
-            // Tables do not shrink by themselves.
-            self.sessions = HashMap::new();
-            self.inbound = HashMap::new();
-            self.keys = HashMap::new();
-        }
+        shrink(&mut self.sessions);
+        shrink(&mut self.inbound);
+        shrink(&mut self.keys);
         tuples
     }
 
@@ -596,6 +594,13 @@ fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
     match tuples.binary_search_by_key(&tuple.serial, |other| other.serial) {
         Ok(place) => tuples[place] = tuple,
         Err(place) => tuples.insert(place, tuple),
+    }
+}
+
+/// Gives back most of what a table holds of which little is used: by itself none shrinks.
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if 8 * table.len() < table.capacity() {
+        table.shrink_to(2 * table.len());
     }
 }
 

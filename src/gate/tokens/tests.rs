@@ -638,6 +638,31 @@ fn a_table_that_is_empty_again_holds_nothing() {
     assert_eq!(tokens.held_bytes(), empty);
 }
 
+/// However many there were: of each thousand that go, those that stay need no room for as many.
+#[test]
+fn a_table_in_which_few_are_left_is_small() {
+    let limits = Limits {
+        tokens_max: 1000,
+        ..LIMITS
+    };
+    let mut tokens = Tokens::new(limits);
+    let names: Vec<_> = (0..500).map(|n| session(&n.to_string())).collect();
+    let key = || grant(Direction::Out, key_to("show"));
+    let clients = |n: usize| vec![literal(&format!("192.0.2.1:{}", 5000 + n))];
+    let mut held = Vec::new();
+    for (n, name) in names.iter().enumerate() {
+        assert!(tokens.add(name, key(), clients(n)).is_ok());
+        held.push(tokens.held_bytes());
+    }
+    for (n, name) in names.iter().enumerate().rev() {
+        // Twice as much as when there had come so many, for what is of each, and four times for
+        // the tables, of which a half was free then.
+        assert!(tokens.held_bytes() <= 4 * held[n], "{n}");
+        tokens.revoke(name);
+        tokens.check();
+    }
+}
+
 #[test]
 fn all_of_a_token_is_shown_to_who_asks_for_it() {
     let mut tokens = Tokens::new(LIMITS);
