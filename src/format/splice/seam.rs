@@ -156,6 +156,34 @@ mod tests {
         }
     }
 
+    /// The packet in front has flags up to its end, and no payload.
+    #[test]
+    fn a_mark_is_stuffed_to_a_whole_packet() {
+        for (pid, counter, head) in [
+            (0, 1, [0x47, 0x00, 0x00, 0x20]),
+            (0x100, 0, [0x47, 0x01, 0x00, 0x2f]),
+            (0x1ffe, 10, [0x47, 0x1f, 0xfe, 0x29]),
+        ] {
+            let (mut seam, mut out) = (Seam::default(), Vec::new());
+            let bytes = packet(pid, counter, None);
+            let whole = Packet::within(&bytes, 0).expect("a sync byte");
+            seam.pass(whole, |packet| out.extend_from_slice(packet.whole()));
+            let mark = [&head[..], &[183, 0x80], &[0xff; 182]].concat();
+            assert_eq!(out, [&mark[..], &bytes].concat(), "{pid}");
+        }
+    }
+
+    /// Each of all PIDs is marked once, whichever others came before.
+    #[test]
+    fn every_pid_has_its_own_first_packet() {
+        let pids = || 0..NULL_PID;
+        let packets: Vec<_> = pids().map(|pid| packet(pid, 0, None)).collect();
+        let passed = pass(&[&packets[..], &packets].concat(), 0);
+        let first = pids().flat_map(|pid| [(pid, 15, false, true), (pid, 0, true, false)]);
+        let again = pids().map(|pid| (pid, 0, true, false));
+        assert!(passed.into_iter().eq(first.chain(again)));
+    }
+
     #[test]
     fn what_is_damaged_says_nothing() {
         let mut damaged = packet(0x100, 5, None);

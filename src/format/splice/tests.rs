@@ -133,6 +133,8 @@ fn only_what_can_be_is_believed_of_a_splicer() {
     let (opening, _) = begun(b"FL", 1_000);
     let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
     check(&opening, &[length.clone(), gone]);
+    // Its scanner has seen as many bytes as there are.
+    assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).fits(1_000));
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
     let cutter = "/stage/Running/cutter/Tags/unit_bytes_max";
@@ -179,6 +181,28 @@ fn only_what_can_be_is_believed_of_a_splicer() {
     assert!(splicer.feed(&flv(0, 3)[13..], &mut out).is_ok());
     let had = "/stage/Running/had/header";
     check(&splicer, &[(had, header.0, header.1)]);
+}
+
+/// What holds a unit holds none that is longer than units may be here.
+#[cfg(feature = "handover")]
+#[test]
+fn a_cutter_s_unit_is_no_longer_than_units_may_be() {
+    for (format, holds_units) in [
+        (Format::Mp3, false),
+        (Format::Aac, false),
+        (Format::MpegTs, true),
+        (Format::Ogg, false),
+        (Format::WebM, true),
+        (Format::Matroska, true),
+        (Format::Flv, true),
+        (Format::Mp4, true),
+    ] {
+        let cutter = Cutter::new(format, 1_000, 0);
+        let mut splicer = Splicer::new(999);
+        splicer.stage = Stage::Running(Running::new(cutter, format, None));
+        assert!(splicer.fits(1_000) && splicer.fits(1_001), "{format:?}");
+        assert_eq!(splicer.fits(999), !holds_units, "{format:?}");
+    }
 }
 
 /// Whatever it holds counts, byte by byte.

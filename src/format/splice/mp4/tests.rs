@@ -354,6 +354,83 @@ fn a_fragment_longer_than_a_unit_goes_out_as_it_comes() {
     assert!(out.windows(9).any(|bytes| bytes == [1; 9]) && out.ends_with(&[3; 9]));
 }
 
+/// A walker says how many bytes it must see: more than it saw, and none that it need not wait for.
+#[test]
+fn a_fragment_is_asked_for_as_far_as_it_shows() {
+    let moof = moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]);
+    let to_head = moof.len() + 8;
+    let media = [5; 50];
+    let usual = mp4_box(b"mdat", &[&media]);
+    let large = [&numbers(&[1])[..], b"mdat", &66_u64.to_be_bytes(), &media].concat();
+    for (mdat, behind_head) in [(&usual, to_head + 50), (&large, to_head + 8)] {
+        let bytes = [&moof[..], mdat].concat();
+        let mut fragments = fragments(1_000);
+        for seen in 1..bytes.len() {
+            let next = [8, moof.len(), to_head, behind_head, bytes.len()];
+            let next = next.into_iter().find(|place| *place > seen);
+            let mut out = Vec::new();
+            let step = fragments.look(&bytes[..seen], 0, &mut out).expect("a box");
+            assert!(
+                matches!(step, Step::Hold(length) if Some(length) == next),
+                "{seen}: {step:?}, not {next:?}"
+            );
+            assert!(out.is_empty(), "{seen}");
+        }
+    }
+}
+
+/// What stands by itself is not held, however long it is; nor is what follows on a fragment's own.
+#[test]
+fn media_without_a_fragment_goes_out_as_it_comes() {
+    for length in [0, 1, 500] {
+        let alone = mp4_box(b"mdat", &[&vec![5; length]]);
+        let bytes = [&alone[..], &mp4_box(b"styp", &[b"msdh"])].concat();
+        let mut fragments = fragments(300);
+        let (mut window, mut out) = (Window::default(), Vec::new());
+        for (at, byte) in bytes.iter().enumerate() {
+            let walked = window.walk(&mut fragments, &[*byte], at as u64, &mut out);
+            assert!(walked.is_ok());
+            let come = at + 1;
+            let gone = match come {
+                0..8 => 0,
+                _ if come < bytes.len() => come.min(alone.len()),
+                _ => bytes.len(),
+            };
+            assert_eq!(out, bytes[..gone], "{length}: {come}");
+            let is_part = (8..alone.len()).contains(&come);
+            assert_eq!(fragments.is_within_unit(), is_part, "{length}: {come}");
+        }
+    }
+    let two = |number, time| {
+        let moof = moof(number, &[traf(1, &tfdt(time), &trun(4, 99))]);
+        let (own, other) = (mp4_box(b"mdat", &[&[5; 9]]), mp4_box(b"mdat", &[&[6; 500]]));
+        [moof, own, other].concat()
+    };
+    for piece in [1, usize::MAX] {
+        let mut fragments = fragments(300);
+        assert_eq!(cut(&mut fragments, &two(7, 100), piece), Some(two(7, 100)));
+        fragments.seam();
+        let behind = cut(&mut fragments, &two(1, 9_000), piece);
+        assert_eq!(behind, Some(two(8, 140)));
+    }
+}
+
+/// Its clocks, and where its tracks stand.
+#[test]
+fn what_fragments_hold_is_counted() {
+    let mut fragments = fragments(1_000);
+    let clocks_bytes = 2 * size_of::<Clock>();
+    assert!(fragments.held_bytes() >= clocks_bytes);
+    let whole = [
+        moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]),
+        mp4_box(b"mdat", &[]),
+    ];
+    assert!(cut(&mut fragments, &whole.concat(), 1).is_some());
+    let times_bytes = fragments.timeline.held_bytes();
+    assert!(times_bytes > 0);
+    assert!(fragments.held_bytes() >= clocks_bytes + times_bytes);
+}
+
 #[test]
 fn what_is_not_understood_is_let_go() {
     let whole = [
@@ -395,6 +472,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
     let (small, big) = (9_u64, 1 << 32);
     let no_offset = mp4_box(b"trun", &[&numbers(&[0, 4])]);
     let saio = mp4_box(b"saio", &[&numbers(&[0, 1, 60])]);
+    let cut_off = mp4_box(b"trun", &[&numbers(&[1, 4])]);
     let one = |track, time: &[u8], rest: &[u8]| traf(track, time, rest);
     for (trafs, times, expected) in [
         (vec![one(1, &tfdt(7), &trun(4, 99))], vec![small], {
@@ -438,6 +516,13 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
             vec![big],
             None,
         ),
+        // Where an offset is announced and missing, it matters only if it has to be moved.
+        (
+            vec![one(1, &tfdt(7), &cut_off)],
+            vec![small],
+            Some(vec![one(1, &tfdt(9), &cut_off)]),
+        ),
+        (vec![one(1, &tfdt(7), &cut_off)], vec![big], None),
     ] {
         let mut out = b"before".to_vec();
         let content = moof(3, &trafs)[8..].to_vec();
