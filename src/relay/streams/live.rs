@@ -579,3 +579,6 @@ impl Streams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 #[cfg(feature = "remux")]
 use super::cast::Cast;
-use super::{Cut, Cuts, Said, Streams, UDP_CLIENTS_SHOWN_MAX};
+use super::{Cut, Cuts, Feed, Said, Streams, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
-use crate::relay::{ConnectionId, LiveId, UdpPort};
+use crate::relay::{ConnectionId, LiveId, PullId, UdpPort};
 #[cfg(feature = "remux")]
 use crate::remux::Target;
 use crate::rtp::Packet;
@@ -612,4 +612,178 @@ fn what_a_stream_knows_of_its_shadows_counts_with_its_words() {
     let (short, long) = (cast(Some("abc")), cast(Some("abcdefghij")));
     assert_eq!(long.held_bytes(), short.held_bytes() + 7);
     assert_eq!(short.held_bytes(), cast(None).held_bytes() + 3);
+}
+
+/// None may be so large that others could not be added to it.
+#[cfg(feature = "handover")]
+#[test]
+fn cuts_that_were_told_fit_if_more_may_come() {
+    let told = |name: &str, count: u64| {
+        let mut value = serde_json::to_value(Cuts::default()).expect("figures");
+        value[name] = count.into();
+        serde_json::from_value::<Cuts>(value)
+            .expect("figures")
+            .fit()
+    };
+    for cut in Cut::ALL {
+        assert!(told(cut.name(), 0) && told(cut.name(), 1_000_000));
+        assert!(!told(cut.name(), u64::MAX), "{}", cut.name());
+    }
+}
+
+fn name(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a name")
+}
+
+/// An origin's stream is its pull's, until the origin is gone; who watches still waits for it, and
+/// for no other's.
+#[test]
+fn a_stream_that_was_fetched_knows_its_pull() {
+    let hold = if cfg!(feature = "hold") { 5 } else { 0 };
+    for is_fetched in [false, true] {
+        let option = format!("--hold={hold}");
+        let mut stage = stage(&[option.as_str()][..usize::from(hold > 0)]);
+        add(&mut stage, "type=http&sessionid=s");
+        put(&mut stage, "s", &packets(20));
+        stage.viewer("s");
+        let id = only_live(&stage);
+        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        let (source, none) = streams.source_of(id).expect("it is there");
+        assert_eq!(none, None);
+        let Feed::Http(connection) = source else {
+            panic!("{source:?}");
+        };
+        let [own, other] = [1, 2].map(PullId::from_u64);
+        assert_eq!(streams.fetched_from(id, own), None);
+        if is_fetched {
+            streams.is_fetched(id, own, "1.1 here".to_owned());
+            assert_eq!(streams.source_of(id), Some((source, Some(own))));
+            assert_eq!(streams.fetched_from(id, own), Some(connection));
+            assert_eq!(streams.fetched_from(id, other), None);
+        }
+        let of_none = LiveId::from_u64(77);
+        assert_eq!(streams.source_of(of_none), None);
+        assert_eq!(
+            streams.held_of_origin(&name("s")),
+            None,
+            "it has its source"
+        );
+        let live = streams.lives.get(id).expect("it is there");
+        assert_eq!(live.via.as_deref(), is_fetched.then_some("1.1 here"));
+        streams.source_lost(id, source, "it broke", desk);
+        assert_eq!(streams.fetched_from(id, own), None, "not any more");
+        let held = (hold > 0 && is_fetched).then_some(id);
+        assert_eq!(streams.held_of_origin(&name("s")), held);
+        assert_eq!(streams.held_of_origin(&name("t")), None);
+    }
+}
+
+/// By its id, by its session, and in figures.
+#[test]
+fn a_stream_is_known_while_it_is_there() {
+    let mut stage = stage(&[]);
+    add(&mut stage, "type=http&sessionid=s");
+    let of_none = LiveId::from_u64(77);
+    let seen = |stage: &Stage, id: LiveId| {
+        let (streams, s) = (&stage.relay.streams, name("s"));
+        let running = streams.running_source(&s).map(|(id, _)| id);
+        assert_eq!(streams.runs(&s), running.is_some());
+        assert_eq!(streams.has(id), streams.session(id) == Some(name("s")));
+        assert!(!streams.runs(&name("t")) && !streams.is_watched(&name("t")));
+        let counts = (streams.len(), streams.running());
+        (counts, streams.has(id), running, streams.is_watched(&s))
+    };
+    assert_eq!(seen(&stage, of_none), ((0, 0), false, None, false));
+    let source = put(&mut stage, "s", &[7; 1_000]);
+    let id = only_live(&stage);
+    assert_eq!(seen(&stage, id), ((1, 1), true, Some(id), false));
+    assert_eq!(seen(&stage, of_none), ((1, 1), false, Some(id), false));
+    let viewer = stage.viewer("s");
+    assert_eq!(seen(&stage, id), ((1, 1), true, Some(id), true));
+    stage.relay.served(viewer, Outcome::Blocked, stage.now);
+    hear(&mut stage, source, &[7; 1_000]);
+    stage.lose(source);
+    assert_eq!(seen(&stage, id), ((1, 0), true, None, false), "it drains");
+    let figures = |stage: &Stage| {
+        let (streams, desk) = (&stage.relay.streams, &stage.relay.desk);
+        let mut rows = streams.rows((0, 0), desk);
+        let (_, row) = rows.next().expect("a row");
+        assert!(row.is_of(&name("s")) && !row.is_of(&name("t")));
+        row.figures().map(|(session, of)| {
+            assert_eq!(*session, name("s"));
+            (of.viewers, of.udp_clients, of.figures.bytes_received)
+        })
+    };
+    assert_eq!(figures(&stage), None);
+    assert_eq!(rows(&stage, (0, 0))[0].1["source"], Value::Null);
+    stage.lose(viewer);
+    assert_eq!(seen(&stage, id), ((0, 0), false, None, false));
+    let source = put(&mut stage, "s", &[7; 1_000]);
+    stage.viewer("s");
+    stage.viewer("s");
+    assert_eq!(figures(&stage), Some((2, 0, 1_000)));
+    let row = &rows(&stage, (0, 0))[0].1;
+    assert_eq!(row["source"]["protocol"], "http");
+    assert_eq!(row["content_type"], "audio/x");
+    stage.lose(source);
+}
+
+/// Whoever runs the loop asks before it waits.
+#[test]
+fn what_is_to_be_written_or_sent_is_there_until_it_is_out() {
+    let mut stage = stage(&[]);
+    add(
+        &mut stage,
+        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT}"),
+    );
+    let writes = |stage: &Stage| stage.relay.streams.has_writes();
+    assert!(!writes(&stage));
+    let source = put(&mut stage, "s", &packets(20));
+    while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
+    stage.viewer("s");
+    assert!(!writes(&stage), "all is out");
+    stage.relay.received(source, &packets(70), stage.now);
+    assert!(writes(&stage));
+    while stage.write_next() {}
+    stage.relay.received(source, &packets(70), stage.now);
+    while stage.write_next() {}
+    stage.wait_seconds(1);
+    assert!(writes(&stage), "its UDP client has not got it");
+    while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
+    assert!(!writes(&stage));
+    stage.lose(source);
+}
+
+/// What is on its way goes before what is due next: until it is out, no time is asked for.
+#[test]
+fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
+    let mut stage = stage(&[]);
+    add(
+        &mut stage,
+        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT}"),
+    );
+    let deadline = |stage: &Stage| {
+        let streams = &stage.relay.streams;
+        let (_, live) = streams.lives.iter().next().expect("a stream");
+        streams.deadline(live, &stage.relay.desk)
+    };
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
+    let source = stage.client(head);
+    // So little may be anything, though some of it be due.
+    stage.relay.received(source, &packets(1)[..100], stage.now);
+    assert_eq!(deadline(&stage), None);
+    let mut was_on_its_way = 0;
+    for _ in 0..40 {
+        stage.relay.received(source, &packets(7), stage.now);
+        let (_, live) = stage.relay.streams.lives.iter().next().expect("one");
+        if !live.rtp_out.is_empty() {
+            was_on_its_way += 1;
+            assert_eq!(deadline(&stage), None, "it waits for nobody's time");
+            while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
+        }
+        assert!(deadline(&stage).is_none_or(|at| at > stage.now));
+        stage.wait(std::time::Duration::from_millis(30));
+    }
+    assert!(was_on_its_way > 3, "{was_on_its_way}");
+    stage.lose(source);
 }

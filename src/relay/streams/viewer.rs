@@ -412,3 +412,6 @@ fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Re
         head.finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Draining;
+use super::{Draining, rest_time};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
 use crate::relay::counts::Count;
@@ -481,5 +481,73 @@ fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
         let many = (serial - 10_usize).saturating_sub(15);
         assert_eq!(draining.too_many_of(&name("many")), many, "{serial}");
         draining.enter(&name("many"), serial as u64, id(serial as u64));
+    }
+}
+
+/// A minute, and a second for each 4,000 bytes.
+#[test]
+fn a_rest_has_a_minute_and_what_its_bytes_are_worth() {
+    for (bytes, seconds) in [
+        (0, 60),
+        (3_999, 60),
+        (4_000, 61),
+        (11_999, 62),
+        (940_000, 295),
+    ] {
+        assert_eq!(rest_time(bytes), Duration::from_secs(seconds), "{bytes}");
+    }
+}
+
+/// A session's own stream that drains makes room, though there are places: its last viewers are
+/// counted, as many as there are.
+#[test]
+fn who_is_cut_off_is_counted() {
+    for viewers in [0, 1, 2, 5] {
+        let mut stage = Stage::new(&[]);
+        let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n";
+        let source = stage.client(put);
+        let ids: Vec<_> = (0..viewers).map(|_| stage.viewer("s")).collect();
+        for id in &ids {
+            stage.relay.served(*id, Outcome::Blocked, stage.now);
+        }
+        stage.relay.received(source, &[7; 1_000], stage.now);
+        stage.settle();
+        let lives = stage.relay.streams.lives.iter();
+        let id = lives.map(|(id, _)| id).next().expect("a stream");
+        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        assert_eq!(streams.cut_off(id, "a test", desk), viewers);
+        assert_eq!(streams.cut_off(LiveId::from_u64(77), "a test", desk), 0);
+        stage.relay.settle();
+        stage.settle();
+        assert!(ids.iter().all(|id| stage.closed.contains(id)));
+        stage.lose(source);
+        stage.assert_nothing_left();
+    }
+}
+
+/// A stream that begins takes a place, and one that drains gives it up when there is none left.
+#[test]
+fn streams_that_drain_stay_while_there_are_places() {
+    let put = |stage: &mut Stage, session: &str| {
+        let line = format!("PUT /stream/{session} HTTP/1.1");
+        let source = stage.client(&format!("{line}\r\nHost: h\r\nContent-Length: 9\r\n\r\nx"));
+        stage.settle();
+        source
+    };
+    for (places, left) in [(3, 0), (4, 1), (5, 2), (6, 2)] {
+        let mut stage = Stage::new(&[&format!("--streams={places}")]);
+        for session in ["a", "b"] {
+            let source = put(&mut stage, session);
+            let viewer = stage.viewer(session);
+            stage.relay.received(source, b"yz", stage.now);
+            stage.relay.served(viewer, Outcome::Blocked, stage.now);
+            stage.lose(source);
+        }
+        assert_eq!(stage.relay.streams.draining.len(), 2);
+        for session in ["c", "d", "e"] {
+            put(&mut stage, session);
+        }
+        assert_eq!(stage.relay.streams.draining.len(), left, "{places}");
+        assert_eq!(stage.relay.streams.running(), 3, "{places}");
     }
 }

@@ -1,8 +1,14 @@
 //! Who watches by playlists, on the stage: how long a stream that has ended is there for them.
 #![cfg(feature = "hls")]
 
+use crate::gate::SessionId;
 use crate::relay::ConnectionId;
+use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
+
+fn session() -> SessionId {
+    SessionId::parse(b"s").expect("a name")
+}
 
 /// AAC in ADTS of so many seconds and a bit: frames of 1,024 samples, 48,000 a second.
 fn aac(seconds: usize) -> Vec<u8> {
@@ -186,4 +192,207 @@ fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
     stage.wait_seconds(12);
     assert!(list(&mut stage).starts_with("HTTP/1.1 404"));
     stage.assert_nothing_left();
+}
+
+/// A head, its fields without the date, and what comes behind it.
+fn parted(text: &str) -> (String, &str) {
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let head = head.lines().filter(|line| !line.starts_with("Date:"));
+    (head.collect::<Vec<_>>().join("\n"), body)
+}
+
+/// Of lists and segments alike; and each is counted as what it is.
+#[test]
+fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    hear(&mut stage, source, &aac(9));
+    let text = list(&mut stage);
+    let segment = text.lines().last().expect("a name").to_owned();
+    let lists = Count::Playlists;
+    for (name, what, other, kind, caching) in [
+        (
+            "index.m3u8",
+            lists,
+            Count::Segments,
+            "mpegurl",
+            "max-age=1\n",
+        ),
+        (&segment, Count::Segments, lists, "audio/aac", "immutable\n"),
+    ] {
+        let count = |stage: &Stage, what| stage.relay.desk.counts().of(what);
+        let before = (count(&stage, what), count(&stage, other));
+        let [got, head] = ["GET", "HEAD"].map(|method| {
+            let id = request(&mut stage, &format!("{method} /stream/s/{name}"));
+            assert!(!stage.closed.contains(&id));
+            stage.text(id)
+        });
+        let (of_get, body) = parted(&got);
+        let (of_head, nothing) = parted(&head);
+        assert_eq!((of_get.as_str(), nothing), (of_head.as_str(), ""), "{name}");
+        assert!(of_get.starts_with("HTTP/1.1 200 "), "{of_get}");
+        let length = of_get.split("Content-Length: ").nth(1).expect("a length");
+        let length: usize = length.lines().next().expect("it").parse().expect("it");
+        // The body of a segment is no text.
+        assert!(length > 50 && !body.is_empty(), "{of_get}");
+        assert!(
+            of_get.contains(kind) && of_get.contains(caching),
+            "{of_get}"
+        );
+        assert!(
+            of_get.contains("X-Content-Type-Options: nosniff"),
+            "{of_get}"
+        );
+        assert!(
+            of_get.contains("Content-Security-Policy: sandbox"),
+            "{of_get}"
+        );
+        let after = (count(&stage, what), count(&stage, other));
+        assert_eq!(after, (before.0 + 2, before.1), "{name}");
+    }
+    stage.lose(source);
+}
+
+/// Segments go out to as many as ask, each whole, and the connection is for what comes next.
+#[test]
+fn a_segment_is_what_its_head_says_and_another_may_follow() {
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    let media = aac(9);
+    hear(&mut stage, source, &media);
+    let text = list(&mut stage);
+    let names: Vec<&str> = text.lines().filter(|it| it.ends_with(".aac")).collect();
+    assert!(names.len() > 1, "{text}");
+    let player = request(&mut stage, "GET /stream/s/index.m3u8");
+    let (mut all, mut place) = (Vec::new(), stage.written[&player].len());
+    for name in names {
+        stage.send(
+            player,
+            &format!("GET /stream/s/{name} HTTP/1.1\r\nHost: h\r\n\r\n"),
+        );
+        let got = &stage.written[&player][place..];
+        let head = got.windows(4).position(|four| four == b"\r\n\r\n");
+        let (head, body) = got.split_at(head.expect("a head") + 4);
+        let head = String::from_utf8_lossy(head);
+        assert!(
+            head.contains(&format!("Content-Length: {}\r\n", body.len())),
+            "{head}"
+        );
+        let of_segment = media.windows(256).any(|part| body.ends_with(part));
+        assert!(of_segment, "{name}");
+        all.extend_from_slice(body);
+        place = stage.written[&player].len();
+    }
+    assert!(all.len() > media.len() / 2 && !stage.closed.contains(&player));
+    // What has another name is none of it.
+    stage.send(
+        player,
+        "GET /stream/s/none-1.aac HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
+    let text = String::from_utf8_lossy(&stage.written[&player][place..]).into_owned();
+    assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
+    assert!(
+        text.contains("no segment of the session has this name"),
+        "{text}"
+    );
+    stage.lose(source);
+}
+
+/// Who wants a head alone does not wait; who waits is told when that was too long.
+#[test]
+fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    // So little is no segment yet.
+    hear(&mut stage, source, &aac(1));
+    let before = stage.relay.desk.counts().of(Count::Playlists);
+    let head = request(&mut stage, "HEAD /stream/s/index.m3u8");
+    assert!(
+        stage.text(head).starts_with("HTTP/1.1 503 "),
+        "{}",
+        stage.text(head)
+    );
+    let waits = request(&mut stage, "GET /stream/s/index.m3u8");
+    assert_eq!(stage.text(waits), "");
+    // It is counted when it is answered.
+    assert_eq!(stage.relay.desk.counts().of(Count::Playlists), before + 1);
+    stage.wait_seconds(1);
+    assert_eq!(stage.text(waits), "");
+    stage.wait_seconds(30);
+    assert!(
+        stage.text(waits).starts_with("HTTP/1.1 503 "),
+        "{}",
+        stage.text(waits)
+    );
+    assert_eq!(stage.relay.desk.counts().of(Count::Playlists), before + 2);
+    stage.lose(source);
+}
+
+/// Whose playlist was asked for is watched: it drains where one that nobody asked for is gone.
+#[test]
+fn what_was_asked_for_lasts_longer_than_its_source() {
+    for (asks, lasts) in [
+        (None, false),
+        (Some("index.m3u8"), true),
+        (Some("segment"), true),
+    ] {
+        let mut stage = Stage::new(&[]);
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+        let source = stage.client(head);
+        hear(&mut stage, source, &aac(9));
+        // Nobody is taken to watch any more who asked for this.
+        let text = list(&mut stage);
+        let segment = text.lines().last().expect("a name").to_owned();
+        stage.wait_seconds(13);
+        assert!(!stage.relay.streams.is_watched(&session()));
+        if let Some(asks) = asks {
+            let name = if asks == "segment" { &segment } else { asks };
+            request(&mut stage, &format!("GET /stream/s/{name}"));
+        }
+        assert_eq!(
+            stage.relay.streams.is_watched(&session()),
+            lasts,
+            "{asks:?}"
+        );
+        stage.lose(source);
+        assert_eq!(
+            stage.relay.streams.draining.len(),
+            usize::from(lasts),
+            "{asks:?}"
+        );
+        stage.wait_seconds(13);
+        stage.assert_nothing_left();
+    }
+}
+
+/// Who plays on finds in the next stream of the session higher numbers than it has had.
+#[test]
+fn the_next_stream_of_a_session_counts_on() {
+    let number = |text: &str| -> u64 {
+        let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
+        first
+            .lines()
+            .next()
+            .expect("a line")
+            .parse()
+            .expect("a number")
+    };
+    let mut stage = Stage::new(&[]);
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    let source = stage.client(head);
+    for _ in 0..3 {
+        hear(&mut stage, source, &aac(9));
+    }
+    let text = list(&mut stage);
+    let last = number(&text) + text.matches("#EXTINF").count() as u64;
+    stage.lose(source);
+    let source = stage.client(head);
+    hear(&mut stage, source, &aac(9));
+    let next = list(&mut stage);
+    assert!(!next.contains("ENDLIST"), "{next}");
+    assert!(number(&next) >= last, "{} after {last}", number(&next));
+    stage.lose(source);
 }

@@ -5,9 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::gate::SessionId;
 use crate::random::Random;
 use crate::relay::stage::Stage;
-use crate::relay::{ConnectionId, UdpPort};
+use crate::relay::{ConnectionId, LiveId, UdpPort};
 
 const PACKET_BYTES: usize = 188;
 const SEEDS: u64 = 150;
@@ -343,4 +344,236 @@ fn viewers_of_sources_that_come_and_go_get_whole_packets_in_order() {
         have_outlived > SEEDS as usize / 2,
         "{have_outlived} viewers only"
     );
+}
+
+fn name(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a name")
+}
+
+fn chunked(media: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", media.len()).as_bytes(), media, b"\r\n"].concat()
+}
+
+/// A source that sends this, in pieces.
+fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
+    let head = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let id = stage.client(head);
+    for piece in media.chunks(30_000) {
+        stage.relay.received(id, &chunked(piece), stage.now);
+        stage.settle();
+    }
+    id
+}
+
+/// A session has a source, or viewers who wait for one, or neither.
+#[test]
+fn who_waits_for_a_source_has_none() {
+    let mut stage = Stage::new(&["--hold=5"]);
+    let state = |stage: &Stage, session: &str| {
+        let (streams, session) = (&stage.relay.streams, name(session));
+        let is_held = streams.held(&session).is_some();
+        (
+            streams.runs(&session),
+            streams.has_source(&session),
+            is_held,
+        )
+    };
+    assert_eq!(state(&stage, "a"), (false, false, false));
+    let first = source(&mut stage, FILE);
+    stage.viewer("a");
+    assert_eq!(state(&stage, "a"), (true, true, false));
+    assert_eq!(state(&stage, "b"), (false, false, false));
+    stage.lose(first);
+    assert_eq!(state(&stage, "a"), (true, false, true));
+    let second = source(&mut stage, FILE);
+    assert_eq!(state(&stage, "a"), (true, true, false));
+    stage.lose(second);
+    stage.wait_seconds(6);
+    assert_eq!(state(&stage, "a"), (false, false, false));
+}
+
+/// So long, and no longer; nor for nobody, nor without being told to.
+#[test]
+fn a_stream_is_held_for_who_watches_and_for_its_time() {
+    for (option, watches, is_held) in [
+        ("--hold=5", true, true),
+        ("--hold=5", false, false),
+        ("--hold=0", true, false),
+    ] {
+        let mut stage = Stage::new(&[option]);
+        let source = source(&mut stage, FILE);
+        let viewer = watches.then(|| stage.viewer("a"));
+        stage.lose(source);
+        for _ in 0..4 {
+            let held = stage.relay.streams.held(&name("a"));
+            assert_eq!(held.is_some(), is_held, "{option} {watches}");
+            stage.wait_seconds(1);
+        }
+        let is_closed = viewer.is_some_and(|id| stage.closed.contains(&id));
+        assert_eq!(is_closed, watches && !is_held, "{option}");
+        stage.wait(Duration::from_millis(1100));
+        assert!(stage.relay.streams.held(&name("a")).is_none());
+        if let Some(viewer) = viewer {
+            // It has been told, and is closed soon.
+            stage.wait_seconds(3);
+            assert!(stage.closed.contains(&viewer) && !stage.media(viewer).1);
+        }
+        stage.assert_nothing_left();
+    }
+    // Whoever leaves may be the last for whom it waits.
+    let mut stage = Stage::new(&["--hold=5"]);
+    let source = source(&mut stage, FILE);
+    let viewers = [stage.viewer("a"), stage.viewer("a")];
+    stage.lose(source);
+    for (place, viewer) in viewers.into_iter().enumerate() {
+        stage.lose(viewer);
+        let held = stage.relay.streams.held(&name("a"));
+        assert_eq!(held.is_some(), place == 0);
+    }
+    stage.assert_nothing_left();
+}
+
+/// What is not known goes out as it comes, and nothing could go on with it; nor is anything held
+/// where the server shuts down.
+#[test]
+fn what_nothing_can_go_on_with_is_not_held() {
+    for (media, closes, is_held) in [
+        (FILE, false, true),
+        (&[7; 20_000][..], false, false),
+        (FILE, true, false),
+    ] {
+        let mut stage = Stage::new(&["--hold=5"]);
+        let source = source(&mut stage, media);
+        stage.viewer("a");
+        if closes {
+            stage.relay.desk.begin_closing();
+        }
+        stage.lose(source);
+        let held = stage.relay.streams.held(&name("a"));
+        assert_eq!(held.is_some(), is_held, "{} {closes}", media.len());
+    }
+}
+
+/// A unit is held until it is whole, of half of the buffer at the most: a longer one goes out as it
+/// comes.
+#[test]
+fn a_unit_of_half_of_the_buffer_is_held_and_none_that_is_longer() {
+    const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+    // Behind the file's head, the tags of what it is and of how it is decoded, and a few more.
+    let mut tags = Vec::new();
+    let mut rest = &FLV[13..];
+    while rest.len() > 15 && tags.len() < 8 {
+        let length = u32::from_be_bytes([0, rest[1], rest[2], rest[3]]) as usize + 15;
+        let (tag, behind) = rest.split_at(length);
+        tags.push(tag);
+        rest = behind;
+    }
+    let last = tags[tags.len() - 1];
+    for (bytes, is_held) in [(100_000_usize, true), (180_000, false)] {
+        let mut stage = Stage::new(&["--hold=5", "--buffer=256K"]);
+        let source = source(&mut stage, &[&FLV[..13], &tags.concat(), last].concat());
+        let viewer = stage.viewer("a");
+        let before = stage.media(viewer).0.len();
+        // A picture that is so long, and of which more than a half comes.
+        let length = (bytes as u32).to_be_bytes();
+        let head = [&[9], &length[1..], &last[4..11], &[0x27, 1, 0, 0, 0]].concat();
+        let begins = [head, vec![2; bytes / 2]].concat();
+        for piece in begins.chunks(30_000) {
+            stage.relay.received(source, &chunked(piece), stage.now);
+            stage.settle();
+        }
+        let more = stage.media(viewer).0.len() - before;
+        assert_eq!(more == 0, is_held, "{more} of {bytes}");
+        assert!(is_held || more > 60_000, "{more} of {bytes}");
+        stage.lose(source);
+    }
+}
+
+/// Its viewers cannot go on with it, and are let go; all of it is another stream's, whose source
+/// sends on.
+#[test]
+fn a_source_that_is_unlike_the_one_before_begins_anew() {
+    const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+    for by_rtp in [false, true] {
+        let mut stage = Stage::new(&["--hold=5", "--token-server=10.0.0.0/24"]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+        let add = "POST /api/add-token?type=http,rtp-udp&sessionid=a&udp-clients=10.0.0.2:6000";
+        let add = stage.client(&format!(
+            "{add}&max-bitrate=90000000 HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"
+        ));
+        stage.assert_status(add, 201);
+        let first = source(&mut stage, FLV);
+        let waits = stage.viewer("a");
+        let before = stage.media(waits).0.len();
+        stage.lose(first);
+        assert!(stage.relay.streams.held(&name("a")).is_some());
+        let (half, rest) = FILE.split_at(FILE.len() / 2 / PACKET_BYTES * PACKET_BYTES);
+        let mut number = 0;
+        let mut by_datagrams = |stage: &mut Stage, media: &[u8]| {
+            for payload in media.chunks(7 * PACKET_BYTES) {
+                let mut packet = vec![0x80, 33, 0, number, 0, 0, 0, 0, 1, 2, 3, 4];
+                number += 1;
+                packet.extend(payload);
+                let (from, now) = (SocketAddr::from(([10, 0, 0, 2], 6000)), stage.now);
+                stage.relay.datagram(from, UdpPort::Rtp, &packet, now);
+                stage.settle();
+            }
+        };
+        let mut second = None;
+        if by_rtp {
+            by_datagrams(&mut stage, half);
+        } else {
+            second = Some(source(&mut stage, half));
+        }
+        // It has been told, and is closed soon.
+        stage.wait_seconds(3);
+        assert!(stage.relay.streams.has_source(&name("a")), "{by_rtp}");
+        assert!(
+            stage.closed.contains(&waits) && !stage.media(waits).1,
+            "{by_rtp}"
+        );
+        assert_eq!(stage.media(waits).0.len(), before);
+        let viewer = stage.viewer("a");
+        let begun = stage.media(viewer).0.len();
+        assert!(begun > 0, "{by_rtp}");
+        if let Some(second) = second {
+            for piece in rest.chunks(30_000) {
+                stage.relay.received(second, &chunked(piece), stage.now);
+                stage.settle();
+            }
+        } else {
+            by_datagrams(&mut stage, rest);
+        }
+        assert!(stage.media(viewer).0.len() > begun + 10_000, "{by_rtp}");
+        let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+        let rows: Vec<_> = rows
+            .map(|(_, row)| serde_json::to_value(&row).expect("it"))
+            .collect();
+        assert_eq!(rows.len(), 1);
+        let protocol = if by_rtp { "rtp-udp" } else { "http" };
+        assert_eq!(rows[0]["source"]["protocol"], protocol);
+        let has_quota = rows[0]["source"]["too_fast"].is_number();
+        assert_eq!(has_quota, by_rtp, "what its token allows goes with it");
+    }
+}
+
+/// The pull that fetches it is the new stream's, which is not over with the old one.
+#[test]
+fn what_is_known_of_a_source_goes_with_it() {
+    let mut stage = Stage::new(&["--hold=5"]);
+    source(&mut stage, FILE);
+    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    let (old, source) = streams.running_source(&name("a")).expect("it runs");
+    let pull = crate::relay::PullId::from_u64(3);
+    streams.is_fetched(old, pull, "1.1 here".to_owned());
+    let live = streams.lives.get_mut(old).expect("it is there");
+    live.source_type = Some("video/mp2t".to_owned());
+    let new = streams.begin_anew(old, desk).expect("another stream");
+    assert_eq!(streams.running_source(&name("a")), Some((new, source)));
+    assert_eq!(streams.source_of(new), Some((source, Some(pull))));
+    assert!(new != old && !streams.has(old), "nobody watched it");
+    let live = streams.lives.get(new).expect("it is there");
+    assert_eq!(live.via.as_deref(), Some("1.1 here"));
+    assert_eq!(live.stream.media_type(), Some("video/mp2t"));
+    assert!(streams.begin_anew(LiveId::from_u64(77), desk).is_none());
 }

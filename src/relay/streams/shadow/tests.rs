@@ -5,12 +5,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::REMUX_COST;
+use super::{Cast, NotCast, REMUX_COST};
 use crate::format::Format;
 use crate::relay::stage::Stage;
 use crate::relay::streams::cast::GO_BYTES;
-use crate::relay::{AHEAD_COST_MAX, ConnectionId, Outgoing, write_next};
-use crate::remux::{Heard, Reader};
+use crate::relay::{AHEAD_COST_MAX, Action, ConnectionId, LiveId, Outgoing, write_next};
+use crate::remux::{Heard, Reader, Target};
+use crate::stream::{End, Outcome};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
 const CLIENT: &str = "10.0.0.9:6000";
@@ -435,4 +436,448 @@ fn no_rule_is_skipped_by_who_is_inside() {
         );
         assert_eq!(stage.relay.streams.shadows().count(), 0, "{ends}");
     }
+}
+
+fn target(format: Format) -> Target {
+    let mut targets = Target::ALL.into_iter();
+    let target = targets.find(|target| target.format() == format);
+    target.expect("there is this one")
+}
+
+fn original(stage: &Stage) -> LiveId {
+    let streams = &stage.relay.streams;
+    let mut lives = streams.lives.iter();
+    let (id, _) = lives.find(|(_, live)| live.shadow.is_none()).expect("one");
+    id
+}
+
+fn head(stage: &mut Stage, path: &str) -> ConnectionId {
+    stage.client(&format!("HEAD /stream/{path} HTTP/1.1\r\nHost: h\r\n\r\n"))
+}
+
+fn known() -> Vec<u8> {
+    [&tags().0[..], &group(0, 9_000).0].concat()
+}
+
+/// It may be anything: who wants it otherwise waits as long as a source may be silent, and who
+/// wants a head alone does not.
+#[test]
+fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
+    for shows in [false, true] {
+        let mut stage = Stage::new(&["--source-idle-time=7", "--wait=3", "--body-rate=0"]);
+        let source = source(&mut stage, &FILE[..1]);
+        let (waits, _) = ask(&mut stage, 1, "live.ts");
+        stage.settle();
+        assert_eq!(stage.text(waits), "");
+        let told = head(&mut stage, "s/live.ts");
+        stage.assert_status(told, 503);
+        // A byte now and then: it is not silent.
+        for byte in &FILE[1..3] {
+            stage.wait_seconds(3);
+            send(&mut stage, source, &[*byte]);
+            assert_eq!(stage.text(waits), "");
+        }
+        if shows {
+            send(&mut stage, source, &known()[3..]);
+            stage.assert_status(waits, 200);
+        } else {
+            stage.wait_seconds(2);
+            stage.assert_status(waits, 503);
+        }
+        stage.lose(source);
+    }
+}
+
+/// What each source may be had as, and what is said where it may not.
+#[test]
+fn what_a_stream_may_be_had_as_is_told_to_who_asks_for_the_head_alone() {
+    let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
+    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let own = known();
+    for (media, path, status, says) in [
+        (&own[..], "live.ts", 200, "Content-Type: video/mp2t\r\n"),
+        (&own, "live.mp4", 200, "Content-Type: video/mp4\r\n"),
+        (
+            &transport[..],
+            "live.ts",
+            200,
+            "Content-Type: video/mp2t\r\n",
+        ),
+        (
+            &transport[..],
+            "live.mp4",
+            200,
+            "Content-Type: video/mp4\r\n",
+        ),
+        (&mp3[..], "live.ts", 406, ""),
+        (&[7; 20_000], "live.ts", 406, ""),
+    ] {
+        let mut stage = Stage::new(&[]);
+        source(&mut stage, media);
+        let of_head = head(&mut stage, &format!("s/{path}"));
+        stage.assert_status(of_head, status);
+        let text = stage.text(of_head);
+        assert!(text.contains(says), "{text}");
+        assert_eq!(stage.relay.streams.shadows().count(), 0, "nothing is made");
+        let (viewer, _) = ask(&mut stage, 1, path);
+        stage.settle();
+        stage.assert_status(viewer, status);
+        if status == 200 {
+            assert!(stage.text(viewer).contains(says), "{path}");
+            let is_own = media.len() == transport.len() && path == "live.ts";
+            let shadows = stage.relay.streams.shadows().count();
+            assert_eq!(shadows, usize::from(!is_own), "{path}");
+        }
+    }
+}
+
+/// One shadow's fault is not another's, and who asks again is told of it.
+#[test]
+fn a_shadow_that_fails_ends_alone() {
+    let mut stage = Stage::new(&[]);
+    let source = source(&mut stage, &known());
+    let [(first, _), (second, _)] =
+        [(1, "live.ts"), (2, "live.mp4")].map(|(port, path)| ask(&mut stage, port, path));
+    let plain = stage.viewer("s");
+    stage.settle();
+    let streams = &mut stage.relay.streams;
+    let is_transport = |id: &LiveId| {
+        let live = streams.lives.get(*id).and_then(|live| live.shadow.as_ref());
+        live.is_some_and(|shadow| shadow.target.format() == Format::MpegTs)
+    };
+    let shadow = streams.shadows().map(|(id, _)| id).find(is_transport);
+    let shadow = shadow.expect("both are made");
+    streams.let_shadow_go(shadow, "a unit is too long", &mut stage.relay.desk);
+    stage.settle();
+    let mut lines = Vec::new();
+    send(&mut stage, source, &group(9_000, 9_000).0);
+    stage.wait_seconds(3);
+    assert!(stage.closed.contains(&first) && !stage.media(first).1);
+    assert!(!stage.closed.contains(&second) && !stage.closed.contains(&plain));
+    for (port, path, status) in [(3, "live.ts", 406), (4, "live.mp4", 200)] {
+        let (id, _) = ask(&mut stage, port, path);
+        while let Some(action) = stage.relay.next_action() {
+            if let Action::Log(line) = action {
+                lines.push(line);
+            }
+        }
+        stage.settle();
+        stage.assert_status(id, status);
+        assert_eq!(stage.text(id).contains("a unit is too long"), status == 406);
+    }
+    // Another source of the stream may be had otherwise.
+    let id = original(&stage);
+    stage.relay.streams.forgive(id);
+    let (id, _) = ask(&mut stage, 5, "live.ts");
+    stage.settle();
+    stage.assert_status(id, 200);
+    stage.lose(source);
+}
+
+/// What is known of shadows that are no more is gone with the source; of those that run, the fault.
+#[test]
+fn another_source_is_forgiven_what_the_one_before_could_not_be_made() {
+    let mut stage = Stage::new(&[]);
+    source(&mut stage, &known());
+    let id = original(&stage);
+    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
+    let cast = |target, live| Cast {
+        target,
+        live,
+        fault: Some("a fault".into()),
+    };
+    live.casts.push(cast(Target::ALL[0], None));
+    live.casts.push(cast(Target::ALL[1], Some(id)));
+    stage.relay.streams.forgive(id);
+    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
+    let left: Vec<_> = live
+        .casts
+        .iter()
+        .map(|it| (it.live, it.fault.is_some()))
+        .collect();
+    assert_eq!(left, [(Some(id), false)]);
+    live.casts.clear();
+}
+
+/// There may be no more: each has its buffer, and half of all buffers is for streams as they are.
+#[test]
+fn there_are_as_many_shadows_as_have_room() {
+    // Streams have taken what shadows may not have.
+    let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
+    for name in ["a", "b", "c"] {
+        let other = stage.client(&PUT.replace("/s ", &format!("/{name} ")));
+        send(&mut stage, other, &vec![7; 1 << 20]);
+    }
+    source(&mut stage, &known());
+    assert!(stage.relay.streams.pool.bytes_left < 1 << 20);
+    for method in ["HEAD", "GET"] {
+        let id = stage.client(&format!(
+            "{method} /stream/s/live.ts HTTP/1.1\r\nHost: h\r\n\r\n"
+        ));
+        stage.assert_status(id, 503);
+    }
+    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    // Others have all that there may be, though there are bytes enough; what a stream was made into
+    // before is one more, too.
+    let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
+    source(&mut stage, &known());
+    let (before, _) = ask(&mut stage, 1, "live.ts");
+    stage.settle();
+    stage.lose(before);
+    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    for (number, name) in ["a", "b"].into_iter().enumerate() {
+        let again = head(&mut stage, "s/live.ts");
+        stage.assert_status(again, 200);
+        let other = stage.client(&PUT.replace("/s ", &format!("/{name} ")));
+        send(&mut stage, other, &known());
+        let made = stage.viewer(&format!("{name}/live.ts"));
+        stage.assert_status(made, 200);
+        assert_eq!(stage.relay.streams.shadows().count(), number + 1);
+    }
+    assert!(stage.relay.streams.pool.bytes_left >= 1 << 20);
+    for method in ["HEAD", "GET"] {
+        let id = stage.client(&format!(
+            "{method} /stream/s/live.ts HTTP/1.1\r\nHost: h\r\n\r\n"
+        ));
+        stage.assert_status(id, 503);
+        let says = stage.text(id).contains("one more --buffer");
+        assert_eq!(says, method == "GET", "{}", stage.text(id));
+    }
+}
+
+/// A stream has segments as it is, or as what its format is played as; no shadow beside has any.
+#[test]
+fn the_segments_of_a_session_are_one_streams() {
+    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let matroska = include_bytes!("../../../../tests/media/h264.mkv");
+    let own = known();
+    for (media, played) in [
+        (&own[..], Some(Format::MpegTs)),
+        (&transport[..], None),
+        (&matroska[..], Some(Format::Mp4)),
+    ] {
+        let mut stage = Stage::new(&[]);
+        source(&mut stage, media);
+        for (port, path) in [(1, "live.ts"), (2, "live.mp4")] {
+            ask(&mut stage, port, path);
+            stage.settle();
+        }
+        let id = original(&stage);
+        let streams = &mut stage.relay.streams;
+        assert!(streams.is_played(id), "its own, if it has any");
+        let shadows: Vec<_> = streams.shadows().map(|(id, _)| id).collect();
+        for shadow in &shadows {
+            let live = streams.lives.get(*shadow).and_then(|it| it.shadow.as_ref());
+            let format = live.map(|shadow| shadow.target.format());
+            assert_eq!(streams.is_played(*shadow), format == played, "{format:?}");
+            assert_eq!(streams.reached(*shadow).is_some(), format == played);
+        }
+        let playable = streams.playable(id, false, &mut stage.relay.desk);
+        let playable = playable.ok().flatten().expect("it has segments");
+        let is_own = played.is_none();
+        assert_eq!(
+            (playable == id, shadows.contains(&playable)),
+            (is_own, !is_own)
+        );
+    }
+}
+
+/// Whoever is sent a stream in datagrams is sent MPEG-TS: it as it is, or its shadow, which is made
+/// for those who want it.
+#[test]
+fn what_goes_out_in_datagrams_is_mpeg_ts() {
+    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
+    let own = known();
+    for (options, media, is_made) in [
+        (&["--remux=on"][..], &own[..], true),
+        (&["--remux=off"], &own, false),
+        (&["--remux=on"], transport, false),
+        (&["--remux=on"], mp3, false),
+        (&["--remux=on"], &own[..2], false),
+        (&["--remux=on"], &[7; 20_000], false),
+    ] {
+        let mut stage = Stage::new(options);
+        source(&mut stage, media);
+        if is_made {
+            // It in another container is none of that.
+            ask(&mut stage, 1, "live.mp4");
+            stage.settle();
+        }
+        let id = original(&stage);
+        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        assert_eq!(streams.sendable(id, false, desk), id, "nobody wants it");
+        let sent = streams.sendable(id, true, desk);
+        assert_eq!(sent != id, is_made, "{options:?} {}", media.len());
+        let of = streams.lives.get(sent).and_then(|it| it.shadow.as_ref());
+        let format = of.map(|shadow| shadow.target.format());
+        assert_eq!(format, is_made.then_some(Format::MpegTs));
+        for is_wanted in [true, false] {
+            assert_eq!(streams.sendable(id, is_wanted, desk), sent, "it is there");
+        }
+    }
+}
+
+/// Nothing is made any more of what has ended.
+#[test]
+fn what_has_ended_is_not_made_for_datagrams() {
+    let mut stage = Stage::new(&[]);
+    source(&mut stage, &known());
+    let id = original(&stage);
+    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    let live = streams.lives.get_mut(id).expect("it is there");
+    live.stream.finish(End::Complete);
+    assert_eq!(streams.sendable(id, true, desk), id);
+    assert_eq!(streams.shadows().count(), 0);
+}
+
+/// Its header is fed to a shadow first, however long that is, and is work like all else.
+#[test]
+fn a_long_header_costs_who_asks_as_much_as_what_follows() {
+    let (head, ..) = tags();
+    // A tag of what is said of the file, which nobody reads.
+    let about = |bytes: usize| {
+        let length = (bytes as u32).to_be_bytes();
+        let whole = (bytes as u32 + 11).to_be_bytes();
+        let tag = [&[18], &length[1..], &[0; 7], b"\x02\0\x0aonMetaData"].concat();
+        [&tag[..], &vec![0; bytes - 13], &whole].concat()
+    };
+    let cost = |bytes: usize| {
+        let mut stage = Stage::new(&[]);
+        let media = [&head[..], &about(bytes), &group(0, 9_000).0].concat();
+        source(&mut stage, &media);
+        let (viewer, cost) = ask(&mut stage, 1, "live.ts");
+        stage.settle();
+        stage.assert_status(viewer, 200);
+        cost
+    };
+    let (short, long) = (cost(100), cost(30_100));
+    assert_eq!(long - short, REMUX_COST * 30_000);
+}
+
+/// What is read at once is a part of what can be kept: of the beginning, and of all that follows.
+#[test]
+fn a_small_buffer_is_read_in_small_shares() {
+    let (head, ..) = tags();
+    let (media, count) = group(0, 220_000);
+    let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
+    let source = source(&mut stage, &[&head[..], &media].concat());
+    let (viewer, first) = ask(&mut stage, 1, "live.ts");
+    // Little comes of it: what players leave out is left out.
+    let share = REMUX_COST * 32 * 1024;
+    let may = share..share + share / 2;
+    assert!(may.contains(&first), "{first} for the first of {share}");
+    let mut costs = Vec::new();
+    while stage.relay.has_ahead() {
+        while let Some(cost) = stage.relay.read_ahead(stage.now) {
+            costs.push(cost);
+        }
+        while stage.write_next() {}
+    }
+    assert!(costs.len() > 4 && costs.len() < 16, "{costs:?}");
+    assert!(costs.iter().all(|cost| *cost < may.end), "{costs:?}");
+    stage.settle();
+    stage.lose(source);
+    let (got, _) = stage.media(viewer);
+    assert_eq!(pictures(Format::MpegTs, &got), count);
+}
+
+/// A byte may become four: so much less is read at once, and a third of that while it is behind.
+#[test]
+fn of_a_source_that_has_a_shadow_less_is_read_at_once() {
+    let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
+    let source = source(&mut stage, &[&tags().0[..], &group(0, 150_000).0].concat());
+    let alone = stage.relay.appetite(source);
+    assert!(alone > 100_000, "{alone}");
+    let about = |bytes: usize, of: usize| (alone / of..alone * 5 / 4 / of).contains(&bytes);
+    ask(&mut stage, 1, "live.ts");
+    while stage.write_next() {}
+    let behind = stage.relay.appetite(source);
+    stage.settle();
+    let beside = stage.relay.appetite(source);
+    assert!(
+        about(behind, 12) && about(beside, 4),
+        "{behind} {beside} {alone}"
+    );
+}
+
+/// What cannot be read has no shadow, nor a fault that would last.
+#[test]
+fn of_what_nobody_knows_nothing_is_made() {
+    let mut stage = Stage::new(&[]);
+    source(&mut stage, &FILE[..2]);
+    let id = original(&stage);
+    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    for _ in 0..2 {
+        let made = streams.cast(id, target(Format::MpegTs), desk);
+        assert!(matches!(made, Err(NotCast::NotYet)));
+    }
+    let live = streams.lives.get(id).expect("it is there");
+    assert!(live.casts.is_empty());
+}
+
+/// Whatever it goes out as, it came through somebody.
+#[test]
+fn what_is_made_of_an_origins_stream_says_whence_it_came() {
+    let mut stage = Stage::new(&[]);
+    let source = source(&mut stage, &known());
+    let id = original(&stage);
+    let pull = crate::relay::PullId::from_u64(1);
+    stage
+        .relay
+        .streams
+        .is_fetched(id, pull, "1.1 here".to_owned());
+    for (method, path) in [
+        ("HEAD", "s"),
+        ("HEAD", "s/live.ts"),
+        ("HEAD", "s/index.m3u8"),
+        ("GET", "s"),
+        ("GET", "s/live.ts"),
+        ("HEAD", "s/live.ts"),
+    ] {
+        let line = format!("{method} /stream/{path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let id = stage.client(&line);
+        stage.assert_status(id, 200);
+        let text = stage.text(id);
+        assert!(
+            text.contains("\r\nVia: 1.1 here\r\n"),
+            "{method} {path}: {text}"
+        );
+        stage.lose(id);
+    }
+    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
+    live.pull = None;
+    stage.lose(source);
+}
+
+/// Viewers of it in either container fall out of its buffer, and each counts.
+#[test]
+fn skips_are_counted_in_all_containers() {
+    let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
+    let source = source(&mut stage, &known());
+    let paths = ["s", "s/live.ts", "s/live.ts", "s/live.ts"];
+    let slow = paths.map(|path| stage.viewer(path));
+    stage.settle();
+    for id in slow {
+        let now = stage.now;
+        stage.relay.served(id, Outcome::Blocked, now);
+    }
+    for number in 1..9 {
+        send(&mut stage, source, &group(number * 9_000, 90_000).0);
+    }
+    slow.into_iter().for_each(|id| stage.relay.unblocked(id));
+    stage.settle();
+    let streams = &stage.relay.streams;
+    let lives = streams.lives.iter();
+    let skips: Vec<u64> = lives.map(|(_, live)| live.stream.figures().skips).collect();
+    let [own, other] = skips[..] else {
+        panic!("{skips:?}");
+    };
+    assert!(own > 0 && other > 1, "{skips:?}");
+    let mut rows = streams.rows((0, 0), &stage.relay.desk);
+    let (_, row) = rows.next().expect("a row");
+    let row = serde_json::to_value(&row).expect("a row");
+    assert_eq!(row["skips"], own + other);
+    drop(rows);
+    stage.lose(source);
 }

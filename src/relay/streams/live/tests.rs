@@ -1,0 +1,536 @@
+//! A stream's own state, and on the stage: what of it may go out how, when its source is read, and
+//! what it holds.
+#![cfg(feature = "default")]
+
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::*;
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::gate::{Carriage, Destination};
+use crate::relay::stage::Stage;
+use crate::relay::streams::rtp_out::Transport;
+use crate::relay::{Outgoing, write_next};
+use crate::remux::Target;
+use crate::rtp::Packet;
+
+const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+const MP3: &[u8] = include_bytes!("../../../../tests/media/sound.mp3");
+const CLIENT: &str = "10.2.0.1:6000";
+const CAMERA: &str = "10.2.0.2:6000";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn session(name: &str) -> SessionId {
+    SessionId::parse(name.as_bytes()).expect("a name")
+}
+
+/// MPEG-TS of so many packets, each with a clock reference so long after the one before.
+fn packets(count: u64, milliseconds: u64) -> Vec<u8> {
+    let packet = |number: u64| {
+        let mut packet = [0xff; PACKET_BYTES];
+        let base = number * 90 * milliseconds;
+        packet[..6].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10]);
+        packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+        packet[10..12].copy_from_slice(&[(base as u8 & 1) << 7 | 0x7e, 0]);
+        packet
+    };
+    (0..count).flat_map(packet).collect()
+}
+
+/// How a source came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Http,
+    Rtp,
+    Bare,
+}
+
+/// A stream from such a source of which this has come, without anybody who gets it.
+fn begin(stage: &mut Stage, by: By, media: &[u8]) -> LiveId {
+    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    let from = address(CAMERA);
+    let source = match by {
+        By::Http => Feed::Http(ConnectionId::from_u64(1)),
+        By::Rtp | By::Bare => Feed::Rtp(from),
+    };
+    let id = streams.begin_live(session("s"), None, source, from, desk);
+    let header = Packet::header(33, 1, 0, 7);
+    match by {
+        By::Http => {}
+        By::Rtp => {
+            let packet = Packet::parse(&header).expect("a packet");
+            streams.begin_rtp(id, from, &packet, desk);
+        }
+        By::Bare => streams.begin_bare(id, from, desk),
+    }
+    let live = streams.lives.get_mut(id).expect("it is there");
+    live.stream.append(media, &mut streams.pool, desk.now());
+    id
+}
+
+fn live(stage: &mut Stage, id: LiveId) -> &mut Live {
+    stage.relay.streams.lives.get_mut(id).expect("it is there")
+}
+
+fn seat(live: &mut Live) {
+    let client = Destination {
+        address: address(CLIENT),
+        carriage: Carriage::Bare,
+    };
+    live.rtp_out.post.set_clients(Rc::new([client]), None, || 7);
+}
+
+/// What came as RTP goes out as it came, though its source may be gone; all else that may be
+/// MPEG-TS is sent from the buffer, once somebody gets it.
+#[test]
+fn who_needs_a_transport_of_its_own() {
+    let unknown = [7; 20_000];
+    let known = packets(20, 0);
+    for (by, media, needs) in [
+        (By::Http, &known[..], true),
+        (By::Http, b"G", true),
+        (By::Bare, &known, true),
+        (By::Bare, b"", true),
+        (By::Rtp, &known, false),
+        (By::Rtp, b"", false),
+        (By::Http, FLV, false),
+        (By::Http, &unknown, false),
+        (By::Bare, &unknown, false),
+    ] {
+        let case = format!("{by:?}, {} bytes", media.len());
+        for is_held in [false, true] {
+            let mut stage = Stage::new(&[]);
+            let id = begin(&mut stage, by, media);
+            let until = stage.now;
+            let live = live(&mut stage, id);
+            if is_held {
+                live.source = Feed::Held { until };
+            }
+            assert!(!live.needs_transport(), "{case}: for nobody");
+            assert!(!live.is_wanted(), "{case}");
+            seat(live);
+            assert!(live.is_wanted() && !live.is_watched(), "{case}");
+            assert_eq!(live.needs_transport(), needs, "{case}, held: {is_held}");
+            let is_undecided = media.len() < 2;
+            assert_eq!(live.is_undecided(), is_undecided, "{case}");
+            live.rtp_out.transport = Some(Transport::new(0, 7));
+            assert!(!live.needs_transport(), "{case}: a second one");
+            live.rtp_out.transport = None;
+            live.stream.finish(End::Complete);
+            assert!(!live.needs_transport(), "{case}: it has ended");
+            assert!(!live.is_undecided(), "{case}");
+        }
+    }
+}
+
+/// Who watches so is counted as who is connected.
+#[test]
+fn a_stream_is_watched_by_viewers_and_by_who_asks_for_its_playlist() {
+    let mut stage = Stage::new(&[]);
+    let id = begin(&mut stage, By::Http, b"");
+    let now = stage.now;
+    let live = live(&mut stage, id);
+    assert!(!live.is_watched() && !live.is_wanted());
+    live.attended_until = Some(now);
+    assert!(live.is_watched() && live.is_wanted());
+    let viewer = live.stream.join(ConnectionId::from_u64(5), now);
+    assert!(live.is_watched() && live.is_wanted());
+    live.attended_until = None;
+    assert!(live.is_watched() && live.is_wanted());
+    live.stream.leave(viewer);
+    assert!(!live.is_watched() && !live.is_wanted());
+}
+
+#[test]
+fn why_a_stream_cannot_go_out_by_rtp() {
+    let cast = |target: Format, fault: &str| Cast {
+        target: *Target::ALL
+            .iter()
+            .find(|it| it.format() == target)
+            .expect("there is this one"),
+        live: None,
+        fault: Some(fault.into()),
+    };
+    let unknown = [7; 20_000];
+    let not = Some("not MPEG-TS");
+    let packets = packets(20, 0);
+    for (remux, by, media, expected) in [
+        ("on", By::Http, &b""[..], None),
+        ("on", By::Http, &packets, None),
+        ("off", By::Http, &packets, None),
+        ("on", By::Http, FLV, None),
+        ("off", By::Http, FLV, not),
+        ("on", By::Http, MP3, not),
+        ("on", By::Http, &unknown, not),
+        ("on", By::Bare, &unknown, not),
+        ("on", By::Rtp, &unknown, None),
+        ("on", By::Rtp, MP3, None),
+    ] {
+        let mut stage = Stage::new(&[&format!("--remux={remux}")]);
+        let id = begin(&mut stage, by, media);
+        let live = stage.relay.streams.lives.get(id).expect("it is there");
+        let fault = live.rtp_fault(&stage.relay.desk);
+        assert_eq!(fault, expected, "{remux} {by:?} {}", media.len());
+    }
+    let mut stage = Stage::new(&[]);
+    let id = begin(&mut stage, By::Http, FLV);
+    let fault = |stage: &Stage| {
+        let live = stage.relay.streams.lives.get(id).expect("it is there");
+        live.rtp_fault(&stage.relay.desk).map(str::to_owned)
+    };
+    live(&mut stage, id).casts.push(cast(Format::Mp4, "of MP4"));
+    assert_eq!(fault(&stage), None, "another container's is not its");
+    let mut casts = vec![cast(Format::MpegTs, "of MPEG-TS")];
+    live(&mut stage, id).casts.append(&mut casts);
+    assert_eq!(fault(&stage).as_deref(), Some("of MPEG-TS"));
+    live(&mut stage, id).cast_again_at = Some(Moment::START);
+    let fault = fault(&stage).expect("there is no room");
+    assert!(fault.contains("takes one more --buffer"), "{fault}");
+}
+
+/// Without one of its parts it holds so much less as that part takes.
+#[test]
+fn all_that_a_stream_keeps_counts_with_what_it_takes() {
+    let mut stage = Stage::new(&["--hold=5"]);
+    let id = begin(&mut stage, By::Bare, &packets(5_000, 0));
+    let header = Packet::header(33, 1, 0, 7);
+    let packet = Packet::parse(&header).expect("a packet");
+    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    streams.begin_rtp(id, address(CAMERA), &packet, desk);
+    let target = Target::ALL[0];
+    let remuxer = Remuxer::new(Format::Flv, target, 9_000).expect("it is read");
+    let live = live(&mut stage, id);
+    seat(live);
+    live.via = Some(String::with_capacity(501));
+    live.source_type = Some(String::with_capacity(702));
+    let fault = Some("a fault".into());
+    live.casts.push(Cast {
+        target,
+        live: None,
+        fault,
+    });
+    live.shadow = Some(Shadow::new((id, 1), target, remuxer, 9_000));
+    type Part = (&'static str, fn(&mut Live) -> usize);
+    let parts: [Part; 7] = [
+        ("what joins its sources", |live| {
+            let splicer = live.splicer.take().expect("streams are held");
+            size_of::<Splicer>() + splicer.held_bytes()
+        }),
+        ("RTP", |live| {
+            live.input.take().map_or(0, |input| input.held_bytes())
+        }),
+        ("datagrams", |live| {
+            live.bare.take().map_or(0, |input| input.held_bytes())
+        }),
+        ("via", |live| string_bytes(live.via.take().as_ref())),
+        ("type", |live| {
+            string_bytes(live.source_type.take().as_ref())
+        }),
+        ("casts", |live| {
+            live.casts.drain(..).map(|cast| cast.held_bytes()).sum()
+        }),
+        ("what makes it", |live| {
+            live.shadow.take().map_or(0, |shadow| shadow.held_bytes())
+        }),
+    ];
+    for (name, take) in parts {
+        let before = live.held_bytes();
+        let taken = take(live);
+        assert!(taken > 1, "{name}");
+        assert_eq!(live.held_bytes(), before - taken, "{name}");
+    }
+    let left = [
+        live.session.held_bytes(),
+        live.stream.held_bytes(),
+        live.rtp_out.held_bytes(),
+    ];
+    assert!(left[1] > 2 && left[2] > 2, "{left:?}");
+    assert_eq!(live.held_bytes(), left.iter().sum::<usize>());
+}
+
+/// What the shell is told: whose bytes are wanted again, and what the operator reads. Nobody is
+/// written to meanwhile.
+fn actions(stage: &mut Stage) -> (Vec<ConnectionId>, Vec<String>) {
+    let (mut wanted, mut lines) = (Vec::new(), Vec::new());
+    while let Some(action) = stage.relay.next_action() {
+        match action {
+            Action::ReadOn(id) => wanted.push(id),
+            Action::Log(line) => lines.push(line),
+            _ => {}
+        }
+    }
+    (wanted, lines)
+}
+
+fn put(stage: &mut Stage, media: &[u8]) -> ConnectionId {
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
+    let source = stage.client(head);
+    stage.relay.received(source, media, stage.now);
+    stage.settle();
+    source
+}
+
+fn write_all(stage: &mut Stage) {
+    let whole =
+        |_: ConnectionId, output: &crate::gather::Gather<'_>| Outgoing::Whole(output.bytes());
+    while write_next(&mut stage.relay, stage.now, whole).is_some() {}
+}
+
+/// While those who can take it have yet to be written what there is, nothing more is read; when
+/// they have it, or have left, that is said, and once.
+#[test]
+fn a_source_is_read_on_when_its_viewers_have_what_there_is() {
+    for leaves in [false, true] {
+        let mut stage = Stage::new(&["--buffer=256K"]);
+        let source = put(&mut stage, &[7; 1_000]);
+        let viewers = [0; 2].map(|_| stage.viewer("s"));
+        assert_eq!(actions(&mut stage).0, [], "it was not waiting");
+        assert!(stage.relay.appetite(source) > 1);
+        write_all(&mut stage);
+        for _ in 0..5 {
+            stage.relay.received(source, &[7; 40_000], stage.now);
+        }
+        assert_eq!(stage.relay.appetite(source), 0);
+        assert_eq!(actions(&mut stage).0, []);
+        if leaves {
+            for (place, viewer) in viewers.into_iter().enumerate() {
+                stage.relay.lost(viewer, stage.now);
+                let wanted = actions(&mut stage).0;
+                assert_eq!(wanted.contains(&source), place == 1, "{place}");
+            }
+        } else {
+            write_all(&mut stage);
+            assert_eq!(actions(&mut stage).0, [source]);
+        }
+        assert!(stage.relay.appetite(source) > 1);
+        stage.relay.received(source, &[7; 1_000], stage.now);
+        write_all(&mut stage);
+        assert_eq!(actions(&mut stage).0, [], "it is read already");
+        stage.lose(source);
+    }
+}
+
+fn with_client(options: &[&str]) -> Stage {
+    let mut stage = Stage::new(&[&["--token-server=10.0.0.0/24"], options].concat());
+    stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+    let query = format!("type=http,rtp-udp&sessionid=s&udp-clients={CLIENT}");
+    let add = format!("POST /api/add-token?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let added = stage.client(&add);
+    stage.assert_status(added, 201);
+    stage
+}
+
+/// Sends what is due to UDP clients until this moment.
+fn post(stage: &mut Stage, time: Duration) {
+    let until = stage.now + time;
+    loop {
+        while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
+        let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
+            stage.now = until;
+            return;
+        };
+        stage.now = due.max(stage.now);
+        stage.relay.expire(stage.now);
+    }
+}
+
+/// UDP clients are sent a stream at the pace of its clock, and its source waits for that; and for
+/// its viewers beside them.
+#[test]
+fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
+    for is_watched in [false, true] {
+        let mut stage = with_client(&["--buffer=256K"]);
+        // 5,000 bytes are a second.
+        let media = packets(1_000, 36);
+        let source = put(&mut stage, &media[..10 * PACKET_BYTES]);
+        let viewer = is_watched.then(|| stage.viewer("s"));
+        write_all(&mut stage);
+        for piece in media[10 * PACKET_BYTES..].chunks(20_000) {
+            stage.relay.received(source, piece, stage.now);
+        }
+        assert_eq!(stage.relay.appetite(source), 0);
+        // Its viewers have all of it: that alone does not help.
+        write_all(&mut stage);
+        assert_eq!(actions(&mut stage).0, []);
+        if let Some(viewer) = viewer {
+            assert!(stage.relay.clients.has(viewer));
+        }
+        post(&mut stage, Duration::from_secs(5));
+        assert_eq!(actions(&mut stage).0, [], "still far ahead");
+        assert_eq!(stage.relay.appetite(source), 0);
+        post(&mut stage, Duration::from_secs(20));
+        assert!(actions(&mut stage).0.contains(&source));
+        assert!(stage.relay.appetite(source) > 1);
+        stage.lose(source);
+    }
+}
+
+/// It waits for its viewers, though its UDP clients have all that is due.
+#[test]
+fn a_source_that_waits_for_viewers_is_not_read_on_for_udp_clients() {
+    let mut stage = with_client(&["--buffer=256K"]);
+    let media = packets(1_000, 1);
+    let source = put(&mut stage, &media[..10 * PACKET_BYTES]);
+    stage.viewer("s");
+    write_all(&mut stage);
+    for piece in media[10 * PACKET_BYTES..].chunks(20_000) {
+        stage.relay.received(source, piece, stage.now);
+    }
+    assert_eq!(stage.relay.appetite(source), 0);
+    actions(&mut stage);
+    post(&mut stage, Duration::from_secs(2));
+    assert_eq!(actions(&mut stage).0, []);
+    write_all(&mut stage);
+    assert_eq!(actions(&mut stage).0, [source]);
+    stage.lose(source);
+}
+
+/// However much of it comes.
+#[test]
+fn what_cannot_go_out_by_rtp_is_said_once() {
+    for (options, media, is_said) in [
+        (&["--remux=off"][..], FLV, true),
+        (&["--remux=on"], FLV, false),
+        (&["--remux=off"], MP3, true),
+    ] {
+        let mut stage = with_client(options);
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
+        let source = stage.client(head);
+        let mut said = 0;
+        for piece in media.chunks(media.len() / 30) {
+            stage.relay.received(source, piece, stage.now);
+            let (_, lines) = actions(&mut stage);
+            said += lines
+                .iter()
+                .filter(|it| it.contains("event=no-rtp"))
+                .count();
+        }
+        assert_eq!(said, usize::from(is_said), "{options:?}");
+        stage.lose(source);
+    }
+}
+
+fn rows(stage: &Stage) -> Vec<Value> {
+    let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+    let rows = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
+    rows.collect()
+}
+
+#[test]
+fn streams_are_numbered_as_they_begin_and_know_when_that_was() {
+    let mut stage = Stage::new(&[]);
+    for name in ["a", "b", "c"] {
+        let head = format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+        stage.client(&head);
+        stage.wait_seconds(2);
+    }
+    let rows = rows(&stage);
+    let began: Vec<_> = rows.iter().map(|row| row["started_at"].as_u64()).collect();
+    assert_eq!(began, [Some(0), Some(2), Some(4)]);
+    let serials: Vec<u64> = {
+        let lives = stage.relay.streams.lives.iter();
+        lives.map(|(_, live)| live.serial).collect()
+    };
+    assert_eq!(serials, [1, 2, 3]);
+    let ids: Vec<_> = rows.iter().map(|row| row["id"].to_string()).collect();
+    assert!(
+        ids.is_sorted() && ids[0] != ids[1] && ids[1] != ids[2],
+        "{ids:?}"
+    );
+}
+
+/// Whoever has lost its stream's source does not lose it again for another's.
+#[test]
+fn a_stream_knows_its_own_source() {
+    let mut stage = Stage::new(&[]);
+    let id = begin(&mut stage, By::Http, b"x");
+    let own = Feed::Http(ConnectionId::from_u64(1));
+    let streams = &mut stage.relay.streams;
+    let others = [
+        Feed::Http(ConnectionId::from_u64(2)),
+        Feed::Rtp(address(CAMERA)),
+        Feed::Shadow,
+        Feed::Gone,
+    ];
+    assert!(streams.has_as_source(id, own));
+    for other in others {
+        assert!(!streams.has_as_source(id, other), "{other:?}");
+        streams.source_lost(id, other, "it broke", &mut stage.relay.desk);
+        assert!(streams.has_as_source(id, own), "{other:?}");
+    }
+    assert!(!streams.has_as_source(LiveId::from_u64(99), own));
+    streams.source_lost(id, own, "it broke", &mut stage.relay.desk);
+    assert!(!streams.has_as_source(id, own) && !streams.has(id));
+}
+
+/// Of a session there may be something or not, and somebody who watches it or not.
+#[test]
+fn an_abort_says_whether_there_was_anything_and_how_many_watched() {
+    for viewers in [None, Some(0), Some(1), Some(3)] {
+        let mut stage = Stage::new(&[]);
+        let source = viewers.map(|_| put(&mut stage, &[7; 1_000]));
+        let ids: Vec<_> = (0..viewers.unwrap_or(0))
+            .map(|_| stage.viewer("s"))
+            .collect();
+        let aborted = stage.relay.end_session(&session("s"));
+        stage.relay.settle();
+        stage.settle();
+        // They are told why, and closed soon.
+        stage.wait_seconds(3);
+        assert_eq!(aborted, viewers);
+        let source = source.into_iter();
+        for id in source.chain(ids) {
+            assert!(stage.closed.contains(&id), "{viewers:?}");
+        }
+        assert_eq!(stage.relay.streams.len(), 0);
+        stage.assert_nothing_left();
+    }
+}
+
+/// Whatever brings it, its viewers get what there is, and a clean end.
+#[test]
+fn a_stream_ends_well_when_the_server_shuts_down() {
+    let known = packets(70, 0);
+    for by in ["http", "rtp-udp", "udp", "held"] {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--hold=9"]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+        let query = match by {
+            "http" | "held" => "type=http&sessionid=s".to_owned(),
+            _ => format!("type=http,{by}&sessionid=s&udp-clients={CAMERA}"),
+        };
+        let add = format!("POST /api/add-token?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let added = stage.client(&add);
+        stage.assert_status(added, 201);
+        let mut source = None;
+        match by {
+            "http" | "held" => source = Some(put(&mut stage, &known)),
+            _ => {
+                for (number, payload) in known.chunks(7 * PACKET_BYTES).enumerate() {
+                    let header = Packet::header(33, number as u16, 0, 7);
+                    let head: &[u8] = if by == "udp" { &[] } else { &header };
+                    let datagram = [head, payload].concat();
+                    let (from, now) = (address(CAMERA), stage.now);
+                    let port = crate::relay::UdpPort::Rtp;
+                    stage.relay.datagram(from, port, &datagram, now);
+                    stage.settle();
+                }
+            }
+        }
+        let viewer = stage.viewer("s");
+        stage.assert_status(viewer, 200);
+        if by == "held" {
+            stage.lose(source.expect("it came"));
+            assert_eq!(stage.relay.streams.running(), 1, "viewers wait");
+        }
+        stage.relay.shut_down(stage.now);
+        stage.settle();
+        assert_eq!(stage.relay.streams.running(), 0, "{by}");
+        stage.wait_seconds(3);
+        assert!(stage.closed.contains(&viewer), "{by}");
+        assert!(stage.media(viewer).1, "{by}");
+    }
+}

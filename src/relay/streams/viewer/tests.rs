@@ -1,0 +1,326 @@
+//! Viewers on the stage: the heads that they get, how their answers end, and that whatever of a
+//! chunk is written at once, what comes is whole.
+
+use super::*;
+use crate::http::HttpDate;
+use crate::relay::Outgoing as Written;
+use crate::relay::stage::Stage;
+use crate::relay::write_next;
+
+const PUT: &str =
+    "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 30\r\n\r\n";
+
+fn reply(version: Version, keep_alive: bool) -> Reply {
+    Reply {
+        version,
+        keep_alive,
+        head_only: false,
+        date: HttpDate::default(),
+        fields: &[],
+    }
+}
+
+fn chunk(bytes: u32) -> ChunkWriter {
+    let mut chunk = ChunkWriter::default();
+    chunk.begin(NonZeroU32::new(bytes).expect("some bytes"));
+    chunk
+}
+
+fn viewing(framing: Outgoing, keep_alive: bool) -> Viewing {
+    Viewing {
+        live: LiveId::from_u64(3),
+        viewer: ViewerId::from_u64(4),
+        reply: reply(Version::Http11, keep_alive),
+        owes_head: false,
+        framing,
+    }
+}
+
+/// Where the end shows, another request may follow, if the client would have that.
+#[test]
+fn an_answer_ends_so_that_its_client_can_tell_how() {
+    let framings: [fn() -> Outgoing; 3] = [
+        || Outgoing::Chunked(ChunkWriter::default()),
+        || Outgoing::Length,
+        || Outgoing::UntilClose,
+    ];
+    for keep_alive in [true, false] {
+        let last = |place: usize, end| viewing(framings[place](), keep_alive).last(end);
+        assert_eq!(last(0, End::Complete), (&b"0\r\n\r\n"[..], keep_alive));
+        assert_eq!(last(1, End::Complete), (&b""[..], keep_alive));
+        assert_eq!(last(2, End::Complete), (&b""[..], false));
+        for place in 0..3 {
+            assert_eq!(last(place, End::Lost), (&b""[..], false));
+        }
+    }
+}
+
+/// Of a chunk its line and its tail are none; all else that goes out is.
+#[test]
+fn what_is_sent_is_media_but_for_the_framing() {
+    let mut chunked = viewing(Outgoing::Chunked(chunk(5)), true);
+    assert_eq!(
+        chunked.place(),
+        (LiveId::from_u64(3), ViewerId::from_u64(4))
+    );
+    let sent = [2, 1, 3, 3, 1].map(|bytes| chunked.sent(bytes));
+    assert_eq!(sent, [0, 0, 3, 2, 0]);
+    for framing in [Outgoing::Length, Outgoing::UntilClose] {
+        let mut viewing = viewing(framing, true);
+        assert_eq!([2, 0, 7].map(|bytes| viewing.sent(bytes)), [2, 0, 7]);
+    }
+    let place = (LiveId::from_u64(5), ViewerId::from_u64(6));
+    let segment = Viewing::of_segment(place, reply(Version::Http11, true));
+    assert_eq!(segment.place(), place);
+    assert!(!segment.owes_head && matches!(segment.framing, Outgoing::Length));
+}
+
+#[cfg(feature = "handover")]
+#[test]
+fn a_chunk_that_was_told_fits_if_it_can_be() {
+    let fits = |framing| viewing(framing, true).fits();
+    assert!(fits(Outgoing::Length) && fits(Outgoing::UntilClose));
+    assert!(fits(Outgoing::Chunked(chunk(5))));
+    let mut told = serde_json::to_value(chunk(5)).expect("a chunk");
+    told["tail_left"] = 3.into();
+    let bad = serde_json::from_value(told).expect("a chunk");
+    assert!(!fits(Outgoing::Chunked(bad)));
+}
+
+/// Which version a client speaks decides how it is answered, and the operator may.
+#[test]
+fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
+    for (option, version, asks, is_chunked, says) in [
+        ("--hold=0", "1.1", "", true, None),
+        (
+            "--hold=0",
+            "1.1",
+            "Connection: close\r\n",
+            true,
+            Some("close"),
+        ),
+        ("--hold=0", "1.0", "", false, Some("close")),
+        (
+            "--hold=0",
+            "1.0",
+            "Connection: keep-alive\r\n",
+            false,
+            Some("close"),
+        ),
+        ("--close-delimited", "1.1", "", false, Some("close")),
+        ("--close-delimited", "1.0", "", false, Some("close")),
+    ] {
+        let mut stage = Stage::new(&[option]);
+        let source = stage.client(PUT);
+        let [get, head] = ["GET", "HEAD"].map(|method| {
+            let line = format!("{method} /stream/s HTTP/{version}\r\nHost: h\r\n{asks}\r\n");
+            stage.client(&line)
+        });
+        stage.send(source, "0123456789");
+        let of_get = stage.text(get);
+        let (got, body) = of_get.split_once("\r\n\r\n").expect("a head");
+        let case = format!("{option} {version} {asks}: {got}");
+        let chunked = got.contains("Transfer-Encoding: chunked");
+        assert_eq!(chunked, is_chunked, "{case}");
+        let connection = got.split("Connection: ").nth(1);
+        let connection = connection.and_then(|rest| rest.lines().next());
+        assert_eq!(connection, says, "{case}");
+        for field in [
+            "Content-Type: audio/x",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Content-Security-Policy: sandbox",
+        ] {
+            assert!(got.contains(field), "{case}");
+        }
+        let media = if is_chunked {
+            "a\r\n0123456789\r\n"
+        } else {
+            "0123456789"
+        };
+        assert_eq!(body, media, "{case}");
+        // Who asks for the head alone is told the same.
+        assert_eq!(stage.text(head), format!("{got}\r\n\r\n"), "{case}");
+        // It broke off, and it is closed soon.
+        stage.lose(source);
+        stage.wait_seconds(3);
+        assert!(stage.closed.contains(&get), "{case}");
+        assert_eq!(stage.closed.contains(&head), says.is_some(), "{case}");
+    }
+}
+
+/// Writes to whoever is next until nobody is; the viewer takes so many bytes and no more.
+fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
+    let mut left = most;
+    loop {
+        let written = &mut stage.written;
+        let write = |id, output: &Gather<'_>| {
+            let all: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
+            let bytes = if id == viewer {
+                left.min(all.len())
+            } else {
+                all.len()
+            };
+            left -= if id == viewer { bytes } else { 0 };
+            let place: &mut Vec<u8> = written.entry(id).or_default();
+            place.extend_from_slice(&all[..bytes]);
+            match bytes == all.len() {
+                true => Written::Whole(bytes),
+                false => Written::Part(bytes),
+            }
+        };
+        if write_next(&mut stage.relay, stage.now, write).is_none() {
+            return;
+        }
+    }
+}
+
+/// Wherever its socket takes no more, a viewer goes on there: the stream may have ended since, or
+/// go on.
+#[test]
+fn a_chunk_that_is_written_in_parts_is_whole_and_so_is_the_end() {
+    for ends in [false, true] {
+        for most in 0..=15 {
+            let mut stage = Stage::new(&[]);
+            let source = stage.client(PUT);
+            stage.send(source, "0123456789");
+            let viewer = stage.viewer("s");
+            let case = format!("{most} bytes, ends: {ends}");
+            let now = stage.now;
+            stage.relay.received(source, b"abcdefghij", now);
+            write_part(&mut stage, viewer, most);
+            let rest: &[u8] = if ends { b"ABCDEFGHIJ" } else { b"ABCDE" };
+            stage.relay.received(source, rest, now);
+            write_part(&mut stage, viewer, 0);
+            stage.relay.unblocked(viewer);
+            stage.settle();
+            let (media, is_complete) = stage.media(viewer);
+            let expected = [b"abcdefghij", rest].concat();
+            assert!(media.ends_with(&expected), "{case}: {media:?}");
+            assert_eq!(is_complete, ends, "{case}");
+            assert!(!stage.closed.contains(&viewer), "{case}");
+            if ends {
+                // Another request follows on the same connection.
+                let before = stage.text(viewer).len();
+                stage.send(viewer, "HEAD /stream/none HTTP/1.1\r\nHost: h\r\n\r\n");
+                assert!(
+                    stage.text(viewer)[before..].starts_with("HTTP/1.1 "),
+                    "{case}"
+                );
+            }
+        }
+    }
+}
+
+/// Much that it has had does not make much of little that comes.
+#[test]
+fn a_stream_stands_where_what_its_viewers_lack_puts_it() {
+    let mut stage = Stage::new(&[]);
+    let put = PUT.replace("30", "9999999");
+    let source = stage.client(&put);
+    stage.viewer("s");
+    stage.send(source, "x");
+    let line = |stage: &Stage| {
+        let mut lives = stage.relay.streams.lives.iter();
+        lives.next().and_then(|(_, live)| live.line)
+    };
+    for before in [0, 4_000, 10_000, 100_000] {
+        stage.relay.received(source, &vec![7; before], stage.now);
+        stage.settle();
+        assert_eq!(line(&stage), None, "all is out");
+        for (more, is_in) in [
+            (1, Line::Little),
+            (4_094, Line::Little),
+            (1, Line::Much),
+            (1, Line::Much),
+        ] {
+            stage.relay.received(source, &vec![7; more], stage.now);
+            assert_eq!(line(&stage), Some(is_in), "{more} after {before}");
+        }
+        stage.settle();
+    }
+    stage.lose(source);
+}
+
+/// Who fetches segments comes and goes with each, and nobody is told of that.
+#[cfg(feature = "hls")]
+#[test]
+fn who_watches_is_told_of_when_it_goes_and_who_fetches_a_segment_is_not() {
+    let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
+    let call = |stage: &mut Stage, line: &str| {
+        stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    };
+    call(&mut stage, "POST /api/add-token?type=http&sessionid=s");
+    let events = call(&mut stage, "GET /api/events");
+    let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+    let source = stage.client(put);
+    let frame = [
+        &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
+        &[0x11; 249],
+    ]
+    .concat();
+    stage.relay.received(source, &frame.repeat(420), stage.now);
+    stage.settle();
+    let count = |stage: &mut Stage| {
+        stage.settle();
+        stage.text(events).matches("event: viewer-goes").count()
+    };
+    let viewer = stage.viewer("s");
+    let list = call(&mut stage, "GET /stream/s/index.m3u8");
+    let text = stage.text(list);
+    let segment = text.lines().last().expect("a name");
+    let player = call(&mut stage, &format!("GET /stream/s/{segment}"));
+    stage.assert_status(player, 200);
+    stage.lose(player);
+    assert_eq!(count(&mut stage), 0);
+    stage.lose(viewer);
+    assert_eq!(count(&mut stage), 1);
+    stage.lose(source);
+}
+
+/// It has fallen out of the buffer, and nothing has come since at which it could go on: what the
+/// open chunk promises cannot be had, and no end of it would be true.
+#[test]
+fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
+    const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+    let mut tags = Vec::new();
+    let mut rest = &FILE[13..];
+    while rest.len() > 15 {
+        let length = u32::from_be_bytes([0, rest[1], rest[2], rest[3]]) as usize + 15;
+        let (tag, behind) = rest.split_at(length);
+        tags.push(tag);
+        rest = behind;
+    }
+    // Up to the first key frame, and then a frame that is none, again and again.
+    let is_key = |tag: &&[u8]| tag[0] == 9 && tag[11] == 0x17 && tag[12] == 1;
+    let first = tags
+        .iter()
+        .position(|tag| is_key(tag))
+        .expect("a key frame");
+    let other = tags.iter().find(|tag| tag[0] == 9 && tag[11] == 0x27);
+    let other = other.expect("a frame").repeat(200);
+    let mut stage = Stage::new(&["--buffer=64K"]);
+    let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let source = stage.client(put);
+    let chunk = |stage: &mut Stage, media: &[u8]| {
+        let line = format!("{:x}\r\n", media.len());
+        let all = [line.as_bytes(), media, b"\r\n"].concat();
+        stage.relay.received(source, &all, stage.now);
+    };
+    chunk(&mut stage, &FILE[..13]);
+    chunk(&mut stage, &tags[..=first].concat());
+    stage.settle();
+    let viewer = stage.viewer("s");
+    chunk(&mut stage, &other);
+    write_part(&mut stage, viewer, 100);
+    for _ in 0..20 {
+        chunk(&mut stage, &other);
+    }
+    stage.send(source, "0\r\n\r\n");
+    assert!(!stage.closed.contains(&viewer));
+    stage.relay.unblocked(viewer);
+    stage.settle();
+    stage.wait_seconds(3);
+    assert!(stage.closed.contains(&viewer), "it would wait for ever");
+    assert!(!stage.media(viewer).1);
+}
