@@ -897,4 +897,47 @@ mod tests {
         assert!(!stage.relay.streams.is_ahead(id, &stage.relay.desk));
         assert!(steps > 1);
     }
+
+    /// Whoever has UDP clients learns why they get nothing; without them it concerns nobody.
+    #[test]
+    fn what_cannot_go_out_to_its_clients_is_told_of() {
+        let none = [7; 20_000];
+        for (clients, media, words) in [
+            ("10.2.0.1:6000", &none[..], "detail=\"not MPEG-TS\""),
+            (
+                "10.2.0.1:6000,10.2.0.2:6000",
+                &none,
+                "detail=\"not MPEG-TS\"",
+            ),
+            ("10.2.0.1:6000", &packets(100), ""),
+            ("", &none, ""),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+            stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+            let whom = match clients {
+                "" => "type=http".to_owned(),
+                _ => format!("type=http,udp&udp-clients={clients}"),
+            };
+            let call = stage.client(&format!(
+                "POST /api/add-token?sessionid=s&{whom} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ));
+            stage.assert_status(call, 201);
+            let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+            let source = stage.client(put);
+            stage.relay.received(source, media, stage.now);
+            let session = crate::gate::SessionId::parse(b"s").expect("a name");
+            let mut lines = Vec::new();
+            while let Some(action) = stage.relay.next_action() {
+                if let crate::relay::Action::Log(line) = action {
+                    lines.extend(Some(line).filter(|line| line.contains("no-rtp")));
+                }
+            }
+            assert_eq!(lines.len(), usize::from(!words.is_empty()), "{lines:?}");
+            let digest = session.digest();
+            for line in lines {
+                let event = format!("event=no-rtp session={digest} {words}");
+                assert!(line.contains(&event), "{line}");
+            }
+        }
+    }
 }
