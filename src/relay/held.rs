@@ -82,3 +82,118 @@ impl Settings {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::relay::stage;
+
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * 1024;
+
+    /// The table of docs/security.md: what each part may hold where nothing may come in, and by how
+    /// much more each bound that is raised makes it.
+    #[test]
+    fn each_bound_allows_as_much_as_the_operator_is_told() {
+        type Raise = fn(&mut Settings);
+        let mut settings = Settings::default();
+        let parts = |settings: &Settings| settings.held_bytes_max();
+        let beyond = CONNECTIONS_BEYOND_MAX;
+        let mut expected = [
+            ("clients", beyond * 100 * KIB + 5 * MIB),
+            ("streams", 2 * MIB),
+            ("rtp", 768 * KIB),
+            ("origins", 2 * MIB),
+            ("tokens", 2 * MIB),
+            ("lists", beyond * 16 * KIB + 2 * MIB),
+            ("desk", beyond * KIB + 2 * MIB),
+            // 3.1 MiB.
+            ("events", 3 * MIB + 64 * KIB),
+            ("threads", 3 * MIB),
+        ];
+        assert_eq!(parts(&settings), expected, "nothing");
+        let connections = beyond + 10;
+        // These are counted by those whose they are.
+        let limits = stage::settings(&["--buffer=1M"]).limits.stream;
+        let (beside, splicer) = (
+            limits.held_beside_buffer_max(),
+            Splicer::held_bytes_max(512 * KIB),
+        );
+        let all: [(&str, Raise, &[(&str, usize)]); 10] = [
+            (
+                "10 connections",
+                |it| it.limits.connections_max = 10,
+                &[
+                    ("clients", 10 * 100 * KIB),
+                    ("lists", 10 * 16 * KIB),
+                    ("desk", 10 * KIB),
+                ],
+            ),
+            (
+                "heads of 20 KiB",
+                |it| it.limits.http.head_bytes_max = 20 * KIB,
+                &[
+                    ("clients", connections * 4 * KIB),
+                    ("lists", connections * 4 * KIB),
+                ],
+            ),
+            (
+                "5 UDP clients for each session",
+                |it| it.limits.tokens.udp_clients_per_session_max = 5,
+                &[("clients", connections * 5 * 640)],
+            ),
+            (
+                "a buffer of 1 MiB",
+                |it| it.limits.stream = stage::settings(&["--buffer=1M"]).limits.stream,
+                &[],
+            ),
+            (
+                "3 streams",
+                |it| it.limits.streams_max = 3,
+                &[
+                    ("streams", 3 * (beside + 192 * KIB + 1536 * KIB + 5 * 64)),
+                    ("rtp", 3 * KIB),
+                    ("origins", 3 * 8 * KIB),
+                    ("desk", 3 * KIB),
+                ],
+            ),
+            (
+                "streams are held",
+                |it| it.limits.hold_time = Duration::from_secs(1),
+                &[("streams", 3 * splicer)],
+            ),
+            (
+                "buffers of 8 MiB",
+                |it| it.limits.buffers_bytes_max = 8 * MIB,
+                &[("streams", 8 * MIB)],
+            ),
+            (
+                "7 tokens",
+                |it| it.limits.tokens.tokens_max = 7,
+                &[("tokens", 7 * 5 * KIB)],
+            ),
+            (
+                "2 peers",
+                |it| {
+                    let options = ["--peer=http://10.1.0.1:80", "--peer=http://10.1.0.2:80"];
+                    it.peers = stage::settings(&options).peers;
+                },
+                &[("clients", 2 * 128 * MIB), ("lists", 2 * 128 * MIB)],
+            ),
+            ("other containers", |it| it.remuxes = true, &[]),
+        ];
+        for (what, raise, more) in all {
+            raise(&mut settings);
+            for (part, bytes) in more {
+                let place = expected.iter().position(|(name, _)| name == part);
+                expected[place.expect("a part")].1 += bytes;
+            }
+            if settings.remuxes {
+                expected[1].1 += settings.limits.shadows_held_bytes_max();
+            }
+            assert_eq!(parts(&settings), expected, "{what}");
+        }
+    }
+}

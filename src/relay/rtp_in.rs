@@ -529,4 +529,451 @@ mod tests {
         arrive_rtp(&mut stage, "10.0.0.1:6011");
         assert_eq!(running(&stage)[0].1, "10.0.0.1:6011");
     }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn rtp(number: u16, ssrc: u32) -> Vec<u8> {
+        [&Packet::header(33, number, 0, ssrc)[..], &[0x47; 188]].concat()
+    }
+
+    /// What a datagram is taken for, in words; dropped is what is counted of it.
+    fn sorted(
+        stage: &mut Stage,
+        from: &str,
+        port: UdpPort,
+        bytes: &[u8],
+        known: &KnownOnes,
+    ) -> String {
+        let relay = &mut stage.relay;
+        let of = |id: LiveId| {
+            let its = known
+                .iter()
+                .find(|(number, _)| id == LiveId::from_u64(*number));
+            its.map(|(_, known)| *known)
+        };
+        let all = [
+            (Count::Stranger, "a stranger's"),
+            (Count::Malformed, "malformed"),
+            (Count::SecondSource, "a second source's"),
+            (Count::Refused, "refused"),
+        ];
+        let before = all.map(|(count, _)| relay.desk.counts().of(count));
+        let from = (address(from), port);
+        let tokens = relay.grants.tokens();
+        let came = match relay.rtp_in.sort(from, bytes, tokens, of, &mut relay.desk) {
+            Came::Media(id, packet) => format!("media {} {}", id.to_u64(), packet.ssrc),
+            Came::Bare(id) => format!("bare {}", id.to_u64()),
+            Came::Control(id, control) => format!("control {} {}", id.to_u64(), control.ssrc),
+            Came::Newcomer(it) => {
+                let kind = if it.packet.is_some() { "rtp" } else { "bare" };
+                let of = it
+                    .silent
+                    .map_or("nobody".to_owned(), |id| id.to_u64().to_string());
+                format!("newcomer {kind} of {of} named {}", it.sender.named)
+            }
+            Came::Nothing => "nothing".to_owned(),
+        };
+        let counts = all.iter().zip(before);
+        let dropped =
+            counts.filter(|((count, _), before)| relay.desk.counts().of(*count) != *before);
+        let dropped: Vec<&str> = dropped.map(|((_, name), _)| *name).collect();
+        match dropped[..] {
+            [] => came,
+            [name] if came == "nothing" => name.to_owned(),
+            _ => format!("{came} and {dropped:?}"),
+        }
+    }
+
+    type KnownOnes = [(u64, Known)];
+
+    /// Whose each datagram is: of a source that sends RTP, of one that does not, of a group of
+    /// each, and of addresses that tokens name and that have no source.
+    #[test]
+    fn a_datagram_is_its_sources_or_a_newcomers_or_dropped() {
+        let options = [
+            "--join=239.1.2.3",
+            "--join=239.1.2.4",
+            "--join=232.1.1.1@10.5.0.1",
+        ];
+        let mut stage = stage(&options);
+        let own = |address: SocketAddr| address.ip() == IpAddr::from([10, 9, 0, 7]);
+        stage.relay.set_own_addresses(own);
+        let (rtp_group, bare_group) = ("239.1.2.3:5004", "239.1.2.4:5004");
+        for (kind, clients) in [
+            (
+                "rtp-udp",
+                "10.2.0.1:6000,10.2.0.3:6000,10.2.0.5:6000,10.2.0.6:6000",
+            ),
+            ("udp", "10.2.0.2:6000,10.2.0.4:6000,10.2.0.5:6000"),
+            ("rtp-udp", rtp_group),
+            ("udp", bare_group),
+            ("rtp-udp", "232.1.1.1:5004"),
+        ] {
+            for (number, client) in clients.split(',').enumerate() {
+                let session = format!("s{number}{kind}{client}").replace([':', '.'], "-");
+                add(&mut stage, &session, kind, client, 201);
+            }
+        }
+        let heard = Moment::after_start(Duration::from_secs(10));
+        let source = |ssrc, from: &str| Known {
+            ssrc,
+            from: address(from),
+            heard,
+        };
+        let known = [
+            (1, source(Some(7), "10.2.0.1:6000")),
+            (2, source(None, "10.2.0.2:6000")),
+            (3, source(Some(7), "10.4.0.1:6000")),
+            (4, source(None, "10.4.0.2:6000")),
+        ];
+        for (id, named) in [
+            (1, "10.2.0.1:6000"),
+            (2, "10.2.0.2:6000"),
+            (3, rtp_group),
+            (4, bare_group),
+            // It is gone.
+            (5, "10.2.0.6:6000"),
+        ] {
+            stage
+                .relay
+                .rtp_in
+                .is_source(address(named), LiveId::from_u64(id));
+        }
+        let transport = [0x47; 188].repeat(7);
+        let garbage = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
+        let bye = [0x81, 203, 0, 1, 0, 0, 0, 7];
+        let (its, other) = (rtp(1, 7), rtp(1, 8));
+        use UdpPort::{Group, Rtcp, Rtp};
+        let cases: [(u64, &str, UdpPort, &[u8], &str); 45] = [
+            (10_500, "10.2.0.1:6000", Rtp, &its, "media 1 7"),
+            (90_000, "10.2.0.1:6000", Rtp, &its, "media 1 7"),
+            (10_500, "10.2.0.1:6000", Rtp, &other, "a second source's"),
+            (10_999, "10.2.0.1:6000", Rtp, &other, "a second source's"),
+            (
+                11_000,
+                "10.2.0.1:6000",
+                Rtp,
+                &other,
+                "newcomer rtp of 1 named 10.2.0.1:6000",
+            ),
+            (
+                90_000,
+                "10.2.0.1:6000",
+                Rtp,
+                &other,
+                "newcomer rtp of 1 named 10.2.0.1:6000",
+            ),
+            (10_500, "10.2.0.1:6000", Rtp, &garbage, "malformed"),
+            (90_000, "10.2.0.1:6000", Rtp, &garbage, "malformed"),
+            // Nothing but RTP is for an address that is named for that.
+            (90_000, "10.2.0.1:6000", Rtp, &transport, "malformed"),
+            (10_500, "10.2.0.1:6000", Rtp, &bye, "control 1 7"),
+            (10_500, "10.2.0.1:6000", Rtcp, &bye, "control 1 7"),
+            (10_500, "10.2.0.1:6001", Rtcp, &bye, "control 1 7"),
+            (10_500, "10.2.0.1:6001", Rtp, &bye, "control 1 7"),
+            (10_500, "10.2.0.1:6002", Rtp, &bye, "a stranger's"),
+            (10_500, "10.2.0.1:6000", Rtcp, &its, "malformed"),
+            (10_500, "10.2.0.1:6001", Rtp, &its, "a stranger's"),
+            (10_500, "10.2.0.3:6000", Rtcp, &bye, "a stranger's"),
+            // Whatever comes of a source that sends no RTP is its media.
+            (10_500, "10.2.0.2:6000", Rtp, &transport, "bare 2"),
+            (10_500, "10.2.0.2:6000", Rtp, &garbage, "bare 2"),
+            (10_500, "10.2.0.2:6000", Rtp, &its, "bare 2"),
+            (10_500, "10.2.0.2:6000", Rtp, &bye, "bare 2"),
+            (10_500, "10.2.0.2:6000", Rtcp, &bye, "control 2 7"),
+            // Of addresses without a source.
+            (
+                10_500,
+                "10.2.0.3:6000",
+                Rtp,
+                &its,
+                "newcomer rtp of nobody named 10.2.0.3:6000",
+            ),
+            (10_500, "10.2.0.3:6000", Rtp, &transport, "malformed"),
+            (
+                10_500,
+                "10.2.0.4:6000",
+                Rtp,
+                &transport,
+                "newcomer bare of nobody named 10.2.0.4:6000",
+            ),
+            (10_500, "10.2.0.4:6000", Rtp, &garbage, "malformed"),
+            (
+                10_500,
+                "10.2.0.4:6000",
+                Rtp,
+                &its,
+                "newcomer rtp of nobody named 10.2.0.4:6000",
+            ),
+            (
+                10_500,
+                "10.2.0.5:6000",
+                Rtp,
+                &transport,
+                "newcomer bare of nobody named 10.2.0.5:6000",
+            ),
+            (
+                10_500,
+                "10.2.0.5:6000",
+                Rtp,
+                &its,
+                "newcomer rtp of nobody named 10.2.0.5:6000",
+            ),
+            (
+                10_500,
+                "10.2.0.6:6000",
+                Rtp,
+                &its,
+                "newcomer rtp of 5 named 10.2.0.6:6000",
+            ),
+            (10_500, "10.2.0.9:6000", Rtp, &its, "a stranger's"),
+            (10_500, "10.2.0.9:6000", Rtp, &transport, "a stranger's"),
+            (10_500, "239.1.2.3:5004", Rtp, &its, "a stranger's"),
+            // In a group a source is who has its SSRC and its address.
+            (10_500, "10.4.0.1:6000", Group(0), &its, "media 3 7"),
+            (10_500, "10.4.0.9:6000", Group(0), &its, "a second source's"),
+            (
+                10_500,
+                "10.4.0.1:6000",
+                Group(0),
+                &other,
+                "a second source's",
+            ),
+            (
+                11_000,
+                "10.4.0.9:6000",
+                Group(0),
+                &its,
+                "newcomer rtp of 3 named 239.1.2.3:5004",
+            ),
+            (10_500, "10.4.0.2:6000", Group(1), &transport, "bare 4"),
+            (
+                10_500,
+                "10.4.0.9:6000",
+                Group(1),
+                &transport,
+                "a second source's",
+            ),
+            (
+                11_000,
+                "10.4.0.9:6000",
+                Group(1),
+                &transport,
+                "newcomer bare of 4 named 239.1.2.4:5004",
+            ),
+            (
+                10_500,
+                "10.5.0.1:6000",
+                Group(2),
+                &its,
+                "newcomer rtp of nobody named 232.1.1.1:5004",
+            ),
+            (10_500, "10.5.0.2:6000", Group(2), &its, "a stranger's"),
+            (10_500, "10.5.0.1:6000", Group(3), &its, "a stranger's"),
+            // What this server has sent there itself.
+            (11_000, "10.9.0.7:5004", Group(0), &its, "a stranger's"),
+            (
+                11_000,
+                "10.9.0.7:6004",
+                Group(0),
+                &its,
+                "newcomer rtp of 3 named 239.1.2.3:5004",
+            ),
+        ];
+        for (milliseconds, from, port, bytes, expected) in cases {
+            let now = Moment::after_start(Duration::from_millis(milliseconds));
+            stage.relay.desk.set_now(now);
+            let came = sorted(&mut stage, from, port, bytes, &known);
+            assert_eq!(came, expected, "{milliseconds}: {from} {port:?} {bytes:?}");
+        }
+        // By this name one has begun: another may a second later.
+        let began = Moment::after_start(Duration::from_secs(20));
+        stage
+            .relay
+            .rtp_in
+            .beginnings
+            .begin(address("10.2.0.3:6000"), began);
+        let newcomer = "newcomer rtp of nobody named 10.2.0.3:6000";
+        for (milliseconds, expected) in
+            [(20_000, "refused"), (20_999, "refused"), (21_000, newcomer)]
+        {
+            let now = Moment::after_start(Duration::from_millis(milliseconds));
+            stage.relay.desk.set_now(now);
+            let came = sorted(&mut stage, "10.2.0.3:6000", Rtp, &its, &known);
+            assert_eq!(came, expected, "{milliseconds}");
+        }
+        // Who is the source of another stream now is not forgotten with the one before.
+        let named = address("10.2.0.1:6000");
+        let rtp_in = &mut stage.relay.rtp_in;
+        rtp_in.is_source(named, LiveId::from_u64(3));
+        rtp_in.forget_rtp_source(named, LiveId::from_u64(1));
+        assert_eq!(rtp_in.sources.get(&named), Some(&LiveId::from_u64(3)));
+        rtp_in.forget_rtp_source(named, LiveId::from_u64(3));
+        assert_eq!(rtp_in.sources.get(&named), None);
+        assert!(!rtp_in.sources.is_empty(), "the others are where they were");
+    }
+
+    /// Where there are no tokens there is no RTP, and nothing of it counts.
+    #[test]
+    fn without_tokens_no_datagram_is_for_anybody() {
+        let mut stage = Stage::new(&[]);
+        assert!(!stage.relay.rtp_in.is_bound());
+        stage.relay.set_rtp(address("0.0.0.0:5004"));
+        assert!(stage.relay.rtp_in.is_bound());
+        for bytes in [&rtp(1, 7)[..], &[0x47; 188], b"x"] {
+            assert_eq!(
+                sorted(&mut stage, "10.2.0.1:6000", UdpPort::Rtp, bytes, &[]),
+                "nothing"
+            );
+        }
+    }
+
+    /// What a token has to name is the group, where it comes by one.
+    #[test]
+    fn a_sender_comes_in_by_its_own_way() {
+        let (one, group) = (address("10.2.0.1:6000"), address(GROUP));
+        for (named, is_bare, way) in [
+            (one, false, Way::Rtp),
+            (one, true, Way::Bare),
+            (group, false, Way::Group),
+            (group, true, Way::BareGroup),
+        ] {
+            let sender = Sender { named, from: one };
+            let claim = sender.claim(is_bare);
+            assert_eq!(
+                (claim.way, claim.to, claim.from),
+                (way, Some(named), Some(one))
+            );
+        }
+    }
+
+    /// Where no datagram would arrive, nobody is a client.
+    #[test]
+    fn who_cannot_be_reached_or_would_be_heard_is_no_client() {
+        let none = "there is no RTP here, so it would get nothing; see --rtp";
+        let version = "the RTP socket is of the other IP version and cannot reach it; see --rtp";
+        let own = "that is this server's own RTP address";
+        let group = "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp";
+        for (bound, client, fault) in [
+            (None, "10.2.0.1:6000", Some(none)),
+            (Some("0.0.0.0:5004"), "10.2.0.1:6000", None),
+            (Some("0.0.0.0:5004"), "[2001:db8::1]:6000", Some(version)),
+            (Some("0.0.0.0:5004"), "[::ffff:10.2.0.1]:6000", None),
+            (Some("[::]:5004"), "10.2.0.1:6000", None),
+            (Some("[::]:5004"), "[2001:db8::1]:6000", None),
+            (Some("[2001:db8::9]:5004"), "[2001:db8::1]:6000", None),
+            (Some("[2001:db8::9]:5004"), "10.2.0.1:6000", Some(version)),
+            (Some("10.9.0.1:5004"), "10.9.0.1:5004", Some(own)),
+            (Some("10.9.0.1:5004"), "10.9.0.1:5005", None),
+            (Some("10.9.0.1:5004"), "127.0.0.1:5004", None),
+            (Some("0.0.0.0:5004"), "127.0.0.1:5004", Some(own)),
+            (Some("0.0.0.0:5004"), "127.0.0.1:5006", None),
+            (Some("0.0.0.0:5004"), "10.2.0.1:5004", None),
+            (Some("0.0.0.0:5004"), "239.1.2.3:5004", None),
+            (Some("0.0.0.0:5004"), "239.1.2.3:6000", Some(group)),
+            (Some("0.0.0.0:5004"), "239.1.2.4:6000", None),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/8", "--join=239.1.2.3"]);
+            if let Some(bound) = bound {
+                stage.relay.set_rtp(address(bound));
+            }
+            let rtp_in = &stage.relay.rtp_in;
+            for carriage in [Carriage::Bare, Carriage::Rtp(None)] {
+                let found = rtp_in.destination_fault(address(client), carriage);
+                assert_eq!(found, fault, "{bound:?} {client}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_those_who_come_in_counts() {
+        let mut stage = stage(&[]);
+        let now = stage.now;
+        let rtp_in = &mut stage.relay.rtp_in;
+        assert_eq!(rtp_in.held_bytes(), 0);
+        for number in 0..20_u16 {
+            let named = SocketAddr::from(([10, 2, 0, 1], 6000 + number));
+            rtp_in.is_source(named, LiveId::from_u64(u64::from(number)));
+        }
+        let sources = rtp_in.held_bytes();
+        let least = 20 * size_of::<(SocketAddr, LiveId)>();
+        assert!((least..8 * least).contains(&sources), "{sources}");
+        let named = address("10.3.0.1:6000");
+        rtp_in.beginnings.begin(named, now);
+        let beginnings = rtp_in.beginnings.held_bytes();
+        assert!(beginnings > 0);
+        assert_eq!(rtp_in.held_bytes(), sources + beginnings);
+        let sender = Sender { named, from: named };
+        let datagram = rtp(1, 7);
+        let packet = Packet::parse(&datagram).expect("good RTP");
+        rtp_in.candidates.hear(sender, &packet, &datagram, now);
+        let candidates = rtp_in.candidates.held_bytes();
+        assert!(candidates >= datagram.len());
+        assert_eq!(rtp_in.held_bytes(), sources + beginnings + candidates);
+    }
+
+    /// A first packet waits for its second, unless it has lost its token meanwhile.
+    #[test]
+    fn the_first_packet_of_a_host_that_lost_its_token_is_forgotten() {
+        for (revoked, streams) in [(None, 1), (Some("s"), 0), (Some("t"), 1)] {
+            let mut stage = stage(&[]);
+            let camera = "10.2.0.1:6000";
+            let sent = |stage: &mut Stage, number| {
+                let now = stage.now;
+                let packet = rtp(number, 7);
+                stage
+                    .relay
+                    .datagram(address(camera), UdpPort::Rtp, &packet, now);
+                stage.settle();
+            };
+            add(&mut stage, "s", "rtp-udp", camera, 201);
+            add(&mut stage, "t", "rtp-udp", "10.2.0.2:6000", 201);
+            assert_eq!(stage.relay.rtp_in.check(|_| false), 0);
+            sent(&mut stage, 1);
+            assert_eq!(
+                stage.relay.rtp_in.check(|_| false),
+                1,
+                "it waits for a while"
+            );
+            if let Some(session) = revoked {
+                let call = stage.client(&format!(
+                    "DELETE /api/revoke-token?sessionid={session} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                ));
+                stage.assert_status(call, 200);
+                add(
+                    &mut stage,
+                    "s",
+                    "rtp-udp",
+                    camera,
+                    if session == "s" { 201 } else { 200 },
+                );
+            }
+            sent(&mut stage, 2);
+            assert_eq!(stage.relay.streams.running(), streams, "{revoked:?}");
+            // One that is kept is handed on with its second.
+            let received = stage
+                .relay
+                .streams
+                .sums(&stage.relay.desk)
+                .figures
+                .bytes_received;
+            assert_eq!(received, 2 * 188 * streams as u64);
+            sent(&mut stage, 3);
+            assert_eq!(stage.relay.streams.running(), 1);
+        }
+    }
+
+    /// Its sources are those of the core that took its place.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn who_has_gone_to_another_core_is_nobodys_source_here() {
+        let mut stage = stage(&[]);
+        let named = address("10.2.0.1:6000");
+        stage.relay.rtp_in.is_source(named, LiveId::from_u64(1));
+        stage.relay.rtp_in.let_go();
+        assert_eq!(stage.relay.rtp_in.held_bytes(), 0);
+        assert_eq!(stage.relay.rtp_in.check(|_| false), 0);
+    }
 }

@@ -11,7 +11,9 @@ use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
 use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Job, Outgoing, Relay, Ticket, write_next};
+use crate::relay::{Action, ConnectionId, Job, Outgoing, Relay, Settings, Ticket, write_next};
+#[cfg(feature = "handover")]
+use crate::relay::{LiveId, handover};
 
 /// A server, and everybody whom it talks to.
 pub struct Stage {
@@ -26,14 +28,18 @@ pub struct Stage {
     ports: u16,
 }
 
+/// What the operator chose who gave these options.
+pub fn settings(options: &[&str]) -> Settings {
+    match config::parse(options, []) {
+        Ok(Command::Run(config)) => config.settings(100, 0, 7),
+        other => panic!("{options:?}: {other:?}"),
+    }
+}
+
 impl Stage {
     pub fn new(options: &[&str]) -> Stage {
-        let config = match config::parse(options, []) {
-            Ok(Command::Run(config)) => config,
-            other => panic!("{options:?}: {other:?}"),
-        };
         Stage {
-            relay: Relay::new(config.settings(100, 0, 7)),
+            relay: Relay::new(settings(options)),
             now: Moment::START,
             written: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -186,5 +192,81 @@ impl Stage {
         assert_eq!(self.relay.clients.waiting().held_bytes(), 0);
         assert_eq!(self.relay.lists.held_bytes(), 0);
         assert_eq!(self.relay.clients.uncounted(), 0);
+    }
+}
+
+/// What a core tells of itself to the one that takes its place; a test may change it on its way.
+#[cfg(feature = "handover")]
+#[derive(Clone)]
+pub struct Told {
+    pub media: Vec<(LiveId, u64, Vec<u8>)>,
+    pub records: String,
+}
+
+#[cfg(feature = "handover")]
+impl Told {
+    /// The same, with each of the lines of this name as it is made by `change`, which is given its
+    /// number and its value.
+    #[track_caller]
+    pub fn but(
+        &self,
+        name: &str,
+        mut change: impl FnMut(&mut u64, &mut serde_json::Value),
+    ) -> Told {
+        let mut records = String::new();
+        for line in self.records.lines() {
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            let mut number = words[1].parse().expect("a number");
+            let mut value = serde_json::from_str(words[2]).expect("a value");
+            if words[0] == name {
+                change(&mut number, &mut value);
+            }
+            records += &format!("{} {number} {value}\n", words[0]);
+        }
+        let media = self.media.clone();
+        Told { media, records }
+    }
+
+    /// The core that goes on with it, with these options, or why there is none.
+    pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
+        let mut successor = handover::Successor::new(settings(options), false);
+        for (live, at, bytes) in &self.media {
+            successor
+                .media(*live, *at, bytes)
+                .map_err(|unfit| unfit.0)?;
+        }
+        let heard = successor.hear(self.records.as_bytes());
+        let taken = heard.and_then(|()| successor.take_over());
+        taken.map(|(relay, _)| relay).map_err(|unfit| unfit.0)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Stage {
+    pub fn tell(&mut self) -> Told {
+        let mut media = Vec::new();
+        for (live, range) in handover::media(&self.relay) {
+            let mut at = range.start;
+            while at < range.end {
+                let bytes = handover::media_bytes(&self.relay, live, at);
+                assert!(!bytes.is_empty(), "of {range:?} there is none at {at}");
+                media.push((live, at, bytes.to_vec()));
+                at += bytes.len() as u64;
+            }
+        }
+        let mut records = Vec::new();
+        let mut out = |piece: &[u8]| records.extend_from_slice(piece);
+        handover::hand_over(&mut self.relay, self.now, &mut out);
+        let records = String::from_utf8(records).expect("text");
+        Told { media, records }
+    }
+
+    /// Another core with these options has taken this one's place, and everybody is looked at.
+    #[track_caller]
+    pub fn change_hands(&mut self, options: &[&str]) {
+        let taken = self.tell().taken_over(options);
+        self.relay = taken.expect("it fits");
+        self.relay.check();
+        self.settle();
     }
 }

@@ -118,3 +118,7 @@ impl ToldPulls {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod tests;

@@ -212,3 +212,224 @@ pub fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
     both.retain(|hop| others.contains(hop));
     (!both.is_empty()).then(|| both.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage;
+
+    const NAMES: [&str; 3] = [
+        "--origin=http://one.example:8001",
+        "--origin=http://10.1.0.2:8002/second",
+        "--origin=http://three.example:8003/a/b",
+    ];
+
+    fn origins(options: &[&str]) -> Origins {
+        Origins::new(&stage::settings(options).origins, 0xabc)
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::after_start(Duration::from_secs(seconds))
+    }
+
+    fn ticket(number: u64) -> Ticket {
+        Ticket(number)
+    }
+
+    fn addresses(hosts: std::ops::Range<u8>) -> Vec<SocketAddr> {
+        let hosts = hosts.map(|host| SocketAddr::from(([10, 7, 0, host], 80)));
+        hosts.collect()
+    }
+
+    /// Where an origin is, in a word.
+    fn where_is(origins: &Origins, origin: usize, now: Moment) -> String {
+        match origins.whereabouts(origin, now) {
+            None => "there is none".to_owned(),
+            Some(Whereabouts::Known) => "known".to_owned(),
+            Some(Whereabouts::Sought) => "sought".to_owned(),
+            Some(Whereabouts::Unknown(name, port)) => format!("{name}:{port}"),
+        }
+    }
+
+    /// Five seconds it is known where one is; then, or where nothing was found, it is asked for
+    /// again. A look-up is one origin's, and an address needs none.
+    #[test]
+    fn what_was_looked_up_is_known_for_a_while() {
+        let mut origins = origins(&NAMES);
+        assert_eq!((origins.len(), origins.is_empty()), (3, false));
+        let places = |origins: &Origins, now| [0, 1, 2, 3].map(|it| where_is(origins, it, now));
+        let (one, three, none) = ("one.example:8001", "three.example:8003", "there is none");
+        assert_eq!(places(&origins, at(0)), [one, "known", three, none]);
+        origins.seek(0, ticket(7));
+        origins.seek(2, ticket(8));
+        assert_eq!(places(&origins, at(0)), ["sought", "known", "sought", none]);
+        assert_eq!(origins.found(ticket(9), addresses(1..3), at(1)), None);
+        assert_eq!(origins.found(ticket(8), addresses(1..3), at(1)), Some(2));
+        assert_eq!(origins.found(ticket(8), addresses(1..3), at(1)), None);
+        let later = |milliseconds| at(1) + Duration::from_millis(milliseconds);
+        for (now, third) in [(0, "known"), (4_999, "known"), (5_000, three)] {
+            let expected = ["sought", "known", third, none];
+            assert_eq!(places(&origins, later(now)), expected, "{now}");
+        }
+        // Of a look-up that brought nothing nothing is known.
+        assert_eq!(origins.found(ticket(7), Vec::new(), at(2)), Some(0));
+        assert_eq!(places(&origins, at(2)), [one, "known", "known", none]);
+        let second = "10.1.0.2:8002".parse().expect("an address");
+        for (origin, address, expected) in [
+            (0, 0, None),
+            (1, 0, Some(second)),
+            (1, 1, None),
+            (2, 0, Some(addresses(1..2)[0])),
+            (2, 1, Some(addresses(2..3)[0])),
+            (2, 2, None),
+            (3, 0, None),
+        ] {
+            assert_eq!(origins.address(origin, address), expected);
+        }
+    }
+
+    /// However many a name has, eight are kept.
+    #[test]
+    fn of_a_names_addresses_eight_are_tried() {
+        let mut origins = origins(&NAMES);
+        origins.seek(0, ticket(1));
+        origins.found(ticket(1), addresses(0..20), at(0));
+        let kept = (0..20).filter_map(|place| origins.address(0, place));
+        assert_eq!(kept.collect::<Vec<_>>(), addresses(0..8));
+    }
+
+    #[test]
+    fn what_the_origins_hold_counts() {
+        let mut origins = origins(&NAMES);
+        let own = origins.list.capacity() * size_of::<OriginServer>();
+        let texts = "tollgate-0000000000000abc".len() + "one.example".len();
+        let texts = texts + "/second".len() + "three.example".len() + "/a/b".len();
+        let least = own + texts;
+        let held = origins.held_bytes();
+        assert!((least..least + 64).contains(&held), "{held}, {least}");
+        // And of those that have some, each address.
+        for (origin, hosts) in [(0, 3), (2, 5)] {
+            let before = origins.held_bytes();
+            let mut found = Vec::with_capacity(hosts);
+            found.extend(addresses(0..hosts as u8));
+            origins.list[origin].addresses = found;
+            let more = hosts * size_of::<SocketAddr>();
+            assert_eq!(origins.held_bytes(), before + more);
+        }
+        // Without origins there is no name to go by.
+        assert_eq!(self::origins(&[]).held_bytes(), 0);
+    }
+
+    /// 16 relays in 2,048 bytes, and never this one.
+    #[test]
+    fn what_came_through_too_many_relays_is_passed_on_to_no_origin() {
+        let origins = origins(&NAMES);
+        let hops = |count: usize| vec!["1.1 x"; count].join(", ");
+        let long = |bytes: usize| "x".repeat(bytes);
+        let own = origins.via(None);
+        for (via, is_passed) in [
+            (hops(1), true),
+            (hops(16), true),
+            (hops(17), false),
+            (hops(40), false),
+            (long(2_048), true),
+            (long(2_049), false),
+            (long(9_000), false),
+            (own.clone(), false),
+            (format!("1.1 a, {own}, 1.1 b"), false),
+            ("1.1 tollgate-0000000000000abd".to_owned(), true),
+        ] {
+            let checked = origins.check_via(Some(&via));
+            assert_eq!(checked.is_ok(), is_passed, "{via}");
+        }
+        assert!(origins.check_via(None).is_ok());
+        // Who asks nobody makes no loop.
+        let alone = self::origins(&[]);
+        assert_eq!((alone.len(), alone.is_empty()), (0, true));
+        assert!(alone.check_via(Some(&hops(40))).is_ok());
+    }
+
+    #[test]
+    fn an_origin_is_asked_at_its_own_path_and_through_whom_it_came() {
+        let origins = origins(&NAMES);
+        let session = SessionId::parse(b"a b/c").expect("a name");
+        for (origin, path, host) in [
+            (0, "", "one.example:8001"),
+            (1, "/second", "10.1.0.2:8002"),
+            (2, "/a/b", "three.example:8003"),
+        ] {
+            for (via, passed) in [
+                (None, "1.1 tollgate-0000000000000abc"),
+                (Some("1.0 b"), "1.0 b, 1.1 tollgate-0000000000000abc"),
+            ] {
+                assert_eq!(origins.via(via), passed);
+                let asked = origins.request(origin, &session, via).expect("there is it");
+                let begins = format!(
+                    "GET {path}/stream?sessionid=a%20b%2Fc HTTP/1.1\r\nHost: {host}\r\nVia: {passed}\r\n"
+                );
+                assert!(asked.starts_with(&begins), "{asked}");
+                assert!(asked.ends_with("\r\nConnection: close\r\n\r\n"), "{asked}");
+            }
+        }
+        assert_eq!(origins.request(3, &session, None), None);
+    }
+
+    #[test]
+    fn what_two_came_through_in_common_is_what_stands_in_both() {
+        for (one, other, both) in [
+            (None, None, None),
+            (Some("1.1 a"), None, None),
+            (None, Some("1.1 a"), None),
+            (Some("1.1 a"), Some("1.1 a"), Some("1.1 a")),
+            // As it is written, where all of it is the same.
+            (
+                Some("1.1 a,1.1 b"),
+                Some("1.1 a,1.1 b"),
+                Some("1.1 a,1.1 b"),
+            ),
+            (Some("1.1 a,1.1 b"), Some("1.1 b"), Some("1.1 b")),
+            (Some("1.1 b"), Some("1.1 a , 1.1 b"), Some("1.1 b")),
+            (
+                Some("1.1 c, 1.1 a ,1.1 b"),
+                Some("1.1 b, 1.1 c"),
+                Some("1.1 c, 1.1 b"),
+            ),
+            (Some("1.1 a"), Some("1.1 b"), None),
+        ] {
+            let found = common(one.map(str::to_owned), other);
+            assert_eq!(found.as_deref(), both, "{one:?}, {other:?}");
+        }
+    }
+
+    /// The successor is called the same, or a loop through it would be seen by nobody; but by no
+    /// name that could not be its own.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_successor_knows_where_the_origins_are_and_goes_by_the_same_name() {
+        let mut old = origins(&NAMES);
+        old.seek(0, ticket(1));
+        old.found(ticket(1), addresses(0..4), at(3));
+        let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Moment)> {
+            let known = origins.addresses();
+            known.map(|(it, until)| (it.to_vec(), until)).collect()
+        };
+        let told = known(&old);
+        let none = (Vec::new(), at(0));
+        assert_eq!(told, [(addresses(0..4), at(8)), none.clone(), none]);
+        assert_eq!(old.pseudonym(), "tollgate-0000000000000abc");
+        let urls = stage::settings(&NAMES).origins;
+        for (name, is_taken) in [("tollgate-0123456789abcdef", true), ("x", false)] {
+            let mut new = Origins::new(&urls, 5);
+            let own = new.pseudonym().to_owned();
+            new.become_as(name.to_owned(), told.clone());
+            assert_eq!(new.pseudonym(), if is_taken { name } else { &own });
+            assert_eq!(known(&new), told);
+            assert_eq!(where_is(&new, 0, at(7)), "known");
+            assert_eq!(where_is(&new, 0, at(8)), "one.example:8001");
+        }
+        // No more than are tried are kept, whoever tells of them.
+        let mut new = Origins::new(&urls, 5);
+        new.become_as(String::new(), vec![(addresses(0..90), at(8)); 9]);
+        assert_eq!(known(&new), vec![(addresses(0..8), at(8)); 3]);
+    }
+}

@@ -232,3 +232,185 @@ impl Stage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a name")
+    }
+
+    fn pull(name: &str) -> Pull {
+        Pull {
+            session: session(name),
+            asked_via: None,
+            is_forbidden: false,
+            stage: Stage::Pausing {
+                until: Moment::START,
+            },
+            has_run: false,
+            failures: 0,
+            fault: None,
+            unwatched_since: None,
+            armed: Armed::default(),
+        }
+    }
+
+    fn running(live: u64) -> Stage {
+        Stage::Running {
+            live: LiveId::from_u64(live),
+            since: Moment::START,
+        }
+    }
+
+    /// What an origin answers, what that is called in the log and to viewers, and whether it is
+    /// asked again for those who are held.
+    #[test]
+    fn a_refusal_of_an_origin_is_a_fault_of_one_kind() {
+        let (neither, no_http) = (
+            "its answer is neither a stream nor a refusal",
+            "it cannot send the stream over HTTP",
+        );
+        for (status, fault, detail, is_final) in [
+            (401, Fault::Forbidden, "it has no http token there", true),
+            (403, Fault::Forbidden, "it has no http token there", true),
+            (404, Fault::NotFound, "it does not run there", false),
+            (410, Fault::NotFound, "it does not run there", false),
+            (406, Fault::Broken(no_http), no_http, false),
+            (429, Fault::Busy, "it has no room", false),
+            (503, Fault::Busy, "it has no room", false),
+            (504, Fault::TimedOut, "it did not answer in time", false),
+            (508, Fault::Loop, "the origins form a loop", true),
+            (200, Fault::Broken(neither), neither, false),
+            (302, Fault::Broken(neither), neither, false),
+            (400, Fault::Broken(neither), neither, false),
+            (500, Fault::Broken(neither), neither, false),
+        ] {
+            let found = Fault::of_status(status);
+            assert_eq!(found, fault, "{status}");
+            assert_eq!((found.detail(), found.is_final()), (detail, is_final));
+        }
+    }
+
+    /// Whichever way a pull goes from stage to stage, and whenever it ends.
+    #[test]
+    fn pulls_are_found_by_session_and_counted_by_whether_they_run() {
+        let mut pulls = Pulls::default();
+        assert_eq!(pulls.held_bytes(), 0);
+        let ids = ["a", "b", "c"].map(|name| pulls.insert(pull(name)));
+        let [a, b, c] = ids;
+        assert!(a != b && b != c && a != c);
+        assert_eq!(["a", "b", "c", "d"].map(|it| pulls.of(&session(it))), {
+            [Some(a), Some(b), Some(c), None]
+        });
+        let until = Moment::START;
+        let asking = Stage::Asking {
+            origin: 0,
+            address: 0,
+            until,
+            connection: ConnectionId::from_u64(7),
+        };
+        // Who enters which stage, and how many are without a stream then.
+        for (id, stage, without) in [
+            (a, running(1), 2),
+            (a, running(2), 2),
+            (b, asking, 2),
+            (b, running(3), 1),
+            (c, running(4), 0),
+            (a, Stage::Pausing { until }, 1),
+            (b, Stage::Resolving { origin: 0, until }, 2),
+            (b, running(5), 1),
+        ] {
+            pulls.enter(id, stage);
+            assert_eq!(pulls.without_stream(), without, "{stage:?}");
+            assert_eq!(pulls.entries.get(id).map(|pull| pull.stage), Some(stage));
+            pulls.check(|_, _, _| true);
+        }
+        for (id, name, is_left) in [(b, "b", 1), (a, "a", 0), (c, "c", 0)] {
+            let gone = pulls.remove(id).expect("it is there");
+            assert_eq!(gone.session.as_str(), name);
+            assert!(pulls.remove(id).is_none() && pulls.of(&session(name)).is_none());
+            assert_eq!(pulls.without_stream(), is_left);
+            pulls.check(|_, _, _| true);
+        }
+        assert_eq!(pulls.held_bytes(), 0);
+    }
+
+    /// Of each its name and what it was asked through, besides its places in both tables.
+    #[test]
+    fn what_pulls_hold_counts() {
+        let mut pulls = Pulls::default();
+        for number in 0..50 {
+            pulls.insert(pull(&format!("a-name-of-a-pull-{number}")));
+            let count = number + 1;
+            let place = size_of::<Pull>() + size_of::<(SessionId, PullId)>();
+            let least = count * (place + "a-name-of-a-pull-1".len());
+            let held = pulls.held_bytes();
+            assert!((least..4 * least + 4_096).contains(&held), "{held}");
+        }
+        let id = pulls
+            .of(&session("a-name-of-a-pull-7"))
+            .expect("it is there");
+        let before = pulls.held_bytes();
+        let entry = pulls.entries.get_mut(id).expect("it is there");
+        entry.asked_via = Some(String::with_capacity(500));
+        assert_eq!(pulls.held_bytes(), before + 500);
+        // A name that is held counts with what it takes itself.
+        let entry = pulls.entries.get_mut(id).expect("it is there");
+        let (long, short) = (session(&"x".repeat(200)), entry.session.clone());
+        let more = long.held_bytes() - short.held_bytes();
+        assert!(more > 0);
+        entry.session = long;
+        assert_eq!(pulls.held_bytes(), before + 500 + more);
+    }
+
+    /// Each pull's deadline counts; one whose stream is not its own is found out.
+    #[test]
+    fn a_check_sees_what_must_hold_of_pulls() {
+        let mut pulls = Pulls::default();
+        let ids = ["a", "b", "c"].map(|name| pulls.insert(pull(name)));
+        assert_eq!(pulls.check(|_, _, _| true), 0);
+        pulls.enter(ids[0], running(1));
+        pulls.enter(ids[2], running(2));
+        let is_live = |of: &SessionId, live: LiveId, id: PullId| {
+            let is_a = *of == session("a") && live == LiveId::from_u64(1) && id == ids[0];
+            is_a || (*of == session("c") && live == LiveId::from_u64(2) && id == ids[2])
+        };
+        assert_eq!(pulls.check(is_live), 0);
+        let wrong = |break_it: fn(&mut Pulls, PullId)| {
+            let mut pulls = Pulls::default();
+            let id = pulls.insert(pull("a"));
+            pulls.enter(id, running(1));
+            break_it(&mut pulls, id);
+            let check = std::panic::AssertUnwindSafe(|| pulls.check(|_, _, _| true));
+            std::panic::catch_unwind(check).is_err()
+        };
+        assert!(!wrong(|_, _| {}));
+        assert!(wrong(|pulls, id| pulls.enter(id, Stage::Failed)));
+        assert!(wrong(|pulls, _| pulls.running = 2));
+        assert!(wrong(|pulls, _| pulls.running = 0));
+        assert!(wrong(|pulls, _| pulls.by_session = HashMap::new()));
+        assert!(wrong(|pulls, id| {
+            let pull = pulls.entries.get_mut(id).expect("it is there");
+            pull.unwatched_since = Some(Moment::START);
+        }));
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_was_wrong_with_an_origin_is_told_without_its_words() {
+        for (fault, expected) in [
+            (Fault::NotFound, Fault::NotFound),
+            (
+                Fault::Broken("it hung up"),
+                Fault::Broken("it did not send the stream"),
+            ),
+            (Fault::Forbidden, Fault::Forbidden),
+        ] {
+            let told = serde_json::to_string(&fault).expect("text");
+            let heard: Fault = serde_json::from_str(&told).expect("a fault");
+            assert_eq!(heard, expected, "{told}");
+        }
+    }
+}

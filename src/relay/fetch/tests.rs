@@ -2,6 +2,8 @@
 //! a clock that it winds on.
 #![cfg(feature = "default")]
 
+mod steps;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -67,3 +67,104 @@ impl Streams {
         Some(packets).filter(|packets| !packets.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+    use crate::gate::SessionId;
+    use crate::relay::UdpPort;
+    use crate::relay::stage::Stage;
+
+    const CAMERA: &str = "10.2.0.2:6000";
+
+    /// However its datagrams cut them: only packets that are whole go on, each datagram counts, and
+    /// when the last came is known.
+    #[test]
+    fn of_what_comes_without_rtp_whole_packets_go_on() {
+        let from: SocketAddr = CAMERA.parse().expect("an address");
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        stage
+            .relay
+            .set_rtp("10.0.0.9:5004".parse().expect("an address"));
+        let call = stage.client(&format!(
+            "POST /api/add-token?type=http,udp&sessionid=s&udp-clients={CAMERA} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        stage.assert_status(call, 201);
+        let arrive = |stage: &mut Stage, datagram: &[u8]| {
+            let now = stage.now;
+            stage.relay.datagram(from, UdpPort::Rtp, datagram, now);
+            stage.settle();
+        };
+        let packet = |number: u8| {
+            let mut packet = [number; PACKET_BYTES];
+            packet[0] = SYNC_BYTE;
+            packet
+        };
+        let media: Vec<u8> = (0..20).flat_map(packet).collect();
+        stage.wait_seconds(7);
+        arrive(&mut stage, &media[..3 * PACKET_BYTES]);
+        let viewer = stage.viewer("s");
+        let session = SessionId::parse(b"s").expect("a name");
+        let id = stage
+            .relay
+            .streams
+            .running_source(&session)
+            .expect("it runs")
+            .0;
+        let heard = |stage: &Stage| {
+            let live = stage.relay.streams.lives.get(id).expect("it runs");
+            let bare = live.bare.as_ref().expect("it sends no RTP");
+            (bare.from(), bare.heard())
+        };
+        assert_eq!(heard(&stage), (from, stage.now));
+        let before = stage.media(viewer).0.len();
+        // To where it has come, and how many packets are whole then.
+        let mut at = 3 * PACKET_BYTES;
+        for (datagrams, (to, whole)) in (2..).zip([(600, 3), (700, 3), (752, 4), (3_000, 15)]) {
+            stage.wait_seconds(1);
+            arrive(&mut stage, &media[at..to]);
+            at = to;
+            assert_eq!(heard(&stage), (from, stage.now));
+            assert_eq!(stage.relay.desk.counts().of(Count::Datagrams), datagrams);
+            let got = stage.media(viewer).0.len() - before;
+            assert_eq!(got, (whole - 3) * PACKET_BYTES, "{to}");
+        }
+        let (got, _) = stage.media(viewer);
+        assert_eq!(got[before..], media[3 * PACKET_BYTES..15 * PACKET_BYTES]);
+    }
+
+    #[test]
+    fn what_waits_for_the_rest_of_a_packet_counts() {
+        let from = CAMERA.parse().expect("an address");
+        let mut input = BareInput {
+            bare: Bare::default(),
+            from,
+            heard: Moment::START,
+        };
+        let own = size_of::<BareInput>();
+        assert_eq!(input.held_bytes(), own + input.bare.held_bytes());
+        let media = [[SYNC_BYTE; PACKET_BYTES]; 4].concat();
+        input.bare.feed(&media[..700], &mut Vec::new());
+        let waits = input.bare.held_bytes();
+        assert!(waits >= 700 % PACKET_BYTES, "{waits}");
+        assert_eq!(input.held_bytes(), own + waits);
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_a_source_without_rtp_has_its_bounds() {
+        let from = CAMERA.parse().expect("an address");
+        let heard = Moment::START;
+        let bare = Bare::default();
+        let told = serde_json::to_value(BareInput { bare, from, heard }).expect("a value");
+        for (is_changed, fits) in [(false, true), (true, false)] {
+            let mut told = told.clone();
+            if is_changed {
+                told["bare"]["aligner"]["in_step"] = true.into();
+            }
+            let input: BareInput = serde_json::from_value(told).expect("a source");
+            assert_eq!(input.fits(), fits);
+        }
+    }
+}

@@ -72,3 +72,92 @@ impl Frame {
         (chunk.is_untouched() && self.of == Some(of)).then_some(self.bytes.as_slice())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::moment::Moment;
+    use crate::relay::stage;
+    use crate::stream::Pool;
+
+    fn chunk(bytes: usize) -> ChunkWriter {
+        let mut chunk = ChunkWriter::default();
+        chunk.begin(NonZeroU32::new(bytes as u32).expect("some"));
+        chunk
+    }
+
+    fn stream(viewers: u64, bytes: usize) -> Stream<ConnectionId> {
+        let limits = stage::settings(&["--buffer=4M"]).limits;
+        let mut pool = Pool::new(limits.buffers_bytes_max);
+        let mut stream = Stream::new(limits.stream, None, Moment::START);
+        for number in 0..viewers {
+            stream.join(ConnectionId::from_u64(number), Moment::START);
+        }
+        let media: Vec<u8> = (0..bytes).map(|number| (number % 251) as u8).collect();
+        stream.append(&media, &mut pool, Moment::START);
+        stream
+    }
+
+    /// Nothing is laid together for a few, or where it is so much that each is elsewhere.
+    #[test]
+    fn a_chunk_is_laid_together_for_eight_and_up_to_64_kib() {
+        let live = LiveId::from_u64(1);
+        for (viewers, bytes, is_laid) in [
+            (0, 1_000, false),
+            (7, 1_000, false),
+            (8, 1_000, true),
+            (30, 1_000, true),
+            (30, 1, true),
+            (8, 65_536, true),
+            (8, 65_537, false),
+            (7, 65_537, false),
+            (30, 200_000, false),
+        ] {
+            let (stream, chunk) = (stream(viewers, bytes), chunk(bytes));
+            let mut frame = Frame::default();
+            assert!(frame.whole(live, 0, &chunk).is_none());
+            assert_eq!(frame.held_bytes(), 0);
+            frame.lay(live, &stream, 0, &chunk);
+            let whole = frame.whole(live, 0, &chunk);
+            assert_eq!(whole.is_some(), is_laid, "{viewers} of {bytes}");
+            if let Some(whole) = whole {
+                let line = format!("{bytes:x}\r\n");
+                let content = whole.strip_prefix(line.as_bytes()).expect("its line");
+                let content = content.strip_suffix(b"\r\n").expect("its end");
+                let mut media = content.iter().zip(0..);
+                assert!(content.len() == bytes && media.all(|(it, at)| *it == (at % 251) as u8));
+                assert!((whole.len()..4 * whole.len() + 64).contains(&frame.held_bytes()));
+            }
+        }
+    }
+
+    /// It is one stream's, from one place on, so many bytes; and whole, or not at all.
+    #[test]
+    fn only_who_is_due_the_same_bytes_is_lent_them() {
+        let (one, other) = (LiveId::from_u64(1), LiveId::from_u64(2));
+        let stream = stream(8, 5_000);
+        let mut frame = Frame::default();
+        frame.lay(one, &stream, 100, &chunk(1_000));
+        for (live, cursor, bytes, is_it) in [
+            (one, 100, 1_000, true),
+            (other, 100, 1_000, false),
+            (one, 101, 1_000, false),
+            (one, 100, 999, false),
+        ] {
+            let lent = frame.whole(live, cursor, &chunk(bytes));
+            assert_eq!(lent.is_some(), is_it, "{cursor} {bytes}");
+        }
+        // Whoever has had the first byte of its line goes on behind that.
+        let mut begun = chunk(1_000);
+        begun.sent(1);
+        assert!(frame.whole(one, 100, &begun).is_none());
+        // The next takes its place.
+        frame.lay(one, &stream, 1_100, &chunk(500));
+        assert!(frame.whole(one, 100, &chunk(1_000)).is_none());
+        let lent = frame.whole(one, 1_100, &chunk(500)).expect("the new one");
+        assert_eq!(lent.len(), "1f4\r\n".len() + 500 + 2);
+        assert_eq!(lent[5], (1_100 % 251) as u8);
+    }
+}

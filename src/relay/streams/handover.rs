@@ -300,3 +300,7 @@ impl Viewing {
         &mut self.reply
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod tests;

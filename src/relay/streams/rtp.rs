@@ -231,3 +231,296 @@ impl Streams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::format::mpegts::SYNC_BYTE;
+    use crate::relay::UdpPort;
+    use crate::relay::stage::Stage;
+
+    const CAMERA: &str = "10.2.0.2:6000";
+    const CLIENT: &str = "10.2.0.1:6000";
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn packet(payload_type: u8, number: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
+        let header = Packet::header(payload_type, number, 0, ssrc);
+        [&header[..], payload].concat()
+    }
+
+    fn input(payload_type: u8) -> RtpInput {
+        let second = packet(payload_type, 7, 9, b"x");
+        let second = Packet::parse(&second).expect("good RTP");
+        RtpInput::new(&second, address(CAMERA), Moment::START)
+    }
+
+    /// A camera, and a client with a viewer's token, of one session.
+    fn stage(kinds: &str) -> Stage {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        stage.relay.set_rtp(address("10.0.0.9:5004"));
+        let call = stage.client(&format!(
+            "POST /api/add-token?type=http,{kinds}&sessionid=s&udp-clients={CLIENT},{CAMERA} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        stage.assert_status(call, 201);
+        stage
+    }
+
+    fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
+        let now = stage.now;
+        stage
+            .relay
+            .datagram(address(from), UdpPort::Rtp, datagram, now);
+        stage.settle();
+    }
+
+    fn send(stage: &mut Stage, numbers: impl IntoIterator<Item = u16>) {
+        for number in numbers {
+            let payload = [SYNC_BYTE; 188];
+            arrive(stage, CAMERA, &packet(33, number, 9, &payload));
+        }
+    }
+
+    fn count(stage: &Stage, what: Count) -> u64 {
+        stage.relay.desk.counts().of(what)
+    }
+
+    fn drain(stage: &mut Stage) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let now = stage.now;
+        while let Some(datagrams) = stage.relay.next_datagrams(now, &[]) {
+            let each = datagrams.bytes.chunks(datagrams.datagram_bytes);
+            all.extend(each.map(<[u8]>::to_vec));
+        }
+        stage.settle();
+        all
+    }
+
+    /// What it sends says whether it is put in order, and what came early counts.
+    #[test]
+    fn a_source_is_known_by_what_it_sends() {
+        for (payload_type, is_transport) in [(33, true), (32, false), (96, false), (0, false)] {
+            let input = input(payload_type);
+            assert_eq!(input.payload_type(), payload_type);
+            assert_eq!(input.is_transport(), is_transport, "{payload_type}");
+            assert_eq!(input.deadline(), None);
+        }
+        let mut input = input(33);
+        let empty = input.held_bytes();
+        assert_eq!(empty, size_of::<RtpInput>() + input.reorder.held_bytes());
+        input.reorder.insert(1, b"one", Moment::START);
+        input.reorder.insert(9, &[7; 1_000], Moment::START);
+        let early = input.reorder.held_bytes();
+        assert!(early >= 1_000);
+        assert_eq!(input.held_bytes(), size_of::<RtpInput>() + early);
+        // It does not wait for long.
+        let until = input.deadline().expect("something is missing");
+        assert!(until > Moment::START && until < Moment::START + Duration::from_secs(1));
+        let next = input.reorder.next(until).expect("it came early");
+        assert_eq!((next.len(), input.disorder().lost), (1_000, 7));
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_a_source_has_its_bounds() {
+        type Change = fn(&mut serde_json::Value);
+        for (what, change, fits) in [
+            ("as it was", (|_| {}) as Change, true),
+            (
+                "its numbers",
+                |it| it["sequence"]["highest"] = u64::MAX.into(),
+                false,
+            ),
+            (
+                "what came early",
+                |it| it["reorder"]["early_bytes"] = 7.into(),
+                false,
+            ),
+            (
+                "what was counted",
+                |it| it["disorder_told"]["lost"] = 1.into(),
+                false,
+            ),
+        ] {
+            let mut told = serde_json::to_value(input(33)).expect("a value");
+            change(&mut told);
+            let input: RtpInput = serde_json::from_value(told).expect("a source");
+            assert_eq!(input.fits(), fits, "{what}");
+        }
+    }
+
+    /// What is missing for too long is lost, and late if it comes after that: each counts once, of
+    /// the stream and of the server.
+    #[test]
+    fn what_did_not_come_in_order_counts_once() {
+        let mut stage = stage("rtp-udp");
+        send(&mut stage, 0..3);
+        let viewer = stage.viewer("s");
+        let mut sent = 3;
+        for (missing, lost, late) in [(3, 1, 0), (10, 2, 1), (20, 3, 2), (30, 4, 3)] {
+            if missing > 3 {
+                // The one that was missed last, which nobody waits for any more.
+                let before = if missing == 10 { 3 } else { missing - 10 };
+                send(&mut stage, [before]);
+            }
+            send(&mut stage, sent..missing);
+            send(&mut stage, [missing + 1, missing + 2]);
+            sent = missing + 3;
+            stage.wait(Duration::from_millis(10));
+            assert_eq!(count(&stage, Count::Lost), lost - 1, "it is waited for");
+            stage.wait_seconds(1);
+            assert_eq!(count(&stage, Count::Lost), lost, "{missing}");
+            assert_eq!(count(&stage, Count::Late), late, "{missing}");
+            let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+            let row = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
+            let source = &row.last().expect("a stream")["source"];
+            let packets = serde_json::json!({"lost": lost, "late": late});
+            assert_eq!(source["packets"], packets);
+            // What had come early goes on behind the gap.
+            let got = stage.media(viewer).0.len();
+            assert_eq!(got, 188 * usize::from(sent - lost as u16), "{missing}");
+        }
+    }
+
+    /// What a source says beside its media is its own by its SSRC and its host, and goes out like
+    /// that.
+    #[test]
+    fn only_what_its_source_says_goes_out_beside_the_media() {
+        let mut stage = stage("rtp-udp");
+        send(&mut stage, 0..2);
+        drain(&mut stage);
+        let report = |ssrc: u8| [0x80, 201, 0, 1, 0, 0, 0, ssrc];
+        // One above is where RTCP comes from, too: another host cannot send from there.
+        for (from, ssrc, is_its) in [
+            (CAMERA, 9, true),
+            ("10.2.0.2:6001", 9, true),
+            (CAMERA, 8, false),
+            ("10.2.0.2:6001", 8, false),
+        ] {
+            let before = count(&stage, Count::SecondSource);
+            arrive(&mut stage, from, &report(ssrc));
+            let dropped = count(&stage, Count::SecondSource) - before;
+            assert_eq!(dropped, u64::from(!is_its), "{from} {ssrc}");
+            let sent = drain(&mut stage);
+            let expected = if is_its {
+                vec![report(ssrc).to_vec()]
+            } else {
+                vec![]
+            };
+            assert_eq!(sent, expected, "{from} {ssrc}");
+        }
+        // By a stream's place alone nobody else can say anything.
+        let (id, _, is_bare) = {
+            let session = SessionId::parse(b"s").expect("a name");
+            let source = stage.relay.streams.rtp_source_of(&session);
+            source.expect("an address sends it")
+        };
+        assert!(!is_bare);
+        for (host, ssrc, is_its) in [
+            ("10.2.0.2", 9, true),
+            ("10.2.0.3", 9, false),
+            ("10.2.0.2", 8, false),
+            ("10.2.0.3", 8, false),
+        ] {
+            let control = Control {
+                ssrc,
+                says_bye: true,
+            };
+            let from = (host.parse().expect("a host"), &report(9)[..]);
+            let desk = &mut stage.relay.desk;
+            let taken = stage.relay.streams.take_control(id, &control, from, desk);
+            assert_eq!(taken, is_its, "{host} {ssrc}");
+        }
+        assert_eq!(count(&stage, Count::Unsent), 0);
+    }
+
+    /// Half a MiB may wait to be sent. What is more is dropped, and counts.
+    #[test]
+    fn what_there_is_no_room_for_is_dropped_and_counts() {
+        let mut stage = stage("rtp-udp");
+        let payload = [7; 1_000];
+        for number in 0..400 {
+            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+        }
+        assert_eq!(count(&stage, Count::Unsent), 0);
+        for number in 400..1_000 {
+            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+        }
+        let sent = drain(&mut stage);
+        let dropped = count(&stage, Count::Unsent);
+        assert!(sent.len() < 600, "{}", sent.len());
+        assert_eq!(sent.len() + dropped as usize, 1_000);
+        // What a source says beside it, too.
+        for number in 1_000..2_000 {
+            arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
+        }
+        let before = count(&stage, Count::Unsent);
+        let large = [&[0x80, 201, 1, 0, 0, 0, 0, 9][..], &[0; 1_020]].concat();
+        arrive(&mut stage, CAMERA, &large);
+        assert_eq!(count(&stage, Count::Unsent), before + 1);
+        assert_eq!(count(&stage, Count::SecondSource), 0);
+    }
+
+    /// What a source says counts as what it sends does: beyond its token's rate it goes nowhere,
+    /// though a goodbye is heard.
+    #[test]
+    fn what_a_source_says_beyond_its_rate_goes_nowhere() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        stage.relay.set_rtp(address("10.0.0.9:5004"));
+        let call = stage.client(&format!(
+            "POST /api/add-token?type=http,rtp-udp&sessionid=s&udp-clients={CLIENT},{CAMERA}&max-bitrate=80000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        stage.assert_status(call, 201);
+        let report = [0x80, 201, 0, 1, 0, 0, 0, 9];
+        send(&mut stage, 0..2);
+        drain(&mut stage);
+        arrive(&mut stage, CAMERA, &report);
+        assert_eq!(drain(&mut stage), [report.to_vec()]);
+        send(&mut stage, 2..100);
+        assert!(count(&stage, Count::TooFast) > 0);
+        drain(&mut stage);
+        let before = count(&stage, Count::TooFast);
+        arrive(&mut stage, CAMERA, &report);
+        assert_eq!(drain(&mut stage), Vec::<Vec<u8>>::new());
+        assert_eq!(count(&stage, Count::TooFast), before + 1);
+        arrive(&mut stage, CAMERA, &[0x81, 203, 0, 1, 0, 0, 0, 9]);
+        assert_eq!(stage.relay.streams.running(), 0);
+    }
+
+    /// Whose stream it is that an address sends, and whether that is RTP.
+    #[test]
+    fn who_sends_datagrams_is_known_of_each_session() {
+        let session = SessionId::parse(b"s").expect("a name");
+        for (kinds, is_bare) in [("rtp-udp", false), ("udp", true)] {
+            let mut stage = stage(kinds);
+            assert!(stage.relay.streams.rtp_source_of(&session).is_none());
+            assert_eq!(stage.relay.streams.with_clients(&session).count(), 0);
+            stage.wait_seconds(5);
+            match is_bare {
+                true => arrive(&mut stage, CAMERA, &[SYNC_BYTE; 188].repeat(3)),
+                false => send(&mut stage, 0..2),
+            }
+            let streams = &stage.relay.streams;
+            let found = streams.rtp_source_of(&session).expect("it runs");
+            let id = streams.running_source(&session).expect("it runs").0;
+            assert_eq!(found, (id, address(CAMERA), is_bare));
+            assert_eq!(streams.with_clients(&session).collect::<Vec<_>>(), [id]);
+            let known = streams.known(id).expect("it sends datagrams");
+            assert_eq!(known.ssrc, (!is_bare).then_some(9));
+            assert_eq!((known.from, known.heard), (address(CAMERA), stage.now));
+            assert_eq!(streams.known(LiveId::from_u64(99)).map(|it| it.ssrc), None);
+        }
+        let mut stage = stage("rtp-udp");
+        let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx";
+        stage.client(put);
+        let streams = &stage.relay.streams;
+        assert!(streams.rtp_source_of(&session).is_none());
+        let id = streams.running_source(&session).expect("it runs").0;
+        assert_eq!(streams.with_clients(&session).collect::<Vec<_>>(), [id]);
+        assert!(streams.known(id).is_none());
+    }
+}

@@ -308,9 +308,7 @@ impl Streams {
                 stream.slice(from, bytes_max)
             });
         }
-        if !self.is_ahead(id, desk) {
-            self.resume(id, desk);
-        }
+        self.resume(id, desk);
         self.post(id);
         self.rearm(id, desk);
         self.forget_if_over(id, desk);
@@ -399,6 +397,7 @@ impl Streams {
 mod tests {
     use super::*;
     use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+    use crate::relay::stage::Stage;
 
     const PACKETS_PER_MS: usize = 5;
 
@@ -453,6 +452,492 @@ mod tests {
             assert!(transport.is_over(bytes.len() as u64));
             assert_eq!(sent, bytes.len() / (DATAGRAM_BYTES - 12));
             assert!((95..=110).contains(&letters), "{letters}");
+        }
+    }
+
+    /// MPEG-TS without a clock: what comes of it is due at once.
+    fn packets(count: usize) -> Vec<u8> {
+        let mut packet = [0xff; PACKET_BYTES];
+        packet[..4].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x10]);
+        packet.repeat(count)
+    }
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    /// What there is of a stream, and its way out.
+    struct Way {
+        transport: Transport,
+        media: Vec<u8>,
+        has_ended: bool,
+    }
+
+    impl Way {
+        fn new() -> Way {
+            Way {
+                transport: Transport::new(0, 7),
+                media: Vec::new(),
+                has_ended: false,
+            }
+        }
+
+        fn feed(&mut self, media: &[u8], now: Moment) {
+            self.media.extend_from_slice(media);
+            self.transport.pacing.feed(media, now);
+        }
+
+        fn finish(&mut self) {
+            self.transport.pacing.finish();
+            self.has_ended = true;
+        }
+
+        /// The packets of each datagram that is due, and whether that was all.
+        fn write(&mut self, now: Moment) -> (Vec<usize>, bool) {
+            let mut batch = Batch::default();
+            let media = &self.media;
+            let lend = |from: u64, most: usize| {
+                let rest = &media[from as usize..];
+                &rest[..rest.len().min(most)]
+            };
+            let is_over = self
+                .transport
+                .write(now, self.has_ended, false, &mut batch, lend);
+            let datagrams = batch.bytes.chunks(DATAGRAM_BYTES);
+            let packets = datagrams.map(|datagram| {
+                let packet = crate::rtp::Packet::parse(datagram).expect("good RTP");
+                packet.payload.len() / PACKET_BYTES
+            });
+            (packets.collect(), is_over)
+        }
+
+        fn deadline(&self, now: Moment) -> Option<Moment> {
+            self.transport.deadline(now)
+        }
+    }
+
+    /// Packets wait for seven of them, but no longer than a tenth of a second from the first on.
+    #[test]
+    fn a_datagram_is_filled_or_goes_out_after_a_while() {
+        let mut way = Way::new();
+        assert_eq!(way.write(at(0)), (vec![], false));
+        assert_eq!(way.deadline(at(0)), None);
+        way.feed(&packets(3), at(10));
+        assert_eq!(way.write(at(10)), (vec![], false));
+        assert_eq!(way.deadline(at(10)), Some(at(110)));
+        // One more does not make those wait longer.
+        way.feed(&packets(1), at(50));
+        assert_eq!(way.write(at(50)), (vec![], false));
+        assert_eq!(way.deadline(at(50)), Some(at(110)));
+        assert_eq!(way.write(at(109)), (vec![], false));
+        assert_eq!(way.write(at(110)), (vec![4], false));
+        assert_eq!(
+            (way.deadline(at(110)), way.write(at(300))),
+            (None, (vec![], false))
+        );
+        // What is left of it when a datagram is full has come just now.
+        way.feed(&packets(5), at(400));
+        assert_eq!(way.write(at(400)), (vec![], false));
+        way.feed(&packets(5), at(450));
+        assert_eq!(way.write(at(450)), (vec![7], false));
+        assert_eq!(way.deadline(at(450)), Some(at(550)));
+        assert_eq!(way.write(at(549)), (vec![], false));
+        assert_eq!(way.write(at(550)), (vec![3], false));
+        // Nothing waits where nothing is left over: what comes then has a tenth of a second again.
+        way.feed(&packets(2), at(600));
+        assert_eq!(way.write(at(600)), (vec![], false));
+        way.feed(&packets(5), at(650));
+        assert_eq!(way.write(at(650)), (vec![7], false));
+        way.feed(&packets(1), at(690));
+        assert_eq!(way.write(at(690)), (vec![], false));
+        assert_eq!(way.deadline(at(690)), Some(at(790)));
+        assert_eq!(way.write(at(710)), (vec![], false));
+        // Its source is gone: nothing follows for which it would wait.
+        way.finish();
+        assert!(!way.transport.is_over(way.media.len() as u64));
+        assert_eq!(way.write(at(720)), (vec![1], true));
+        let newest = way.media.len() as u64;
+        let is_over = [newest - 1, newest, newest + 1].map(|it| way.transport.is_over(it));
+        assert_eq!(is_over, [true, true, false]);
+    }
+
+    /// One of which more may come is not over, though all of it is out.
+    #[test]
+    fn a_stream_with_a_source_is_not_over() {
+        let mut way = Way::new();
+        way.feed(&packets(7), at(0));
+        assert_eq!(way.write(at(0)), (vec![7], false));
+        assert!(!way.transport.is_over(7 * PACKET_BYTES as u64));
+        way.transport.pacing.finish();
+        assert_eq!(way.write(at(1)), (vec![], false), "nobody has said so");
+        assert!(way.transport.is_over(7 * PACKET_BYTES as u64));
+    }
+
+    /// The kernel takes 45 datagrams in one call. What is more goes out with the next.
+    #[test]
+    fn a_letter_is_as_large_as_it_may_be_and_no_larger() {
+        let mut way = Way::new();
+        way.feed(&packets(7 * 100 + 2), at(0));
+        for (datagrams, last) in [(45, 7), (45, 7), (10, 7)] {
+            let (packets, is_over) = way.write(at(0));
+            assert_eq!((packets.len(), is_over), (datagrams, false));
+            assert_eq!(packets.last(), Some(&last));
+        }
+        assert_eq!(way.write(at(100)), (vec![2], false));
+        // Most of a letter is asked for at once.
+        let mut way = Way::new();
+        way.feed(&packets(7 * 100), at(0));
+        let (asked, mut batch) = (std::cell::RefCell::new(Vec::new()), Batch::default());
+        way.transport
+            .write(at(0), false, false, &mut batch, |from, most| {
+                asked.borrow_mut().push((from, most));
+                let rest = &way.media[from as usize..];
+                &rest[..rest.len().min(most)]
+            });
+        assert_eq!(asked.borrow()[0], (0, 44 * DATAGRAM_BYTES));
+        let asked = asked.into_inner();
+        assert!(
+            asked
+                .windows(2)
+                .all(|two| two[1].0 == two[0].0 + two[0].1 as u64)
+        );
+        assert!(
+            asked
+                .iter()
+                .all(|(from, most)| from + *most as u64 <= way.media.len() as u64)
+        );
+    }
+
+    /// In ticks of 90 kHz, from a number on that nobody can foresee.
+    #[test]
+    fn a_datagram_says_when_it_left() {
+        for (random, milliseconds, timestamp) in [
+            (0, 0, 0),
+            (0, 1_000, 90_000),
+            (0, 1, 90),
+            (0x1234_0000, 0, 0x1234),
+            (0x1234_0000, 1_000, 0x1234 + 90_000),
+            (0xffff_ffff_0000, 2, 179),
+        ] {
+            let mut transport = Transport::new(0, random);
+            let media = packets(7);
+            transport.pacing.feed(&media, at(milliseconds));
+            let mut batch = Batch::default();
+            transport.write(at(milliseconds), false, false, &mut batch, |_, _| &media);
+            let packet = crate::rtp::Packet::parse(&batch.bytes).expect("good RTP");
+            assert_eq!(packet.timestamp, timestamp, "{random:x}, {milliseconds}");
+            assert_eq!(packet.ssrc, random as u32);
+            assert_eq!(packet.sequence_number, (random >> 32) as u16);
+        }
+    }
+
+    /// By a clock datagrams go out in groups, a hundredth of a second apart.
+    #[test]
+    fn what_has_a_clock_rests_between_groups() {
+        let mut way = Way::new();
+        way.feed(&second()[..200 * PACKET_BYTES], at(0));
+        way.write(at(0));
+        // All that was due is out; the next is due when the group's time is over, and not before.
+        let out = way.transport.cursor;
+        assert!(out < way.media.len() as u64);
+        assert_eq!(way.transport.rests_until, Some(at(10)));
+        assert_eq!(way.deadline(at(0)), Some(at(10)));
+        assert_eq!(way.deadline(at(4)), Some(at(10)));
+        for milliseconds in [1, 5, 9] {
+            assert_eq!(way.write(at(milliseconds)).0.len(), 0, "{milliseconds}");
+            assert_eq!(way.transport.cursor, out);
+        }
+        // When it is over there is nothing to wait for but what is due next.
+        assert!(
+            way.deadline(at(10)) > Some(at(10)),
+            "{:?}",
+            way.deadline(at(10))
+        );
+        assert!(!way.write(at(10)).0.is_empty());
+        assert_eq!(way.transport.rests_until, Some(at(20)));
+        // What waits for its datagram is flushed no sooner than that, either.
+        way.transport.waiting_since = Some(at(0));
+        assert_eq!(way.deadline(at(12)), Some(at(20)));
+        way.transport.rests_until = Some(at(300));
+        assert_eq!(way.deadline(at(12)), Some(at(300)));
+        way.transport.rests_until = None;
+        way.transport.waiting_since = Some(at(8));
+        way.transport.pacing = Pacing::new(0);
+        assert_eq!(way.deadline(at(12)), Some(at(108)));
+    }
+
+    /// Bytes that were overwritten are passed over: what follows goes out whole.
+    #[test]
+    fn what_is_lost_to_the_bound_on_all_buffers_is_passed_over() {
+        let mut transport = Transport::new(0, 7);
+        let media = packets(100);
+        transport
+            .pacing
+            .feed(&media[..50 * PACKET_BYTES + 60], at(0));
+        let mut batch = Batch::default();
+        transport.write(at(0), false, false, &mut batch, |_, _| &[]);
+        assert_eq!((transport.cursor, batch.bytes.len()), (50 * 188 + 60, 0));
+        transport
+            .pacing
+            .feed(&media[50 * PACKET_BYTES + 60..], at(1));
+        transport.write(at(1), false, false, &mut batch, |from, most| {
+            let rest = &media[from as usize..];
+            &rest[..rest.len().min(most)]
+        });
+        assert_eq!(transport.cursor, media.len() as u64);
+        assert_eq!(batch.bytes.len(), 7 * DATAGRAM_BYTES);
+    }
+
+    /// With corrections, all datagrams are of one size.
+    #[test]
+    fn what_is_short_is_filled_up_where_corrections_are_made() {
+        for (is_padded, bytes) in [(false, 12 + 3 * PACKET_BYTES), (true, DATAGRAM_BYTES)] {
+            let mut way = Way::new();
+            way.feed(&packets(3), at(0));
+            way.write(at(0));
+            let mut batch = Batch::default();
+            way.transport
+                .write(at(100), false, is_padded, &mut batch, |_, _| &[]);
+            assert_eq!(batch.bytes.len(), bytes);
+        }
+    }
+
+    /// Each of what it is made of is asked.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_of_a_way_out_has_its_bounds() {
+        type Change = fn(&mut serde_json::Value);
+        for (what, change, newest, fits) in [
+            ("as it was", (|_| {}) as Change, 5_000, true),
+            ("nothing more", |_| {}, 1_000, true),
+            ("it has read on", |_| {}, 999, false),
+            ("its place", |it| it["cursor"] = 5_000.into(), 5_000, true),
+            ("its place", |it| it["cursor"] = 5_001.into(), 5_000, false),
+            (
+                "its pacer",
+                |it| it["pacing"]["due"] = 1_001.into(),
+                5_000,
+                false,
+            ),
+            (
+                "its packets",
+                |it| it["packetiser"]["waiting"] = "abc".into(),
+                5_000,
+                false,
+            ),
+        ] {
+            let mut told = serde_json::to_value(Transport::new(1_000, 7)).expect("a value");
+            change(&mut told);
+            let transport: Transport = serde_json::from_value(told).expect("a transport");
+            assert_eq!(transport.fits(newest), fits, "{what}");
+        }
+    }
+
+    fn client(port: u16) -> Destination {
+        Destination {
+            address: SocketAddr::from(([10, 2, 0, 1], port)),
+            carriage: crate::gate::Carriage::Rtp(None),
+        }
+    }
+
+    fn rtp_out(transport: Option<Transport>) -> RtpOut {
+        let mut out = RtpOut {
+            transport,
+            ..RtpOut::default()
+        };
+        out.post.set_clients(Rc::new([client(6000)]), None, || 0);
+        out
+    }
+
+    /// It is over when all of it has been made into datagrams, and these are out.
+    #[test]
+    fn a_way_out_is_over_when_nothing_waits_and_nothing_is_on_its_way() {
+        // None of it is made here: RTP goes out as it came.
+        let mut out = rtp_out(None);
+        assert!(out.is_empty() && out.is_over(1_000));
+        assert!(out.post.forward(&[7; 100], None));
+        assert!(!out.is_empty() && !out.is_over(1_000));
+        while out.post.next_clients() {}
+        assert!(out.is_empty() && out.is_over(1_000));
+
+        let media = packets(8);
+        let newest = media.len() as u64;
+        let mut out = rtp_out(Some(Transport::new(0, 7)));
+        assert!(out.is_empty() && !out.is_over(0));
+        let transport = out.transport.as_mut().expect("it is there");
+        transport.pacing.feed(&media, at(0));
+        let lend = |from: u64, _: usize| &media[from as usize..];
+        out.write(at(0), false, lend);
+        assert!(!out.is_empty() && !out.is_over(newest));
+        while out.post.next_clients() {}
+        assert!(out.is_empty() && !out.is_over(newest), "a packet waits");
+        out.finish(newest, at(1));
+        out.write(at(1), true, lend);
+        assert!(!out.is_over(newest), "it is on its way");
+        while out.post.next_clients() {}
+        assert!(out.is_over(newest) && !out.is_over(newest + 1));
+    }
+
+    /// What a source that is gone has left goes out for a minute and as long as its bytes are
+    /// worth.
+    #[test]
+    fn a_rest_has_its_time() {
+        let mut out = rtp_out(Some(Transport::new(1_000, 7)));
+        out.finish(41_000, at(5_000));
+        assert_eq!(out.rest_until, Some(at(5_000) + rest_time(40_000)));
+        assert!(rest_time(40_000) > rest_time(0));
+        out.clear();
+        assert!(out.transport.is_none() && out.rest_until.is_none());
+        assert_eq!((out.held_bytes(), out.post.client_count()), (0, 0));
+        // Without bytes that have yet to be made datagrams there is none.
+        let mut out = rtp_out(None);
+        out.finish(41_000, at(5_000));
+        assert_eq!(out.rest_until, None);
+    }
+
+    #[test]
+    fn what_a_way_out_holds_counts() {
+        let mut out = rtp_out(None);
+        let of_post = out.post.held_bytes();
+        assert!(of_post > 0);
+        assert_eq!(out.held_bytes(), of_post);
+        let mut transport = Transport::new(0, 7);
+        transport
+            .pacing
+            .feed(&second()[..150 * PACKET_BYTES], at(0));
+        let (pacing, packetiser) = (
+            transport.pacing.held_bytes(),
+            transport.packetiser.held_bytes(),
+        );
+        assert!(pacing > 0 && packetiser > 0);
+        out.transport = Some(transport);
+        assert_eq!(out.held_bytes(), of_post + pacing + packetiser);
+    }
+
+    #[test]
+    fn datagrams_count_for_each_whom_they_go_to() {
+        let to = [client(1).address, client(2).address, client(3).address];
+        for (clients, bytes, datagrams) in [
+            (1, 100, 1),
+            (1, 101, 2),
+            (2, 100, 2),
+            (3, 200, 6),
+            (3, 250, 9),
+            (2, 1_000, 20),
+        ] {
+            let datagrams_of = Datagrams {
+                to: &to[..clients],
+                bytes: &vec![7; bytes],
+                datagram_bytes: 100,
+            };
+            assert_eq!(datagrams_of.count(), datagrams, "{clients} of {bytes}");
+        }
+    }
+
+    /// Half a `--buffer` may wait for its time: what is more is not read before that has come.
+    #[test]
+    fn a_body_that_is_ahead_of_its_clock_is_not_read_for_a_while() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--buffer=64K"]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+        let call = stage.client("POST /api/add-token?type=http,udp&sessionid=s&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stage.assert_status(call, 201);
+        let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+        let source = stage.client(put);
+        let media = second();
+        stage
+            .relay
+            .received(source, &media[..150 * PACKET_BYTES], stage.now);
+        stage.settle();
+        let session = crate::gate::SessionId::parse(b"s").expect("a name");
+        let (id, _) = stage
+            .relay
+            .streams
+            .running_source(&session)
+            .expect("it runs");
+        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        let live = streams.lives.get_mut(id).expect("it is there");
+        let newest = live.stream.newest();
+        let transport = live.rtp_out.transport.as_mut().expect("it goes out");
+        let cursor = transport.cursor;
+        assert!(cursor < newest);
+        assert!(!streams.is_ahead(id, desk) && streams.source_appetite(id, desk) > 0);
+        // 300 packets come at once, which are 60 ms.
+        stage.relay.received(
+            source,
+            &media[150 * PACKET_BYTES..450 * PACKET_BYTES],
+            stage.now,
+        );
+        stage.settle();
+        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        assert!(streams.is_ahead(id, desk));
+        assert_eq!(streams.source_appetite(id, desk), 0);
+        assert!(streams.is_paused(id));
+        // To the byte: what waits is counted from where it goes out.
+        for (waits, is_ahead) in [(32_767, false), (32_768, true), (60_000, true), (0, false)] {
+            let live = streams.lives.get_mut(id).expect("it is there");
+            let newest = live.stream.newest();
+            let transport = live.rtp_out.transport.as_mut().expect("it goes out");
+            let before = std::mem::replace(&mut transport.cursor, newest - waits);
+            assert_eq!(streams.is_ahead(id, desk), is_ahead, "{waits}");
+            let live = streams.lives.get_mut(id).expect("it is there");
+            let transport = live.rtp_out.transport.as_mut().expect("it goes out");
+            transport.cursor = before;
+        }
+        // When its time has come it is read on, and not before it is less than that.
+        let mut steps = 0;
+        while stage.relay.streams.is_paused(id) {
+            let now = stage.now;
+            assert!(stage.relay.streams.is_ahead(id, &stage.relay.desk));
+            while stage.relay.next_datagrams(now, &[]).is_some() {}
+            stage.settle();
+            stage.wait(Duration::from_millis(10));
+            steps += 1;
+            assert!(steps < 100, "it is never read on");
+        }
+        assert!(!stage.relay.streams.is_ahead(id, &stage.relay.desk));
+        assert!(steps > 1);
+    }
+
+    /// Whoever has UDP clients learns why they get nothing; without them it concerns nobody.
+    #[test]
+    fn what_cannot_go_out_to_its_clients_is_told_of() {
+        let none = [7; 20_000];
+        for (clients, media, words) in [
+            ("10.2.0.1:6000", &none[..], "detail=\"not MPEG-TS\""),
+            (
+                "10.2.0.1:6000,10.2.0.2:6000",
+                &none,
+                "detail=\"not MPEG-TS\"",
+            ),
+            ("10.2.0.1:6000", &packets(100), ""),
+            ("", &none, ""),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+            stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+            let whom = match clients {
+                "" => "type=http".to_owned(),
+                _ => format!("type=http,udp&udp-clients={clients}"),
+            };
+            let call = stage.client(&format!(
+                "POST /api/add-token?sessionid=s&{whom} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ));
+            stage.assert_status(call, 201);
+            let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+            let source = stage.client(put);
+            stage.relay.received(source, media, stage.now);
+            let session = crate::gate::SessionId::parse(b"s").expect("a name");
+            let mut lines = Vec::new();
+            while let Some(action) = stage.relay.next_action() {
+                if let crate::relay::Action::Log(line) = action {
+                    lines.extend(Some(line).filter(|line| line.contains("no-rtp")));
+                }
+            }
+            assert_eq!(lines.len(), usize::from(!words.is_empty()), "{lines:?}");
+            let digest = session.digest();
+            for line in lines {
+                let event = format!("event=no-rtp session={digest} {words}");
+                assert!(line.contains(&event), "{line}");
+            }
         }
     }
 }

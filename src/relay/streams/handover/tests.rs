@@ -1,0 +1,596 @@
+//! Streams of every kind that another core goes on with: what it knows of them then, and what it
+//! does not believe.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
+use crate::relay::counts::Count;
+use crate::relay::stage::{self, Stage, Told};
+use crate::relay::{UdpPort, handover};
+use crate::rtp::Packet;
+use crate::stream::Outcome;
+
+const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+const CAMERA: &str = "10.2.0.2:6000";
+const BARE_CAMERA: &str = "10.2.0.3:6000";
+const OPTIONS: &[&str] = &[
+    "--token-server=10.0.0.0/24",
+    "--buffer=256K",
+    "--buffers=4M",
+    "--streams=9",
+    "--connections=40",
+    "--hold=60",
+];
+
+/// MPEG-TS with a clock that stands still.
+fn packets(count: usize) -> Vec<u8> {
+    let mut packet = [0xff; PACKET_BYTES];
+    packet[..12].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10, 0, 0, 0, 0, 0x7e, 0]);
+    packet.repeat(count)
+}
+
+fn set_rtp(stage: &mut Stage) {
+    stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
+}
+
+fn put(stage: &mut Stage, session: &str, length: usize, media: &[u8]) -> ConnectionId {
+    let head =
+        format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    let source = stage.client(&head);
+    for piece in media.chunks(40_000) {
+        stage.relay.received(source, piece, stage.now);
+    }
+    stage.settle();
+    source
+}
+
+fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
+    let (from, now) = (from.parse().expect("an address"), stage.now);
+    stage.relay.datagram(from, UdpPort::Rtp, datagram, now);
+    stage.settle();
+}
+
+fn rtp(number: u16) -> Vec<u8> {
+    [&Packet::header(33, number, 0, 9)[..], &packets(7)].concat()
+}
+
+fn block(stage: &mut Stage, id: ConnectionId) {
+    stage.relay.served(id, Outcome::Blocked, stage.now);
+}
+
+/// One of each kind: from a body, with UDP clients; RTP, and MPEG-TS without; one with a shadow;
+/// one that drains; and one that is held. And who watches the one that drains, and takes nothing.
+fn all_kinds() -> (Stage, ConnectionId) {
+    let mut stage = Stage::new(OPTIONS);
+    set_rtp(&mut stage);
+    for query in [
+        "type=http,rtp-udp&sessionid=http&udp-clients=10.2.0.1:6000,10.2.0.1:6002",
+        &format!("type=http,rtp-udp&sessionid=rtp&udp-clients={CAMERA}&max-bitrate=8000000"),
+        &format!("type=http,udp&sessionid=bare&udp-clients={BARE_CAMERA}"),
+        "type=http&sessionid=flv",
+        "type=http&sessionid=drains",
+        "type=http&sessionid=held",
+    ] {
+        let call = stage.client(&format!(
+            "POST /api/add-token?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        stage.assert_status(call, 201);
+    }
+    put(&mut stage, "http", 99_999_999, &packets(300));
+    stage.viewer("http");
+    stage.viewer("http");
+    for number in 0..5 {
+        arrive(&mut stage, CAMERA, &rtp(number));
+    }
+    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    put(&mut stage, "flv", 99_999_999, FILE);
+    stage.viewer("flv/live.ts");
+    put(&mut stage, "drains", 30_000, &[7; 10_000]);
+    let stuck = stage.viewer("drains");
+    block(&mut stage, stuck);
+    let source = *stage
+        .relay
+        .clients
+        .ids()
+        .collect::<Vec<_>>()
+        .iter()
+        .rev()
+        .nth(1)
+        .expect("it");
+    stage.relay.received(source, &[7; 20_000], stage.now);
+    stage.settle();
+    let source = put(&mut stage, "held", 99_999_999, &packets(50));
+    stage.viewer("held");
+    stage.lose(source);
+    (stage, stuck)
+}
+
+/// The rows of list-streams, without what depends on how allocations have grown.
+fn rows(stage: &Stage) -> Vec<Value> {
+    let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+    let rows = rows.map(|(_, row)| {
+        let mut row = serde_json::to_value(&row).expect("a row");
+        row["held_bytes"] = Value::Null;
+        row
+    });
+    rows.collect()
+}
+
+/// Streams by session, a shadow's with its container.
+fn ids(told: &Told) -> BTreeMap<String, u64> {
+    let mut ids = BTreeMap::new();
+    told.but("stream", |number, it| {
+        let session = it["session"].as_str().expect("a name");
+        let is_shadow = !it["shadow"].is_null();
+        let name = format!("{session}{}", if is_shadow { ".ts" } else { "" });
+        ids.insert(name, *number);
+    });
+    ids
+}
+
+#[test]
+fn streams_of_all_kinds_go_on_in_another_core() {
+    let (mut stage, stuck) = all_kinds();
+    let before = rows(&stage);
+    let names: Vec<&Value> = before.iter().map(|row| &row["sessionid"]).collect();
+    assert_eq!(names, ["http", "rtp", "bare", "flv", "drains", "held"]);
+    let old_ids: Vec<LiveId> = stage.relay.streams.lives.iter().map(|(id, _)| id).collect();
+    assert_eq!(old_ids.len(), 7, "a shadow, too");
+    let serial_next = stage.relay.streams.live_serial_next;
+    let begun = stage.relay.desk.counts().of(Count::Streams);
+    let taken = stage.written.clone();
+    stage.change_hands(OPTIONS);
+    set_rtp(&mut stage);
+    assert_eq!(rows(&stage), before);
+    // Who takes nothing is not written to; the others have all that there is.
+    assert!(stage.written == taken);
+    stage.relay.unblocked(stuck);
+    stage.settle();
+    assert_eq!(stage.media(stuck), (vec![7; 30_000], true));
+    // Sources go on where they were.
+    let datagrams = stage.relay.desk.counts().of(Count::Datagrams);
+    arrive(&mut stage, CAMERA, &rtp(5));
+    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    assert_eq!(
+        stage.relay.desk.counts().of(Count::Datagrams),
+        datagrams + 2
+    );
+    assert_eq!(stage.relay.desk.counts().of(Count::Streams), begun);
+    // A new one is called like none before it.
+    put(&mut stage, "held", 99_999_999, &packets(9));
+    assert_eq!(
+        stage.relay.desk.counts().of(Count::Streams),
+        begun,
+        "it was held"
+    );
+    let session = crate::gate::SessionId::parse(b"rtp").expect("a name");
+    let abort = "DELETE /api/abort-stream?sessionid=rtp HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let call = stage.client(abort);
+    stage.assert_status(call, 200);
+    stage.wait_seconds(2);
+    for number in 0..2 {
+        arrive(&mut stage, CAMERA, &rtp(number));
+    }
+    let (id, _) = stage
+        .relay
+        .streams
+        .running_source(&session)
+        .expect("it runs");
+    assert!(!old_ids.contains(&id));
+    assert_eq!(
+        stage.relay.streams.lives.get(id).expect("it").serial,
+        serial_next
+    );
+}
+
+#[test]
+fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
+    let (mut stage, _) = all_kinds();
+    stage.tell().taken_over(OPTIONS).expect("it fits");
+    let going: Vec<ConnectionId> = handover::connections(&stage.relay).collect();
+    assert!(stage.relay.desk.timers().len() > 0);
+    handover::let_go(&mut stage.relay, &going);
+    assert_eq!(stage.relay.streams.len(), 0);
+    stage.relay.check();
+    assert_eq!(stage.relay.streams.media().count(), 0);
+    let limits = &stage.relay.desk.settings().limits;
+    let free = stage.relay.streams.pool.bytes_left;
+    assert_eq!(free, limits.buffers_bytes_max as isize);
+}
+
+type Change = fn(&Told, &BTreeMap<String, u64>) -> Told;
+
+/// One stream's line is another: that of this session, or its shadow's.
+fn change(told: &Told, name: &str, mut change: impl FnMut(&mut Value)) -> Told {
+    let number = ids(told)[name];
+    told.but("stream", |it, value| {
+        if *it == number {
+            change(value);
+        }
+    })
+}
+
+const ANOTHERS_NUMBER: &str = "has another's number";
+const ENDED: &str = "has ended, and has a source";
+const TWICE: &str = "a session runs twice";
+const OF_ANOTHER: &str = "is made of another";
+const NO_STATE: &str = "is in no state that can be";
+const FITS: &str = "";
+
+/// Each by itself is found out, and said in words.
+#[test]
+fn what_cannot_be_so_of_streams_is_refused() {
+    let (mut stage, _) = all_kinds();
+    let told = stage.tell();
+    let ids = ids(&told);
+    let cases: [(&str, Change, &str); 33] = [
+        ("as it was", |it, _| it.clone(), FITS),
+        (
+            "a number that is given out next",
+            |it, _| it.but("ids", |_, ids| ids["streams"][1] = 7.into()),
+            ANOTHERS_NUMBER,
+        ),
+        (
+            "a number that is given out after the next",
+            |it, _| it.but("ids", |_, ids| ids["streams"][1] = 9.into()),
+            FITS,
+        ),
+        (
+            "two of one number",
+            |it, _| change(it, "bare", |it| it["serial"] = 1.into()),
+            ANOTHERS_NUMBER,
+        ),
+        (
+            "a source of what has ended",
+            |it, _| change(it, "drains", |it| it["source"] = json!({"Rtp": CAMERA})),
+            ENDED,
+        ),
+        (
+            "no source of what has not",
+            |it, _| change(it, "rtp", |it| it["source"] = "Gone".into()),
+            ENDED,
+        ),
+        (
+            "two of one session",
+            |it, _| change(it, "bare", |it| it["session"] = "rtp".into()),
+            TWICE,
+        ),
+        (
+            "a shadow that is none",
+            |it, ids| change(it, "flv", |it| it["casts"][0]["live"] = ids["rtp"].into()),
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow that is not there",
+            |it, _| change(it, "flv", |it| it["casts"][0]["live"] = 999.into()),
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow that is another's",
+            |it, ids| {
+                let mut own = Value::Null;
+                let told = change(it, "flv", |it| own = it["casts"][0].clone());
+                assert_eq!(own["live"], ids["flv.ts"]);
+                change(&told, "http", |it| it["casts"] = json!([own]))
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow that its original does not know",
+            |it, _| change(it, "flv", |it| it["casts"] = json!([])),
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow that its original has lost",
+            |it, _| change(it, "flv", |it| it["casts"][0]["live"] = Value::Null),
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow in another container",
+            |it, _| {
+                change(it, "flv.ts", |it| {
+                    let is_mp4 = it["shadow"]["target"] == "Mp4";
+                    it["shadow"]["target"] = if is_mp4 { "MpegTs" } else { "Mp4" }.into();
+                })
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a shadow of what is not there",
+            |it, _| change(it, "flv.ts", |it| it["shadow"]["original"] = 999.into()),
+            OF_ANOTHER,
+        ),
+        (
+            "what is between a source and its stream",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["splicer"]["unit_bytes_max"] = 131_072.into()
+                })
+            },
+            FITS,
+        ),
+        (
+            "the same, larger",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["splicer"]["unit_bytes_max"] = 131_073.into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "what comes out of a shadow",
+            |it, _| {
+                change(it, "flv.ts", |it| {
+                    it["shadow"]["allowance"] = (1u64 << 40).into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "what RTP has told",
+            |it, _| {
+                change(it, "rtp", |it| {
+                    it["input"]["disorder_told"]["late"] = 7.into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "what MPEG-TS has told",
+            |it, _| {
+                change(it, "bare", |it| {
+                    it["bare"]["bare"]["aligner"] =
+                        json!({"held": "", "shape": null, "in_step": true});
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "what a source may send",
+            |it, _| change(it, "rtp", |it| it["quota"]["bytes_per_second"] = 0.into()),
+            NO_STATE,
+        ),
+        (
+            "what goes out",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["rtp_out"]["transport"]["cursor"] = (1u64 << 40).into();
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "how many were cut",
+            |it, _| change(it, "http", |it| it["cuts"]["kicked"] = u64::MAX.into()),
+            NO_STATE,
+        ),
+        (
+            "viewers of no stream",
+            |it, _| it.but("viewer", |_, it| it[0] = 999.into()),
+            "viewers of no stream",
+        ),
+        (
+            "a viewer's place",
+            |it, ids| move_viewer(it, ids["flv.ts"], 72),
+            "lies beyond the 72 that may be here at once",
+        ),
+        (
+            "a viewer's place that is not its own",
+            |it, ids| move_viewer(it, ids["flv.ts"], 71),
+            "in a place that is another's",
+        ),
+        (
+            "a stream's place",
+            |it, ids| move_stream(it, ids["rtp"], 26),
+            "lies beyond the 26 that may be here at once",
+        ),
+        (
+            "a stream's place",
+            |it, ids| move_stream(it, ids["rtp"], 25),
+            FITS,
+        ),
+        (
+            "nothing of it is told",
+            |it, _| without(it, "viewer "),
+            "in a place that is another's",
+        ),
+        (
+            "no end of it",
+            |it, _| {
+                change(it, "drains", |it| {
+                    it["source"] = json!({"Held": {"until": {"secs": 9, "nanos": 0}}})
+                })
+            },
+            ENDED,
+        ),
+        (
+            "where RTP waits",
+            |it, _| {
+                change(it, "rtp", |it| {
+                    it["input"]["reorder"]["early_bytes"] = 7.into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "the number of RTP",
+            |it, _| {
+                change(it, "rtp", |it| {
+                    it["input"]["sequence"]["highest"] = u64::MAX.into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "a pacer",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["rtp_out"]["transport"]["pacing"]["due"] = (1u64 << 40).into()
+                })
+            },
+            NO_STATE,
+        ),
+        (
+            "what waits for its datagram",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["rtp_out"]["transport"]["packetiser"]["waiting"] = "abc".into()
+                })
+            },
+            NO_STATE,
+        ),
+    ];
+    for (what, change, words) in cases {
+        let taken = change(&told, &ids).taken_over(OPTIONS);
+        let why = taken.err().unwrap_or_default();
+        let is_said = if words.is_empty() {
+            why.is_empty()
+        } else {
+            why.contains(words)
+        };
+        assert!(is_said, "{what}: {why:?}");
+    }
+}
+
+fn move_viewer(told: &Told, of: u64, to: u64) -> Told {
+    told.but("viewer", |number, it| {
+        if it[0] == of {
+            *number = to;
+        }
+    })
+}
+
+fn move_stream(told: &Told, from: u64, to: u64) -> Told {
+    let mut moved = told.but("stream", |number, _| {
+        if *number == from {
+            *number = to;
+        }
+    });
+    for (id, ..) in &mut moved.media {
+        if *id == LiveId::from_u64(from) {
+            *id = LiveId::from_u64(to);
+        }
+    }
+    moved
+}
+
+fn without(told: &Told, begins: &str) -> Told {
+    let lines = told
+        .records
+        .lines()
+        .filter(|line| !line.starts_with(begins));
+    let lines: Vec<&str> = lines.collect();
+    let count = lines.len() - 1;
+    let mut records: String = lines[..count]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    records += &format!("end {count} null\n");
+    Told {
+        media: told.media.clone(),
+        records,
+    }
+}
+
+/// What a shadow has yet to read must be among what its original keeps.
+#[test]
+fn a_shadow_that_is_behind_has_its_place_within_what_is_kept() {
+    let options = ["--buffer=64K", "--buffers=1M"];
+    let mut stage = Stage::new(&options);
+    let source = put(&mut stage, "flv", 99_999_999, FILE);
+    stage.viewer("flv/live.ts");
+    for _ in 0..8 {
+        stage.relay.received(source, &FILE[13..], stage.now);
+        stage.settle();
+    }
+    let told = stage.tell();
+    let original = ids(&told)["flv"];
+    let live = stage.relay.streams.lives.get(LiveId::from_u64(original));
+    let stream = &live.expect("it is there").stream;
+    let (kept, newest) = (stream.filled_bytes() as u64, stream.newest());
+    assert!(kept > 1_000 && newest - kept > 1_000, "{kept} of {newest}");
+    for (behind, is_there) in [
+        (newest, true),
+        (newest - kept, true),
+        (newest - kept / 2, true),
+        (newest - kept - 1, false),
+        (0, false),
+        (newest + 1, false),
+        (newest + kept, false),
+    ] {
+        let told = change(&told, "flv.ts", |it| it["shadow"]["behind"] = behind.into());
+        let taken = told.taken_over(&options);
+        assert_eq!(taken.is_ok(), is_there, "{behind}, {kept} of {newest}");
+        let words = "has yet to read is not there";
+        assert!(taken.err().is_none_or(|why| why.contains(words)));
+    }
+}
+
+/// Of what all keep together `--buffers` is the bound, but for what each may keep in any case.
+#[test]
+fn buffers_that_are_too_small_for_all_are_refused() {
+    let mut stage = Stage::new(&["--buffer=1M", "--buffers=8M"]);
+    for session in ["a", "b", "c"] {
+        put(&mut stage, session, 99_999_999, &vec![7; 1_500_000]);
+    }
+    let told = stage.tell();
+    let streams = &stage.relay.streams;
+    let each = streams.lives.iter();
+    let granted: usize = each.map(|(_, live)| live.stream.granted_bytes()).sum();
+    let taken_of = 8 * 1024 * 1024 - streams.pool.bytes_left as usize;
+    assert!(granted > 0 && taken_of > granted + 1024 * 1024);
+    // So many are left for others, or missing.
+    for (left, is_refused) in [
+        (1_000_000, false),
+        (0, false),
+        (-(granted as isize), false),
+        (-(granted as isize) - 1, true),
+        (-(granted as isize) - 100_000, true),
+    ] {
+        let bytes = taken_of as isize + left;
+        let options = ["--buffer=1M", &format!("--buffers={bytes}")];
+        let why = told.taken_over(&options).err();
+        assert_eq!(why.is_some(), is_refused, "{left}: {why:?}");
+        let words = "its buffers take more than --buffers says here";
+        assert!(why.is_none_or(|why| why == words));
+    }
+}
+
+/// Twice as many as may run, and shadows.
+#[test]
+fn media_of_too_many_streams_is_refused() {
+    let limits = stage::settings(OPTIONS).limits;
+    let mut told = ToldStreams::new(&limits);
+    let most = 2 * 9 + 8;
+    let id = LiveId::from_u64;
+    for number in 0..most {
+        assert_eq!(told.hear_media((id(number), 0), b"abc", &limits), Ok(()));
+    }
+    let Err(Unfit(why)) = told.hear_media((id(most), 0), b"abc", &limits) else {
+        panic!("it is taken");
+    };
+    assert_eq!(why, "more than 26 streams");
+    // Those that are known go on; and one that has gone makes room, and gives back what it took.
+    assert_eq!(told.hear_media((id(0), 3), b"def", &limits), Ok(()));
+    let before = told.pool.bytes_left;
+    told.forget_media(id(0));
+    told.forget_media(id(0));
+    assert!(told.pool.bytes_left > before);
+    assert_eq!(told.hear_media((id(most), 0), b"abc", &limits), Ok(()));
+}
+
+/// It went while its bytes were told.
+#[test]
+fn media_of_a_stream_that_is_told_no_more_is_let_go() {
+    let (mut stage, _) = all_kinds();
+    let mut told = stage.tell();
+    told.media.push((LiveId::from_u64(24), 0, vec![7; 100_000]));
+    let relay = told.taken_over(OPTIONS).expect("it fits");
+    relay.check();
+    assert!(!relay.streams.has(LiveId::from_u64(24)));
+}
