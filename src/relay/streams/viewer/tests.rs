@@ -15,6 +15,7 @@ fn reply(version: Version, keep_alive: bool) -> Reply {
         version,
         keep_alive,
         head_only: false,
+        no_store: false,
         date: HttpDate::default(),
         fields: &[],
     }
