@@ -521,4 +521,52 @@ mod tests {
             assert!(connection.held_bytes() >= held);
         }
     }
+
+    /// An event that goes out in pieces counts once.
+    #[test]
+    fn of_events_that_were_cut_every_byte_is_told() {
+        use crate::relay::{Outgoing, write_next};
+
+        let mut stage = Stage::new(&[LOG, "--token-server=10.0.0.0/24"]);
+        let (reader, caller) = (stage.client(""), stage.client(""));
+        let call = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let follow = call("GET /api/events");
+        stage.relay.received(reader, follow.as_bytes(), stage.now);
+        assert_eq!(logged(&mut stage), Vec::<String>::new());
+        let snapshot = stage
+            .text(reader)
+            .find("event: snapshot-end")
+            .expect("a snapshot");
+        let before = stage.text(reader).len() - snapshot;
+        let add = call("POST /api/add-token?type=http&sessionid=s");
+        stage.relay.received(caller, add.as_bytes(), stage.now);
+        let mut bytes = 0;
+        while stage.relay.has_writes() {
+            write_next(&mut stage.relay, stage.now, |id, output| {
+                if id != reader {
+                    return Outgoing::Whole(output.bytes());
+                }
+                let piece = output.bytes().min(7);
+                bytes += piece;
+                Outgoing::Part(piece)
+            });
+            stage.relay.unblocked(reader);
+            if bytes > 0
+                && !stage
+                    .relay
+                    .clients
+                    .connections
+                    .get(reader)
+                    .is_some_and(|it| !it.output.is_empty())
+            {
+                break;
+            }
+        }
+        assert_eq!(logged(&mut stage).len(), 1, "the call is answered");
+        stage.relay.lost(reader, stage.now);
+        let all = before + bytes;
+        let end = format!("\"GET /api/events HTTP/1.1\" 200 {all} \"-\" \"-\"");
+        assert!(bytes > 7);
+        assert_eq!(logged(&mut stage), [format!("{FRONT}{end}")]);
+    }
 }

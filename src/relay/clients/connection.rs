@@ -590,4 +590,49 @@ mod tests {
         stage.settle();
         assert!(held(&stage, id) <= bytes - text);
     }
+
+    /// What waited to be read, and to be told, is free when a connection is over.
+    #[test]
+    fn what_a_connection_held_is_freed_with_it() {
+        const MUCH: usize = 1024 * 1024;
+        for (input, output, connections, is_much) in [
+            (MUCH, 0, 15, false),
+            (MUCH, 0, 16, true),
+            (0, MUCH, 15, false),
+            (0, MUCH, 16, true),
+            (MUCH, MUCH, 7, false),
+            (MUCH, MUCH, 8, true),
+        ] {
+            let mut stage = stage(&[]);
+            for _ in 0..connections {
+                let id = stage.client("");
+                let connection = stage
+                    .relay
+                    .clients
+                    .connections
+                    .get_mut(id)
+                    .expect("it is there");
+                connection.input = vec![b'x'; input];
+                connection.output.push(&vec![b'x'; output]);
+                stage.relay.lost(id, stage.now);
+                while stage.relay.next_action().is_some() {}
+            }
+            let is_due = stage.relay.next_deadline().is_some();
+            assert_eq!(is_due, is_much, "{connections} of {input} and {output}");
+        }
+    }
+
+    /// Where the end of the connection is that of a stream, its viewer is told so once.
+    #[test]
+    fn who_has_all_of_a_stream_is_told_once_that_nothing_more_comes() {
+        let mut stage = stage(&["--close-delimited"]);
+        let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+        let viewer = stage.viewer("s");
+        stage.relay.received(source, b"media", stage.now);
+        while stage.write_next() {}
+        let acts: Vec<Action> = std::iter::from_fn(|| stage.relay.next_action()).collect();
+        let shut = |action: &&Action| **action == Action::ShutdownWrite(viewer);
+        assert_eq!(acts.iter().filter(shut).count(), 1, "{acts:?}");
+        assert!(stage.text(viewer).ends_with("\r\n\r\nmedia"));
+    }
 }

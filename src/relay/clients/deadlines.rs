@@ -348,4 +348,26 @@ mod tests {
             }
         }
     }
+
+    /// Who takes what is sent to it is not held to that, nor is who has been called and has not
+    /// answered yet.
+    #[test]
+    fn only_who_takes_nothing_is_held_to_the_time_for_that() {
+        let options = [
+            "--viewer-stall-time=3",
+            "--keep-alive-time=20",
+            "--origin-time=10",
+            "--origin=http://10.1.0.1:8000",
+        ];
+        let mut stage = Stage::new(&options);
+        let idle = stage.client("");
+        let viewer = stage.viewer("s");
+        let origin = stage.calls[0].0;
+        stage.wait(Duration::from_millis(9_999));
+        assert_eq!(stage.closed.len(), 0, "{idle:?}, {viewer:?} and {origin:?}");
+        stage.wait(Duration::from_millis(1));
+        assert!(stage.closed.contains(&origin));
+        stage.assert_status(viewer, 504);
+        assert!(!stage.closed.contains(&idle));
+    }
 }

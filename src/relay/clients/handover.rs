@@ -204,7 +204,6 @@ impl Connection {
                     HeadReader::default()
                 };
             }
-            Phase::Asking(asking) => asking.read_again(&self.input),
             Phase::Source(source) => source.fit(now),
             Phase::Following(following) => following.fit(desk),
             _ => {}
@@ -444,7 +443,11 @@ mod tests {
         assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 2);
         stage.now = stage.now + std::time::Duration::from_secs(4);
         hand_over(&mut stage, &options);
-        assert!(stage.relay.has_ahead());
+        let ahead = std::iter::from_fn(|| stage.relay.clients.next_ahead());
+        assert_eq!(ahead.map(|(id, _)| id).collect::<Vec<_>>(), [many, half]);
+        for id in [many, half] {
+            stage.relay.clients.wait_ahead(id);
+        }
         stage.settle();
         assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 9);
         stage.wait_seconds(4);
@@ -618,13 +621,50 @@ mod tests {
         assert_eq!(taken(&mut stage, &[API], &records), Ok(()));
     }
 
+    /// An id names nobody who comes later, there or here.
+    #[test]
+    fn ids_count_on() {
+        let mut stage = Stage::new(&[]);
+        let gone: Vec<ConnectionId> = (0..6).map(|_| stage.client("")).collect();
+        let stays = stage.client("");
+        gone.iter().for_each(|id| stage.lose(*id));
+        hand_over(&mut stage, &[]);
+        for _ in 0..9 {
+            let new = stage.client("");
+            assert!(!gone.contains(&new) && new != stays, "{new:?}");
+        }
+        assert!(stage.relay.clients.has(stays));
+    }
+
+    /// Over which time its rate is judged is that of its source here.
+    #[test]
+    fn a_source_that_was_told_is_let_go_if_it_is_too_slow() {
+        let options = ["--source-idle-time=9", "--body-rate=1000"];
+        let mut stage = Stage::new(&options);
+        let source =
+            stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n");
+        let (records, _) = told(&mut stage);
+        let began = "\"window_began\":{\"secs\":0,";
+        assert!(records.contains(began), "{records}");
+        let ahead = records.replace(began, "\"window_began\":{\"secs\":5000,");
+        assert_eq!(taken(&mut stage, &options, &ahead), Ok(()));
+        for _ in 0..3 {
+            stage.send(source, "x");
+            assert_eq!(stage.text(source), "");
+            stage.wait_seconds(3);
+        }
+        assert!(stage.text(source).contains("its source was too slow"));
+    }
+
     /// As many as may be here at once, beyond the limit, too.
     #[test]
     fn no_more_clients_are_taken_than_there_is_room_for() {
         let most = 10 + CONNECTIONS_BEYOND_MAX;
         for (clients, fits) in [(most, true), (most + 1, false)] {
             let mut stage = Stage::new(&["--connections=100"]);
-            (0..clients).for_each(|_| drop(stage.client("")));
+            for _ in 0..clients {
+                stage.client("");
+            }
             let (records, _) = told(&mut stage);
             let taken = taken(&mut stage, &["--connections=10"], &records);
             assert_eq!(taken.is_ok(), fits, "{clients}");

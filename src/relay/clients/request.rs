@@ -629,4 +629,27 @@ mod tests {
             }
         }
     }
+
+    /// The change is on its way to the disk: what was asked behind it waits for its answer.
+    #[test]
+    fn a_change_is_answered_when_it_is_on_disk_and_nothing_before_it() {
+        use crate::relay::Done;
+
+        for (done, status) in [(Ok(()), 201), (Err("full".to_owned()), 507)] {
+            let mut stage = Stage::new(&[API]);
+            let tokens = crate::gate::Tokens::new(stage.relay.token_limits());
+            stage.relay.restore(tokens, stage.now);
+            let ask = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let add = ask("POST /api/add-token?type=http&sessionid=s");
+            let id = stage.client(&format!("{add}{}", ask("GET /healthz")));
+            assert_eq!(stage.text(id), "");
+            assert_eq!(stage.relay.appetite(id), 4_096 - ask("GET /healthz").len());
+            let (ticket, _) = stage.jobs.remove(0);
+            stage.relay.helped(ticket, Done::Appended(done), stage.now);
+            stage.settle();
+            stage.assert_status(id, status);
+            assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);
+            assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+        }
+    }
 }

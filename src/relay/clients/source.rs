@@ -652,4 +652,39 @@ mod tests {
             assert_eq!(source.fits(), fits);
         }
     }
+
+    /// Who waits for leave to send its media gets it, in the words that it knows.
+    #[test]
+    fn a_source_that_waits_for_leave_gets_it() {
+        let expects = put("s", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+        let icecast = "SOURCE /s HTTP/1.0\r\nAuthorization: Basic c291cmNlOnM=\r\n\r\n".to_owned();
+        let mut cases: Vec<(&[&str], String, &[u8])> = vec![
+            (&[], put("s", "Content-Length: 5\r\n\r\n"), b""),
+            (&[], expects, CONTINUE),
+        ];
+        if cfg!(feature = "icecast") {
+            cases.push((&["--icecast"], icecast, icecast::GO_ON));
+        }
+        for (options, head, leave) in cases {
+            let mut stage = Stage::new(options);
+            let source = stage.client(&head);
+            assert_eq!(stage.text(source).as_bytes(), leave, "{head}");
+            assert_eq!(stage.relay.streams.running(), 1);
+        }
+    }
+
+    /// The end of its connection is that of what it sends.
+    #[cfg(feature = "icecast")]
+    #[test]
+    fn a_source_without_an_end_of_its_own_is_complete_when_it_sends_no_more() {
+        let mut stage = Stage::new(&["--icecast"]);
+        let head = "SOURCE /s HTTP/1.0\r\nAuthorization: Basic c291cmNlOnM=\r\n\r\n";
+        let source = stage.client(head);
+        let viewer = stage.viewer("s");
+        stage.send(source, "media");
+        stage.relay.input_ended(source, false, stage.now);
+        stage.settle();
+        assert_eq!(stage.content(viewer), ("media".to_owned(), true));
+        assert!(stage.text(source).contains("\"bytes_received\":5"));
+    }
 }

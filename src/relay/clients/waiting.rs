@@ -559,4 +559,35 @@ mod tests {
             assert_eq!(clients.waiting.len(), 0);
         }
     }
+
+    /// Who waits for more of it than there is stays in the room.
+    #[test]
+    fn those_are_called_who_wait_for_less_than_there_is() {
+        let name = session("s");
+        let mut room = WaitingRoom::default();
+        for number in [1, 2] {
+            room.enter((&name, Reach::STREAM), id(number), None);
+        }
+        assert_eq!(room.take(&name, Reach::STREAM), []);
+        assert_eq!((room.len(), room.is_awaited(&name)), (2, true));
+        assert_eq!(room.take(&session("t"), Reach::ALL), []);
+        assert_eq!(room.take(&name, Reach::ALL), [id(1), id(2)]);
+        assert_eq!((room.len(), room.is_awaited(&name)), (0, false));
+        assert_eq!(room.held_bytes(), 0);
+    }
+
+    /// Its stream runs, and has no playlist yet.
+    #[cfg(feature = "hls")]
+    #[test]
+    fn who_waits_for_a_playlist_waits_in_a_room_of_its_own() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
+        let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let clients = &stage.relay.clients;
+        assert_eq!((clients.waiting().len(), clients.blocked().len()), (0, 1));
+        assert_eq!(clients.those_in(Room::List, 0).count(), 1);
+        assert_eq!(clients.waits_for(player), Some(&session("s")));
+        stage.lose(player);
+        assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
+    }
 }

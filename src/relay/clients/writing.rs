@@ -293,10 +293,9 @@ mod tests {
         let caller = stage.client("");
         for token in 0..number {
             let line = format!("POST /api/add-token?type=http&sessionid={token}");
-            stage.send(
-                caller,
-                &format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-            );
+            let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stage.relay.received(caller, request.as_bytes(), stage.now);
+            while stage.write_next() {}
         }
         stage.lose(caller);
         stage
