@@ -190,6 +190,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 mod tests {
     use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+    use crate::relay::ConnectionId;
     use crate::relay::stage::Stage;
 
     const OPTIONS: &[&str] = &["--connections=90", "--connections-per-host=4"];
@@ -242,5 +243,197 @@ mod tests {
         let on_link = |number: u16| IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number));
         let mut stage = Stage::new(OPTIONS);
         assert_eq!(let_in(&mut stage, (1..81).map(on_link)), 80);
+    }
+
+    const BEYOND: usize = crate::relay::CONNECTIONS_BEYOND_MAX;
+
+    fn come(stage: &mut Stage, from: &str, number: usize) -> Option<ConnectionId> {
+        let peer = SocketAddr::new(from.parse().expect("an address"), number as u16);
+        let id = stage.relay.accepted(peer, stage.now);
+        stage.settle();
+        id
+    }
+
+    /// Connections by a proxy that say nothing do not keep out the next one, which may be the
+    /// operator's: the one that has been there for longest goes.
+    #[test]
+    fn who_is_nobody_yet_goes_when_another_needs_the_place() {
+        let options = [
+            "--connections=10",
+            "--proxy-protocol=10.5.0.1",
+            "--token-server=10.0.0.1",
+        ];
+        let mut stage = Stage::new(&options);
+        let mut ids: Vec<ConnectionId> = Vec::new();
+        for number in 0..10 + BEYOND {
+            ids.push(come(&mut stage, "10.5.0.1", number).expect("room"));
+        }
+        assert_eq!(stage.closed.len(), 0);
+        // Whoever is gone by itself is not counted on.
+        stage.lose(ids[11]);
+        ids.push(come(&mut stage, "10.5.0.1", 100).expect("room"));
+        assert_eq!(
+            Vec::from_iter(&stage.closed),
+            [&ids[11]],
+            "there was a place"
+        );
+        let mut expected: Vec<ConnectionId> = vec![ids[11]];
+        let beyond: Vec<ConnectionId> = ids[10..]
+            .iter()
+            .filter(|id| **id != ids[11])
+            .copied()
+            .collect();
+        for (number, oldest) in beyond.into_iter().enumerate() {
+            let from = if number % 2 == 0 {
+                "10.5.0.1"
+            } else {
+                "10.0.0.1"
+            };
+            assert!(come(&mut stage, from, 200 + number).is_some(), "{number}");
+            expected.push(oldest);
+            let gone = stage.closed.iter().copied().collect::<Vec<_>>();
+            expected.sort();
+            assert_eq!(gone, expected, "{number}");
+            stage.relay.check();
+        }
+        // Those within the limit have stayed, and nobody else takes a place.
+        for id in &ids[..10] {
+            assert!(stage.relay.clients.has(*id));
+        }
+        assert_eq!(come(&mut stage, "10.9.0.1", 1), None);
+    }
+
+    /// Those of whom it is known that they are the operator's keep their places; strangers whom a
+    /// proxy has named do not, nor does who came by no proxy lose one.
+    #[test]
+    fn of_those_beyond_the_limit_the_operators_stay() {
+        let options = [
+            "--connections=10",
+            "--proxy-protocol=10.5.0.1",
+            "--token-server=10.0.0.0/24",
+        ];
+        let mut stage = Stage::new(&options);
+        let within: Vec<_> = (0..10)
+            .map(|number| come(&mut stage, "10.9.0.1", number))
+            .collect();
+        let direct = come(&mut stage, "10.9.0.2", 1).expect("room");
+        let operators = come(&mut stage, "10.5.0.1", 1).expect("room");
+        stage.send(operators, "PROXY TCP4 10.0.0.7 192.0.2.1 1 80\r\n");
+        let strangers = come(&mut stage, "10.5.0.1", 2).expect("room");
+        stage.send(strangers, "PROXY TCP4 10.9.0.9 192.0.2.1 1 80\r\n");
+        let nobodys = come(&mut stage, "10.5.0.1", 3).expect("room");
+        for number in 14..10 + BEYOND {
+            assert!(come(&mut stage, "10.0.0.8", number).is_some());
+        }
+        assert_eq!(stage.closed.len(), 0);
+        for (gone, number) in [(strangers, 100), (nobodys, 101)] {
+            assert!(come(&mut stage, "10.0.0.8", number).is_some());
+            assert!(stage.closed.contains(&gone), "{number}");
+        }
+        assert_eq!(come(&mut stage, "10.0.0.8", 102), None, "nobody has to go");
+        assert_eq!(come(&mut stage, "10.5.0.1", 103), None);
+        assert_eq!(stage.closed.len(), 2);
+        let stay = within.into_iter().flatten().chain([direct, operators]);
+        stay.for_each(|id| assert!(stage.relay.clients.has(id)));
+    }
+
+    #[test]
+    fn nobody_is_let_in_when_the_server_ends() {
+        let mut stage = Stage::new(&[]);
+        let waits = come(&mut stage, "10.0.0.1", 1).expect("room");
+        stage.relay.shut_down(stage.now);
+        assert_eq!(come(&mut stage, "10.0.0.1", 2), None);
+        assert!(!stage.relay.clients.has(waits));
+    }
+
+    /// It has come beyond the limit of all, and stays beyond it whoever it is.
+    #[test]
+    fn who_came_beyond_the_limit_is_told_so_when_it_has_a_name() {
+        let options = [
+            "--connections=10",
+            "--proxy-protocol=10.5.0.1",
+            "--connections-per-host=5",
+        ];
+        let mut stage = Stage::new(&options);
+        for number in 0..9 {
+            come(&mut stage, &format!("10.9.0.{number}"), 1).expect("room");
+        }
+        let watch =
+            "PROXY TCP4 192.0.2.66 192.0.2.1 1 80\r\nGET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n";
+        for (number, status) in [(1, 404), (2, 503)] {
+            let id = come(&mut stage, "10.5.0.1", number).expect("room");
+            stage.send(id, watch);
+            stage.assert_status(id, status);
+        }
+    }
+
+    /// Whoever a proxy of requests brings is somebody else each time, or nobody.
+    #[test]
+    fn each_request_by_a_proxy_is_whose_it_says() {
+        let options = ["--forwarded-from=10.5.0.1", "--connections-per-host=2"];
+        let mut stage = Stage::new(&options);
+        let id = come(&mut stage, "10.5.0.1", 7).expect("room");
+        let proxy = SocketAddr::from(([10, 5, 0, 1], 7));
+        let host = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for (field, peer, is_named, is_proxied, status) in [
+            ("", "10.5.0.1", false, false, 403),
+            (
+                "X-Forwarded-For: 192.0.2.1\r\n",
+                "192.0.2.1",
+                true,
+                true,
+                404,
+            ),
+            (
+                "X-Forwarded-For: 192.0.2.2\r\n",
+                "192.0.2.2",
+                true,
+                true,
+                404,
+            ),
+            ("", "10.5.0.1", false, true, 403),
+            (
+                "X-Forwarded-For: 10.5.0.1\r\n",
+                "10.5.0.1",
+                false,
+                true,
+                403,
+            ),
+            (
+                "X-Forwarded-For: nonsense\r\n",
+                "10.5.0.1",
+                false,
+                true,
+                400,
+            ),
+        ] {
+            let had = stage.text(id).len();
+            let head = "GET /stream/s HTTP/1.1\r\nHost: h\r\n";
+            stage.send(id, &format!("{head}{field}\r\n"));
+            let text = &stage.text(id)[had..];
+            assert!(
+                text.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{field}: {text}"
+            );
+            let Some(connection) = stage.relay.clients.connections.get(id) else {
+                continue;
+            };
+            let caller = connection.caller();
+            assert_eq!(caller.peer.ip(), host(peer), "{field}");
+            assert_eq!(
+                (caller.is_named, caller.is_proxied),
+                (is_named, is_proxied),
+                "{field}"
+            );
+            assert_eq!(
+                stage.relay.clients.hosts.count(),
+                usize::from(is_named),
+                "{field}"
+            );
+            if !is_named {
+                assert_eq!(caller.peer, proxy);
+            }
+        }
+        stage.relay.check();
     }
 }

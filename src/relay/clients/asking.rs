@@ -38,15 +38,6 @@ impl Asking {
         self.fault = Fault::Broken("it hung up without an answer");
     }
 
-    /// What has come of an answer is looked at again.
-    #[cfg(feature = "handover")]
-    pub fn read_again(&mut self, input: &[u8]) {
-        self.reader = AnswerReader::default();
-        if !matches!(self.read(input), Ok(None)) {
-            self.reader = AnswerReader::default();
-        }
-    }
-
     /// The next head of an answer, and its length.
     pub fn read(&mut self, input: &[u8]) -> Result<Option<(Answer, usize)>, Refusal> {
         self.reader.read(input, &ANSWER_LIMITS)

@@ -325,3 +325,314 @@ impl Clients {
         self.said.extend(connection.phase.gone(id));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use crate::stream::Outcome;
+
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+    /// What follows its head is no request: it is refused, and let go.
+    const REFUSED: &str = "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
+
+    fn stage(options: &[&str]) -> Stage {
+        let times = [
+            "--head-time=10",
+            "--keep-alive-time=20",
+            "--viewer-stall-time=100",
+        ];
+        Stage::new(&[&times, options].concat())
+    }
+
+    /// Sends so many bytes, as much as is wanted at a time.
+    fn pour(stage: &mut Stage, id: ConnectionId, bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            let piece = stage.relay.appetite(id).min(left);
+            assert!(piece > 0, "it is drained");
+            stage.relay.received(id, &vec![b'x'; piece], stage.now);
+            left -= piece;
+        }
+        stage.settle();
+    }
+
+    #[test]
+    fn what_is_drained_is_bounded_and_ends_when_the_client_has_been_told() {
+        for (bytes_left, bytes, is_shut, is_enough, left) in [
+            (10, 9, true, false, 1),
+            (10, 10, true, true, 0),
+            (10, 11, true, true, 0),
+            (10, 10, false, false, 0),
+            (0, 0, true, true, 0),
+            (10, 0, true, false, 10),
+        ] {
+            let until = Moment::START;
+            let mut lingering = Lingering {
+                until,
+                bytes_left,
+                is_shut,
+            };
+            assert_eq!(lingering.drains(bytes), is_enough, "{bytes_left} {bytes}");
+            assert_eq!(lingering.bytes_left, left);
+        }
+    }
+
+    /// So long, and so much, counted from when it has its answer.
+    #[test]
+    fn who_is_refused_may_go_on_sending_for_a_while() {
+        let mut stage = stage(&[]);
+        let (waits, sends) = (stage.client(REFUSED), stage.client(REFUSED));
+        stage.assert_status(waits, 404);
+        pour(&mut stage, sends, LINGER_BYTES_MAX - 1);
+        assert!(!stage.closed.contains(&sends));
+        pour(&mut stage, sends, 1);
+        assert!(stage.closed.contains(&sends), "it was enough");
+        stage.wait(LINGER_TIME - Duration::from_millis(1));
+        assert!(!stage.closed.contains(&waits));
+        stage.wait(Duration::from_millis(1));
+        assert!(stage.closed.contains(&waits), "it was long enough");
+    }
+
+    /// While its answer is on its way neither time nor bytes end it.
+    #[test]
+    fn who_is_refused_and_takes_nothing_is_not_let_go_before_it_does() {
+        let mut stage = stage(&[]);
+        let id = stage.client("");
+        stage.relay.served(id, Outcome::Blocked, stage.now);
+        stage.send(id, REFUSED);
+        pour(&mut stage, id, LINGER_BYTES_MAX + 1);
+        stage.wait_seconds(50);
+        assert!(!stage.closed.contains(&id));
+        assert_eq!(stage.text(id), "");
+        stage.relay.unblocked(id);
+        let before = stage.now;
+        while stage.write_next() {}
+        let acts: Vec<Action> = std::iter::from_fn(|| stage.relay.next_action()).collect();
+        assert!(acts.contains(&Action::ShutdownWrite(id)), "{acts:?}");
+        assert_eq!(stage.relay.next_deadline(), Some(before + LINGER_TIME));
+        pour(&mut stage, id, 1);
+        assert!(stage.closed.contains(&id), "it was enough before");
+        stage.assert_status(id, 404);
+    }
+
+    /// A client that sends no more gets what it has asked for, and is closed with that: at once,
+    /// where its connection would have lingered.
+    #[test]
+    fn who_sends_no_more_is_closed_behind_its_answers() {
+        let closing = "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        for (requests, answers) in [
+            (HEALTH.to_owned(), 1),
+            (HEALTH.repeat(9), 9),
+            (closing.to_owned(), 1),
+            (format!("{HEALTH}{closing}"), 2),
+        ] {
+            let mut stage = stage(&[]);
+            let id = stage.client("");
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+            stage.relay.received(id, requests.as_bytes(), stage.now);
+            stage.relay.input_ended(id, false, stage.now);
+            assert!(stage.relay.clients.has(id), "it is to be answered");
+            stage.settle();
+            stage.relay.unblocked(id);
+            stage.settle();
+            assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), answers);
+            assert!(stage.closed.contains(&id), "{requests}");
+            assert!(!stage.relay.clients.has(id));
+            // Who has nothing to come is closed at once.
+            let id = stage.client("");
+            stage.relay.input_ended(id, false, stage.now);
+            stage.settle();
+            assert!(stage.closed.contains(&id));
+        }
+    }
+
+    /// The server ends: who waits between requests is closed, who has an answer to come gets it
+    /// first, and no other request.
+    #[test]
+    fn the_end_of_the_server_waits_for_answers() {
+        let mut stage = stage(&[]);
+        let (idle, blocked, asks_on) = (stage.client(""), stage.client(""), stage.client(""));
+        for id in [blocked, asks_on] {
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+            stage.send(id, HEALTH);
+        }
+        stage.relay.shut_down(stage.now);
+        stage.send(asks_on, HEALTH);
+        assert!(stage.closed.contains(&idle));
+        for (id, answers, closing) in [(blocked, 1, 0), (asks_on, 2, 1)] {
+            assert!(!stage.closed.contains(&id));
+            stage.relay.unblocked(id);
+            while stage.write_next() {}
+            let acts: Vec<Action> = std::iter::from_fn(|| stage.relay.next_action()).collect();
+            assert!(acts.contains(&Action::ShutdownWrite(id)), "{acts:?}");
+            assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), answers);
+            assert_eq!(stage.text(id).matches("Connection: close").count(), closing);
+        }
+        stage.wait(LINGER_TIME);
+        assert!(stage.relay.is_empty());
+    }
+
+    /// A request's time counts from its first byte, however it drips and whenever the answer before
+    /// it has gone out; between requests it counts from when that has.
+    #[test]
+    fn the_time_of_a_request_counts_from_its_first_byte() {
+        // It begins late, and drips.
+        let mut stage = stage(&[]);
+        let id = stage.client("");
+        stage.wait_seconds(15);
+        for _ in 0..9 {
+            stage.send(id, "G");
+            stage.wait_seconds(1);
+        }
+        stage.wait(Duration::from_millis(999));
+        assert_eq!(stage.text(id), "");
+        stage.wait(Duration::from_millis(1));
+        stage.assert_status(id, 408);
+        assert!(stage.text(id).contains("its request took too long"));
+        // It has begun behind another, whose answer goes out later.
+        for (ahead, seconds, text) in [("GET /", 10, "HTTP/1.1 408 "), ("", 23, "HTTP/1.1 200 ")] {
+            let mut stage = self::stage(&[]);
+            let id = stage.client("");
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+            stage.send(id, &format!("{HEALTH}{ahead}"));
+            stage.wait_seconds(3);
+            stage.relay.unblocked(id);
+            stage.settle();
+            stage.wait(Duration::from_secs(seconds - 3) - Duration::from_millis(1));
+            assert_eq!(stage.text(id).matches("HTTP/1.1").count(), 1, "{ahead}");
+            assert!(!stage.closed.contains(&id));
+            stage.wait(Duration::from_millis(1));
+            let answers = if ahead.is_empty() { 1 } else { 2 };
+            assert_eq!(
+                stage.text(id).matches("HTTP/1.1").count(),
+                answers,
+                "{ahead}"
+            );
+            assert!(stage.text(id).contains(text));
+            stage.wait(LINGER_TIME);
+            assert!(stage.closed.contains(&id), "{ahead}");
+        }
+    }
+
+    /// What arrives is kept as far as it cannot be read, and answers until they have gone.
+    #[test]
+    fn what_a_connection_has_to_read_and_to_be_told_is_counted_in_bytes() {
+        let held = |stage: &Stage, id| {
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            connection.held_bytes()
+        };
+        let padded = format!(
+            "GET /healthz HTTP/1.1\r\nHost: h\r\nX: {}",
+            "x".repeat(5_000)
+        );
+        let udp = |number: usize| format!("{}.example:{number}", "h".repeat(40));
+        let clients: Vec<String> = (1..=50).map(udp).collect();
+        let call = format!(
+            "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients={} HTTP/1.1\r\n\
+             Host: localhost\r\nContent-Length: 5\r\n\r\n",
+            clients.join(",")
+        );
+        let waiting = format!(
+            "GET /stream/{} HTTP/1.1\r\nHost: h\r\n\r\n",
+            "s".repeat(250)
+        );
+        let follows = format!(
+            "GET /api/events?sessionid={} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            "s".repeat(250)
+        );
+        for (what, sent, least) in [
+            ("a part of a head", padded.as_str(), 5_000),
+            ("a call's payload", &call, 50 * 46),
+            ("who waits", &waiting, 250),
+            ("who follows", &follows, 250),
+        ] {
+            let mut stage = stage(&[
+                "--token-server=10.0.0.0/24",
+                "--origin=http://10.1.0.1:80",
+                "--origin-tokens",
+            ]);
+            let id = stage.client("");
+            assert_eq!(held(&stage, id), 0);
+            stage.send(id, sent);
+            // Each piece of what there is has a turn of its own.
+            (0..8).for_each(|_| stage.settle());
+            let bytes = held(&stage, id);
+            assert!(
+                bytes >= least && bytes <= 4 * least + 1_024,
+                "{what}: {bytes}"
+            );
+        }
+        let mut stage = stage(&["--forwarded-from=10.0.0.0/24"]);
+        let id = stage.client("");
+        let of_forwarder = held(&stage, id);
+        assert!(of_forwarder >= size_of::<SocketAddr>() && of_forwarder < 100);
+        stage.relay.served(id, Outcome::Blocked, stage.now);
+        stage.send(id, &format!("{HEALTH}{padded}"));
+        let text = {
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            connection.output.rest().len()
+        };
+        let bytes = held(&stage, id) - of_forwarder;
+        assert!(text > 100 && bytes >= text + 5_000, "{bytes}");
+        assert!(bytes <= 2 * text + 16 * 1024 + 1, "{bytes}");
+        stage.relay.unblocked(id);
+        stage.settle();
+        assert!(held(&stage, id) <= bytes - text);
+    }
+
+    /// What waited to be read, and to be told, is free when a connection is over.
+    #[test]
+    fn what_a_connection_held_is_freed_with_it() {
+        const MUCH: usize = 1024 * 1024;
+        for (input, output, connections, is_much) in [
+            (MUCH, 0, 15, false),
+            (MUCH, 0, 16, true),
+            (0, MUCH, 15, false),
+            (0, MUCH, 16, true),
+            (MUCH, MUCH, 7, false),
+            (MUCH, MUCH, 8, true),
+        ] {
+            let mut stage = stage(&[]);
+            for _ in 0..connections {
+                let id = stage.client("");
+                let connection = stage
+                    .relay
+                    .clients
+                    .connections
+                    .get_mut(id)
+                    .expect("it is there");
+                connection.input = vec![b'x'; input];
+                connection.output.push(&vec![b'x'; output]);
+                stage.relay.lost(id, stage.now);
+                while stage.relay.next_action().is_some() {}
+            }
+            let is_due = stage.relay.next_deadline().is_some();
+            assert_eq!(is_due, is_much, "{connections} of {input} and {output}");
+        }
+    }
+
+    /// Where the end of the connection is that of a stream, its viewer is told so once.
+    #[test]
+    fn who_has_all_of_a_stream_is_told_once_that_nothing_more_comes() {
+        let mut stage = stage(&["--close-delimited"]);
+        let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+        let viewer = stage.viewer("s");
+        stage.relay.received(source, b"media", stage.now);
+        while stage.write_next() {}
+        let acts: Vec<Action> = std::iter::from_fn(|| stage.relay.next_action()).collect();
+        let shut = |action: &&Action| **action == Action::ShutdownWrite(viewer);
+        assert_eq!(acts.iter().filter(shut).count(), 1, "{acts:?}");
+        assert!(stage.text(viewer).ends_with("\r\n\r\nmedia"));
+    }
+}

@@ -177,6 +177,7 @@ impl Clients {
 mod tests {
     use std::time::Duration;
 
+    use crate::relay::Action;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
 
@@ -208,5 +209,165 @@ mod tests {
         stage.relay.served(id, Outcome::Blocked, stage.now);
         stage.wait_seconds(600);
         assert!(stage.closed.contains(&id), "it is there for ever");
+    }
+
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+    const TIMES: &[&str] = &[
+        "--head-time=7",
+        "--keep-alive-time=9",
+        "--viewer-stall-time=50",
+        "--token-server=10.0.0.0/24",
+    ];
+
+    /// In each phase a client has so long, to the millisecond, if nothing happens; then it is told
+    /// why, or closed.
+    #[test]
+    fn each_phase_has_its_time() {
+        let token = "POST /api/add-token?type=http&sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let call =
+            |line: &str, field: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
+        let payload = call("GET /api/list-tokens", "Content-Length: 9\r\n");
+        let names = call(
+            "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients=a.example:5004",
+            "",
+        );
+        let watch = "GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
+        let cases: [(&[&str], String, u64, Option<(u16, &str)>); 7] = [
+            (&["--proxy-protocol=10.0.0.1"], String::new(), 7, None),
+            (&["--proxy-protocol=10.0.0.1"], "PROXY TCP".into(), 7, None),
+            (&[], String::new(), 9, None),
+            (
+                &[],
+                "GET /".into(),
+                7,
+                Some((408, "its request took too long")),
+            ),
+            (&[], payload, 7, Some((408, "its request took too long"))),
+            (&[], names, 5, Some((400, "did not resolve in time"))),
+            (&["--wait=11"], watch, 11, Some((404, "not running"))),
+        ];
+        for (more, sent, seconds, told) in cases {
+            let mut stage = Stage::new(&[TIMES, more].concat());
+            stage
+                .relay
+                .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+            if more.is_empty() || more[0].starts_with("--wait") {
+                let caller = stage.client(token);
+                stage.lose(caller);
+            }
+            let id = stage.client(&sent);
+            assert_eq!(stage.text(id), "", "{sent}");
+            stage.wait(Duration::from_millis(seconds * 1000 - 1));
+            assert_eq!(stage.text(id), "", "{sent}");
+            assert!(!stage.closed.contains(&id), "{sent}");
+            stage.wait(Duration::from_millis(1));
+            match told {
+                None => {
+                    assert_eq!(stage.text(id), "", "{sent}");
+                    assert!(stage.closed.contains(&id), "{sent}");
+                }
+                Some((status, words)) => {
+                    stage.assert_status(id, status);
+                    assert!(stage.text(id).contains(words), "{}", stage.text(id));
+                }
+            }
+        }
+    }
+
+    /// Who has an answer to come, and takes nothing of it, has the time of that and no other.
+    #[test]
+    fn who_takes_nothing_of_its_answer_is_waited_for_as_long_as_a_viewer() {
+        let refused = "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n".to_owned();
+        let full = HEALTH.repeat(300);
+        for sent in [HEALTH.to_owned(), refused, full] {
+            let mut stage = Stage::new(TIMES);
+            let id = stage.client("");
+            stage.wait_seconds(5);
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+            stage.send(id, &sent);
+            stage.wait(Duration::from_millis(49_999));
+            assert!(!stage.closed.contains(&id), "{sent}");
+            stage.wait(Duration::from_millis(1));
+            assert!(stage.closed.contains(&id), "{sent}");
+            assert_eq!(stage.text(id), "");
+        }
+    }
+
+    /// What the log says of sources, and what they are told.
+    #[test]
+    fn a_source_that_is_let_go_for_time_is_told_why() {
+        let logged = |stage: &mut Stage| -> String {
+            let acts = std::iter::from_fn(|| stage.relay.next_action());
+            let lines = acts.filter_map(|action| match action {
+                Action::Log(line) => Some(line),
+                _ => None,
+            });
+            lines.collect::<Vec<_>>().join("|")
+        };
+        let put = |field: &str| {
+            format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n{field}\r\n")
+        };
+        let idle = ["--source-idle-time=8", "--body-rate=1000"];
+        for (token, field, seconds, status, words) in [
+            ("&ends=6", "", 7, 403, "its token is over"),
+            ("", "", 8, 408, "its source was silent for too long"),
+            (
+                "",
+                "Expect: 100-continue\r\n",
+                50,
+                0,
+                "took nothing for too long",
+            ),
+        ] {
+            let mut stage = Stage::new(&[TIMES, &idle[..]].concat());
+            let line = format!("POST /api/add-token?type=http&sessionid=s{token}");
+            stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            let id = stage.client("");
+            if status == 0 {
+                stage.relay.served(id, Outcome::Blocked, stage.now);
+            }
+            stage.send(id, &put(field));
+            while stage.now.since_start() < Duration::from_secs(seconds) {
+                assert!(!stage.closed.contains(&id), "{words}");
+                if status == 0 {
+                    stage.relay.received(id, &[b'x'; 1_500], stage.now);
+                }
+                while stage.relay.next_action().is_some() {}
+                stage.now = stage.now + Duration::from_secs(1);
+                stage.relay.expire(stage.now);
+                while stage.write_next() {}
+            }
+            let log = logged(&mut stage);
+            assert!(log.contains(words), "{words}: {log}");
+            match status {
+                0 => assert_eq!(stage.text(id), ""),
+                status => {
+                    stage.assert_status(id, status);
+                    assert!(stage.text(id).contains(words), "{}", stage.text(id));
+                }
+            }
+        }
+    }
+
+    /// Who takes what is sent to it is not held to that, nor is who has been called and has not
+    /// answered yet.
+    #[test]
+    fn only_who_takes_nothing_is_held_to_the_time_for_that() {
+        let options = [
+            "--viewer-stall-time=3",
+            "--keep-alive-time=20",
+            "--origin-time=10",
+            "--origin=http://10.1.0.1:8000",
+        ];
+        let mut stage = Stage::new(&options);
+        let idle = stage.client("");
+        let viewer = stage.viewer("s");
+        let origin = stage.calls[0].0;
+        stage.wait(Duration::from_millis(9_999));
+        assert_eq!(stage.closed.len(), 0, "{idle:?}, {viewer:?} and {origin:?}");
+        stage.wait(Duration::from_millis(1));
+        assert!(stage.closed.contains(&origin));
+        stage.assert_status(viewer, 504);
+        assert!(!stage.closed.contains(&idle));
     }
 }

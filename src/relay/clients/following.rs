@@ -356,4 +356,136 @@ mod tests {
         stage.wait_seconds(61);
         assert_eq!(stage.relay.next_deadline(), None);
     }
+
+    /// The ids of what was told, and the names of the units.
+    fn told(stage: &Stage, id: ConnectionId, from: usize) -> (Vec<String>, Vec<String>) {
+        let text = stage.text(id)[from..].to_owned();
+        let of = |name: &str| -> Vec<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+            lines.map(str::to_owned).collect()
+        };
+        (of("id: "), of("event: "))
+    }
+
+    /// Nothing is to be written to anybody.
+    fn settle_all(stage: &mut Stage) {
+        // Each piece has a turn of its own.
+        (0..8).for_each(|_| stage.settle());
+        assert!(
+            !stage.relay.has_writes(),
+            "something is to be written still"
+        );
+    }
+
+    /// From behind the event that it has had last, if that is there; else it has missed something,
+    /// and is told what there is.
+    #[test]
+    fn who_comes_back_goes_on_where_it_was() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let caller = stage.client("");
+        let first = follow(&mut stage);
+        settle_all(&mut stage);
+        let (ids, names) = told(&stage, first, 0);
+        assert_eq!(names, ["snapshot", "snapshot-end"]);
+        let start = ids.last().expect("an id").clone();
+        assert_eq!(ids, ["", &start]);
+        let had = stage.text(first).len();
+        for name in ["a", "b"] {
+            let add = format!("POST /api/add-token?type=http&sessionid={name}");
+            stage.send(caller, &request(&add));
+        }
+        settle_all(&mut stage);
+        let (ids, names) = told(&stage, first, had);
+        assert_eq!(names, ["token-added", "token-added"]);
+        let (run, number) = start.rsplit_once('-').expect("an id");
+        let number: u64 = number.parse().expect("a number");
+        let nth = |more: u64| format!("{run}-{}", number + more);
+        assert_eq!(ids, [nth(1), nth(2)]);
+        let anew = ["missed", "snapshot", "token", "token", "snapshot-end"];
+        for (last, expected) in [
+            (start.clone(), &["token-added", "token-added"][..]),
+            (nth(1), &["token-added"]),
+            (nth(2), &[]),
+            (nth(3), &anew),
+            (format!("0{run}-1"), &anew),
+            ("00000001-1".to_owned(), &anew),
+            ("nonsense".to_owned(), &anew),
+            (String::new(), &anew),
+        ] {
+            let line = "GET /api/events HTTP/1.1\r\nHost: localhost";
+            let id = stage.client(&format!("{line}\r\nLast-Event-ID: {last}\r\n\r\n"));
+            settle_all(&mut stage);
+            let (_, names) = told(&stage, id, 0);
+            assert_eq!(names, expected, "{last}");
+            stage.lose(id);
+        }
+    }
+
+    /// As many as may, and one more when one of them has left.
+    #[test]
+    fn so_many_follow_at_a_time() {
+        let mut clients = Clients::new();
+        for number in 0..READERS_MAX as u64 {
+            assert!(clients.has_place_for_reader(), "{number}");
+            clients.readers.insert(ConnectionId::from_u64(number));
+        }
+        assert!(!clients.has_place_for_reader());
+        clients.readers.pop_first();
+        assert!(clients.has_place_for_reader());
+    }
+
+    #[test]
+    fn who_may_not_follow_is_told_to_come_again() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let id = stage.client("");
+        let relay = &mut stage.relay;
+        let others = 100..100 + READERS_MAX as u64;
+        relay
+            .clients
+            .readers
+            .extend(others.map(ConnectionId::from_u64));
+        let reply = relay.desk.unread_reply();
+        relay
+            .clients
+            .follow(id, (None, None), reply, &mut relay.desk);
+        relay.clients.readers.clear();
+        stage.settle();
+        stage.assert_status(id, 503);
+        assert!(stage.text(id).contains("Retry-After: "));
+    }
+
+    /// Who takes nothing is not asked whether it does, whatever happens.
+    #[test]
+    fn who_takes_nothing_is_not_woken() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let (reads, blocked) = (follow(&mut stage), follow(&mut stage));
+        settle_all(&mut stage);
+        stage.relay.served(blocked, Outcome::Blocked, stage.now);
+        let caller = stage.client("");
+        let add = request("POST /api/add-token?type=http&sessionid=a");
+        stage.relay.received(caller, add.as_bytes(), stage.now);
+        let written = [(); 2].map(|()| stage.relay.next_write());
+        assert_eq!(written, [Some(caller), Some(reads)]);
+        assert!(!stage.relay.has_writes());
+    }
+
+    #[test]
+    fn of_whom_somebody_follows_the_events_is_counted_in_bytes() {
+        let held = |of: Option<&str>| {
+            let of = of.map(|name| SessionId::parse(name.as_bytes()).expect("a good sessionid"));
+            let following = Following {
+                of,
+                next: 0,
+                snapshot: None,
+                spoken: Moment::START,
+            };
+            following.held_bytes()
+        };
+        assert_eq!(held(None), 0);
+        let (short, long) = (held(Some("s")), held(Some(&"s".repeat(250))));
+        assert!(
+            (1..64).contains(&short) && long - short == 249,
+            "{short} {long}"
+        );
+    }
 }

@@ -204,7 +204,6 @@ impl Connection {
                     HeadReader::default()
                 };
             }
-            Phase::Asking(asking) => asking.read_again(&self.input),
             Phase::Source(source) => source.fit(now),
             Phase::Following(following) => following.fit(desk),
             _ => {}
@@ -278,6 +277,506 @@ impl Phase {
             | Phase::Telling(_)
             | Phase::Recording
             | Phase::Lingering(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Command};
+    use crate::moment::Moment;
+    use crate::relay::handover::{self, Successor};
+    use crate::relay::stage::Stage;
+    use crate::stream::Outcome;
+
+    const API: &str = "--token-server=10.0.0.0/24";
+    const ORIGIN: &str = "--origin=http://10.1.0.1:8000";
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    fn settings(options: &[&str]) -> Settings {
+        match config::parse(options, []) {
+            Ok(Command::Run(config)) => config.settings(100, 7, 8),
+            other => panic!("{options:?}: {other:?}"),
+        }
+    }
+
+    /// What is told of a server, and who goes.
+    fn told(stage: &mut Stage) -> (String, Vec<ConnectionId>) {
+        while stage.relay.next_action().is_some() {}
+        let mut records = Vec::new();
+        let mut out = |piece: &[u8]| records.extend_from_slice(piece);
+        let going = handover::hand_over(&mut stage.relay, stage.now, &mut out);
+        (String::from_utf8(records).expect("text"), going)
+    }
+
+    /// Another server has heard this, and goes on; or why it does not.
+    fn taken(stage: &mut Stage, options: &[&str], records: &str) -> Result<(), String> {
+        let mut successor = Successor::new(settings(options), false);
+        for (live, range) in handover::media(&stage.relay).collect::<Vec<_>>() {
+            let bytes = handover::media_bytes(&stage.relay, live, range.start);
+            successor.media(live, range.start, bytes).expect("it fits");
+        }
+        let heard = successor.hear(records.as_bytes());
+        let (relay, now) = heard
+            .and_then(|()| successor.take_over())
+            .map_err(|Unfit(why)| why)?;
+        assert_eq!(now, stage.now);
+        stage.relay = relay;
+        stage.relay.check();
+        Ok(())
+    }
+
+    /// Another server goes on with those who go.
+    #[track_caller]
+    fn hand_over(stage: &mut Stage, options: &[&str]) -> Vec<ConnectionId> {
+        let (records, going) = told(stage);
+        assert_eq!(taken(stage, options, &records), Ok(()));
+        going
+    }
+
+    /// The line of a connection, or of something else.
+    fn line<'a>(records: &'a str, name: &str, number: u64) -> &'a str {
+        let front = format!("{name} {number} ");
+        let mut lines = records.lines();
+        let found = lines.find_map(|line| line.strip_prefix(&front));
+        found.unwrap_or_else(|| panic!("no {front}in {records}"))
+    }
+
+    fn api(line: &str) -> String {
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    }
+
+    /// In whichever phase a client is, it does not notice.
+    #[test]
+    fn each_client_goes_on_where_it_was() {
+        let options = [API, "--wait=60", "--head-time=9", "--cors=http://a.example"];
+        let mut stage = Stage::new(&options);
+        stage
+            .relay
+            .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+        for name in ["s", "w"] {
+            stage.client(&api(&format!(
+                "POST /api/add-token?type=http&sessionid={name}"
+            )));
+        }
+        let half = stage.client("GET /healthz HT");
+        let payload = stage.client(
+            &api("GET /api/list-streams").replace("\r\n\r\n", "\r\nContent-Length: 5\r\n\r\nab"),
+        );
+        let source = stage.client(
+            "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
+        );
+        let viewer = stage.viewer("s");
+        let waiter =
+            stage.client("GET /stream/w HTTP/1.1\r\nHost: h\r\nOrigin: http://a.example\r\n\r\n");
+        let reader = stage.client(&api("GET /api/events?sessionid=s"));
+        (0..8).for_each(|_| stage.settle());
+        let names = "POST /api/add-token?type=rtp-udp&sessionid=u&udp-clients=a.example:5004";
+        let errand = stage.client(&api(names));
+        let blocked = stage.client("");
+        stage.relay.served(blocked, Outcome::Blocked, stage.now);
+        stage.send(blocked, &HEALTH.repeat(3));
+        let had = stage.text(reader).len();
+        stage.jobs.clear();
+        stage.now = stage.now + std::time::Duration::from_secs(4);
+        let going = hand_over(&mut stage, &options);
+        for id in [
+            half, payload, source, viewer, waiter, reader, errand, blocked,
+        ] {
+            assert!(going.contains(&id) && stage.relay.clients.has(id), "{id:?}");
+        }
+        stage
+            .relay
+            .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+        stage.settle();
+        stage.send(half, "TP/1.1\r\nHost: h\r\n\r\n");
+        stage.assert_status(half, 200);
+        stage.send(payload, "cde");
+        (0..8).for_each(|_| stage.settle());
+        stage.assert_status(payload, 200);
+        stage.send(source, "c\r\n0\r\n\r\n");
+        assert!(
+            stage.text(source).contains("\"bytes_received\":3"),
+            "{}",
+            stage.text(source)
+        );
+        assert_eq!(stage.content(viewer), ("abc".to_owned(), true));
+        let other =
+            stage.client("PUT /stream/w HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nde");
+        stage.assert_status(other, 200);
+        assert_eq!(stage.content(waiter), ("de".to_owned(), true));
+        let allows = "Access-Control-Allow-Origin: http://a.example\r\n";
+        assert!(
+            stage.text(waiter).contains(allows),
+            "{}",
+            stage.text(waiter)
+        );
+        (0..8).for_each(|_| stage.settle());
+        assert!(stage.text(reader)[had..].contains("event: stream-ends"));
+        assert!(!stage.text(reader)[had..].contains("event: missed"));
+        let (ticket, _) = stage.jobs.remove(0);
+        let found = vec![Ok(vec!["10.0.0.9:5004".parse().expect("an address")])];
+        stage
+            .relay
+            .helped(ticket, crate::relay::Done::Resolved(found), stage.now);
+        stage.settle();
+        stage.assert_status(errand, 201);
+        stage.relay.unblocked(blocked);
+        stage.settle();
+        assert_eq!(stage.text(blocked).matches("HTTP/1.1 200").count(), 3);
+    }
+
+    /// What was sent ahead and is not read is read there, and a request's time goes on.
+    #[test]
+    fn what_was_sent_ahead_is_read_on() {
+        let options = ["--head-time=9", "--keep-alive-time=60"];
+        let mut stage = Stage::new(&options);
+        let [many, half, none] = [(); 3].map(|()| stage.client(""));
+        stage
+            .relay
+            .received(many, HEALTH.repeat(9).as_bytes(), stage.now);
+        stage
+            .relay
+            .received(half, format!("{HEALTH}GET /").as_bytes(), stage.now);
+        while stage.write_next() {}
+        assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 2);
+        stage.now = stage.now + std::time::Duration::from_secs(4);
+        hand_over(&mut stage, &options);
+        let ahead = std::iter::from_fn(|| stage.relay.clients.next_ahead());
+        assert_eq!(ahead.map(|(id, _)| id).collect::<Vec<_>>(), [many, half]);
+        for id in [many, half] {
+            stage.relay.clients.wait_ahead(id);
+        }
+        stage.settle();
+        assert_eq!(stage.text(many).matches("HTTP/1.1 200").count(), 9);
+        stage.wait_seconds(4);
+        assert_eq!(stage.text(half).matches("HTTP/1.1").count(), 1);
+        stage.wait_seconds(1);
+        assert!(stage.text(half).contains("HTTP/1.1 408 "));
+        assert!(!stage.closed.contains(&none));
+    }
+
+    /// While it takes none of its answers, of which there are many, the time of its next request
+    /// does not run.
+    #[test]
+    fn who_takes_no_answers_is_not_hurried_to_ask_on() {
+        let options = ["--head-time=9", "--viewer-stall-time=100"];
+        let mut alone = Stage::new(&[]);
+        let id = alone.client(HEALTH);
+        let answers = (16 * 1024_usize).div_ceil(alone.text(id).len());
+        let mut stage = Stage::new(&options);
+        let id = stage.client("");
+        stage.relay.served(id, Outcome::Blocked, stage.now);
+        stage.send(id, &format!("{}GET /", HEALTH.repeat(answers)));
+        hand_over(&mut stage, &options);
+        stage.settle();
+        stage.wait_seconds(50);
+        stage.relay.unblocked(id);
+        stage.settle();
+        let text = stage.text(id);
+        assert_eq!(text.matches("HTTP/1.1 200").count(), answers);
+        assert!(!text.contains("HTTP/1.1 408"));
+        stage.wait_seconds(9);
+        assert!(stage.text(id).contains("HTTP/1.1 408"));
+    }
+
+    /// An origin's answer, too, and what it is if nothing more comes.
+    #[test]
+    fn an_origin_is_asked_on() {
+        let options = [ORIGIN];
+        for cut in [0, 9, 40] {
+            let mut stage = Stage::new(&options);
+            let viewer = stage.viewer("s");
+            let (origin, _, _) = stage.call();
+            let answer =
+                "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nContent-Length: 5\r\n\r\nmedia";
+            stage.send(origin, &answer[..cut]);
+            let going = hand_over(&mut stage, &options);
+            assert!(going.contains(&origin) && going.contains(&viewer));
+            stage.settle();
+            stage.send(origin, &answer[cut..]);
+            stage.assert_status(viewer, 200);
+            assert_eq!(stage.content(viewer), ("media".to_owned(), true), "{cut}");
+        }
+    }
+
+    /// Who is answered with what this process alone has stays with it.
+    #[test]
+    fn who_waits_for_what_is_not_told_stays() {
+        let options = [API, "--peer=http://10.2.0.1:8000"];
+        let mut stage = Stage::new(&options);
+        stage
+            .relay
+            .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+        let names = "POST /api/add-token?type=rtp-udp&sessionid=u&udp-clients=a.example:5004";
+        let (goes, stays) = (
+            stage.client(&api(names)),
+            stage.client(&api("GET /api/list-tokens")),
+        );
+        let peer = stage.calls[0].0;
+        let (_, going) = told(&mut stage);
+        let seen = [goes, stays, peer].map(|id| going.contains(&id));
+        assert_eq!(seen, [true, false, false]);
+        // Those who have gone are nobody's any more, and nobody hears that they left.
+        handover::let_go(&mut stage.relay, &going);
+        assert_eq!(Vec::from_iter(stage.relay.clients.ids()), [stays, peer]);
+    }
+
+    /// A line is left out, or is about somebody else.
+    fn changed(records: &str, from: &str, to: Option<&str>) -> String {
+        let mut lines: Vec<&str> = records.lines().collect();
+        let end = lines.pop().expect("an end");
+        let place = lines
+            .iter()
+            .position(|line| *line == from)
+            .expect("the line");
+        match to {
+            Some(to) => lines[place] = to,
+            None => drop(lines.remove(place)),
+        }
+        let count: Vec<&str> = end.split(' ').collect();
+        let number: usize = count[1].parse().expect("a number");
+        let left_out = usize::from(to.is_none());
+        format!("{}\nend {} null\n", lines.join("\n"), number - left_out)
+    }
+
+    /// What a client is and what others know of it must agree.
+    #[test]
+    fn a_client_in_a_place_that_is_not_its_own_is_refused() {
+        let options = [API, ORIGIN, "--origin-tokens"];
+        let mut stage = Stage::new(&options);
+        stage
+            .relay
+            .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+        stage.client(&api("POST /api/add-token?type=http&sessionid=s"));
+        let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
+        stage.viewer("f");
+        let (origin, _, _) = stage.call();
+        let names = "POST /api/add-token?type=rtp-udp&sessionid=u&udp-clients=a.example:5004";
+        let errand = stage.client(&api(names));
+        let (idle, more) = (stage.client(""), stage.client(""));
+        let (records, _) = told(&mut stage);
+        let of = |id: ConnectionId| line(&records, "connection", id.to_u64()).to_owned();
+        let full = |id: ConnectionId, value: &str| format!("connection {} {value}", id.to_u64());
+        let ticket = {
+            let line = records
+                .lines()
+                .find(|line| line.starts_with("errand "))
+                .expect("an errand");
+            line.to_owned()
+        };
+        // As somebody else is, who is in that place.
+        for whose in [source, origin] {
+            let told = changed(
+                &records,
+                &full(idle, &of(idle)),
+                Some(&full(idle, &of(whose))),
+            );
+            assert!(
+                taken(&mut stage, &options, &told).is_err(),
+                "{whose:?} twice"
+            );
+            let told = changed(
+                &records,
+                &full(whose, &of(whose)),
+                Some(&full(whose, &of(more))),
+            );
+            assert!(
+                taken(&mut stage, &options, &told).is_err(),
+                "{whose:?} is not there"
+            );
+        }
+        let told = changed(&records, &ticket, None);
+        let refused = taken(&mut stage, &options, &told);
+        assert!(refused.is_err(), "{errand:?} waits for nothing");
+        assert_eq!(taken(&mut stage, &options, &records), Ok(()));
+    }
+
+    /// A body, or what it is answered with, that cannot be is refused in words.
+    #[test]
+    fn a_client_in_no_state_that_can_be_is_refused() {
+        let mut stage = Stage::new(&[API]);
+        stage.client(&api("POST /api/add-token?type=http&sessionid=s"));
+        stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc");
+        stage.client(&api("GET /healthz").replace("\r\n\r\n", "\r\nContent-Length: 7\r\n\r\n"));
+        let blocked = stage.client("");
+        stage.relay.served(blocked, Outcome::Blocked, stage.now);
+        stage.send(blocked, HEALTH);
+        let (records, _) = told(&mut stage);
+        for (from, to, words) in [
+            ("\"left\":6", "\"left\":0", "its body"),
+            ("\"left\":7", "\"left\":0", "its body"),
+            (
+                "\"sent\":0",
+                "\"sent\":99999",
+                "more has been sent than there is",
+            ),
+        ] {
+            assert!(records.contains(from), "{from}: {records}");
+            let told = records.replace(from, to);
+            let why = taken(&mut stage, &[API], &told).expect_err(words);
+            assert!(why.contains(words), "{why}");
+        }
+        assert_eq!(taken(&mut stage, &[API], &records), Ok(()));
+    }
+
+    /// An id names nobody who comes later, there or here.
+    #[test]
+    fn ids_count_on() {
+        let mut stage = Stage::new(&[]);
+        let gone: Vec<ConnectionId> = (0..6).map(|_| stage.client("")).collect();
+        let stays = stage.client("");
+        gone.iter().for_each(|id| stage.lose(*id));
+        hand_over(&mut stage, &[]);
+        for _ in 0..9 {
+            let new = stage.client("");
+            assert!(!gone.contains(&new) && new != stays, "{new:?}");
+        }
+        assert!(stage.relay.clients.has(stays));
+    }
+
+    /// Over which time its rate is judged is that of its source here.
+    #[test]
+    fn a_source_that_was_told_is_let_go_if_it_is_too_slow() {
+        let options = ["--source-idle-time=9", "--body-rate=1000"];
+        let mut stage = Stage::new(&options);
+        let source =
+            stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n");
+        let (records, _) = told(&mut stage);
+        let began = "\"window_began\":{\"secs\":0,";
+        assert!(records.contains(began), "{records}");
+        let ahead = records.replace(began, "\"window_began\":{\"secs\":5000,");
+        assert_eq!(taken(&mut stage, &options, &ahead), Ok(()));
+        for _ in 0..3 {
+            stage.send(source, "x");
+            assert_eq!(stage.text(source), "");
+            stage.wait_seconds(3);
+        }
+        assert!(stage.text(source).contains("its source was too slow"));
+    }
+
+    /// As many as may be here at once, beyond the limit, too.
+    #[test]
+    fn no_more_clients_are_taken_than_there_is_room_for() {
+        let most = 10 + CONNECTIONS_BEYOND_MAX;
+        for (clients, fits) in [(most, true), (most + 1, false)] {
+            let mut stage = Stage::new(&["--connections=100"]);
+            for _ in 0..clients {
+                stage.client("");
+            }
+            let (records, _) = told(&mut stage);
+            let taken = taken(&mut stage, &["--connections=10"], &records);
+            assert_eq!(taken.is_ok(), fits, "{clients}");
+        }
+    }
+
+    /// Those of whom it is not known whose they are, and that came beyond the limit, go first
+    /// there, too.
+    #[test]
+    fn who_is_nobody_yet_goes_when_another_needs_the_place() {
+        let options = [
+            "--connections=10",
+            "--proxy-protocol=10.5.0.1",
+            "--token-server=10.0.0.1",
+        ];
+        let mut stage = Stage::new(&options);
+        let peer = |number: u16| std::net::SocketAddr::from(([10, 5, 0, 1], number));
+        let mut ids = Vec::new();
+        for number in 0..10 + CONNECTIONS_BEYOND_MAX as u16 {
+            ids.push(stage.relay.accepted(peer(number), stage.now).expect("room"));
+        }
+        stage.send(ids[10], "PROXY TCP4 10.0.0.1 192.0.2.1 1 80\r\n");
+        hand_over(&mut stage, &options);
+        stage.settle();
+        for (number, gone) in [(100, ids[11]), (101, ids[12])] {
+            assert!(stage.relay.accepted(peer(number), stage.now).is_some());
+            stage.settle();
+            assert!(stage.closed.contains(&gone), "{number}: {:?}", stage.closed);
+        }
+        assert_eq!(stage.closed.len(), 2);
+    }
+
+    /// No moment lies ahead, whatever was told.
+    #[test]
+    fn what_was_told_of_times_is_fitted_into_this_time() {
+        let mut stage = Stage::new(&[API, "--source-idle-time=9", "--body-rate=0"]);
+        stage.client(&api("POST /api/add-token?type=http&sessionid=s"));
+        let source =
+            stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc");
+        let reader = stage.client(&api("GET /api/events"));
+        (0..8).for_each(|_| stage.settle());
+        let (records, _) = told(&mut stage);
+        let zero = "{\"secs\":0,\"nanos\":0}";
+        let ahead = "{\"secs\":5000,\"nanos\":0}";
+        let mut told: Vec<String> = Vec::new();
+        for line in records.lines() {
+            let is_client = line.starts_with("connection ");
+            let next = format!("\"next\":{}", stage.relay.desk.events().next());
+            told.push(match is_client {
+                true => line.replace(zero, ahead).replace(&next, "\"next\":99999"),
+                false => line.to_owned(),
+            });
+        }
+        let records = format!("{}\n", told.join("\n"));
+        assert!(
+            records.contains("\"next\":99999") && records.contains(ahead),
+            "{records}"
+        );
+        assert_eq!(
+            taken(
+                &mut stage,
+                &[API, "--source-idle-time=9", "--body-rate=0"],
+                &records
+            ),
+            Ok(())
+        );
+        for id in [source, reader] {
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            assert_eq!(
+                (connection.progress, connection.taken),
+                (Moment::START, Moment::START)
+            );
+        }
+        let had = stage.text(reader).len();
+        stage.wait_seconds(9);
+        stage.assert_status(source, 408);
+        (0..8).for_each(|_| stage.settle());
+        assert!(
+            stage.text(reader)[had..].contains("event: stream-ends"),
+            "{}",
+            stage.text(reader)
+        );
+        let had = stage.text(reader).len();
+        stage.wait_seconds(15);
+        assert_eq!(&stage.text(reader)[had..], ": nothing has happened\n\n");
+    }
+
+    /// What an answer carries because of its path is found among what these settings have.
+    #[test]
+    fn what_answers_carry_is_what_these_settings_say_of_it() {
+        let settings = settings(&["--cors=http://a.example", "--cors=http://b.example"]);
+        let pairs = |fields: Fields| -> Vec<(String, String)> {
+            let owned = fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            owned.collect()
+        };
+        let (a, b) = (
+            settings.cors("http://a.example"),
+            settings.cors("http://b.example"),
+        );
+        assert!(!a.is_empty() && a != b);
+        for fields in [a, b, VARIES, DEPRECATED, &[]] {
+            assert_eq!(settings.fields_like(&pairs(fields)), fields);
+        }
+        for other in [&[("X", "y")], &[("Vary", "other")]] {
+            assert_eq!(settings.fields_like(&pairs(other)), &[]);
         }
     }
 }

@@ -248,6 +248,8 @@ mod tests {
         assert_eq!((heads.of(&name), heads.of(&opened)), (SEATS_MAX, SEATS_MAX));
         let held = heads.held_bytes();
         assert!(held <= SEATS_MAX * 768, "{held}");
+        let each = 256 + size_of::<(Sitter, Seat)>() + size_of::<(Moment, Sitter)>();
+        assert!(held >= SEATS_MAX * each, "{held}");
         // They are cleared a few at a time.
         heads.clear(at(9_999));
         assert_eq!(heads.of(&name), SEATS_MAX - CLEARED_MAX);

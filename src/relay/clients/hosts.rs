@@ -72,3 +72,31 @@ fn take(counts: &mut HashMap<IpAddr, usize>, key: IpAddr) {
         *counts = HashMap::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each connection a host, and a network where that has more than one; nothing of who is
+    /// gone.
+    #[test]
+    fn hosts_are_counted_in_bytes() {
+        let entry = size_of::<(IpAddr, usize)>();
+        let networks = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, number, 0, 0, 0, 1]);
+        let one_network = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, number]);
+        let old = |number: u16| IpAddr::from([192, 0, (number / 256) as u8, number as u8]);
+        let cases: [(fn(u16) -> IpAddr, usize); 3] =
+            [(networks, 2_000), (one_network, 1_001), (old, 1_000)];
+        for (host, entries) in cases {
+            let mut hosts = Hosts::default();
+            assert_eq!(hosts.held_bytes(), 0);
+            (0..1_000).for_each(|number| hosts.enter(host(number)));
+            let held = hosts.held_bytes();
+            assert!(held >= entries * entry, "{held}");
+            assert!(held <= entries * 4 * entry, "{held}");
+            assert_eq!(hosts.count(), 1_000);
+            (0..1_000).for_each(|number| hosts.leave(host(number)));
+            assert_eq!((hosts.held_bytes(), hosts.count()), (0, 0));
+        }
+    }
+}

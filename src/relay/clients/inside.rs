@@ -221,3 +221,282 @@ impl Clients {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moment::Moment;
+    use crate::relay::pass::Role;
+    use crate::relay::stage::Stage;
+
+    const API: &str = "--token-server=10.0.0.0/24";
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    #[track_caller]
+    fn call(stage: &mut Stage, line: &str) {
+        let id = stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert!(
+            stage.text(id).starts_with("HTTP/1.1 20"),
+            "{line}: {}",
+            stage.text(id)
+        );
+        stage.lose(id);
+    }
+
+    fn add(stage: &mut Stage, parameters: &str) {
+        call(
+            stage,
+            &format!("POST /api/add-token?type=http&{parameters}"),
+        );
+    }
+
+    fn publish(stage: &mut Stage, name: &str) -> ConnectionId {
+        let head = "HTTP/1.1\r\nHost: h\r\nContent-Length: 999\r\n\r\nmedia";
+        stage.client(&format!("PUT /stream/{name} {head}"))
+    }
+
+    fn by(stage: &Stage, name: &str) -> Vec<ConnectionId> {
+        stage.relay.clients.all_by(&session(name))
+    }
+
+    /// A source and a viewer by a session's own name, and one of each kind by a key to it.
+    struct Scene {
+        stage: Stage,
+        source: ConnectionId,
+        viewer: ConnectionId,
+        guest: ConnectionId,
+        other: ConnectionId,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let mut stage = Stage::new(&[
+                API,
+                "--wait=60",
+                "--head-time=3600",
+                "--viewer-stall-time=3600",
+                "--source-idle-time=3600",
+                "--body-rate=0",
+            ]);
+            for token in [
+                "sessionid=s",
+                "sessionid=k&for=s&direction=out",
+                "sessionid=l&for=s&direction=out",
+            ] {
+                add(&mut stage, token);
+            }
+            let source = publish(&mut stage, "s");
+            let [viewer, guest, other] = ["s", "k", "l"].map(|name| stage.viewer(name));
+            for id in [viewer, guest, other] {
+                stage.assert_status(id, 200);
+            }
+            Scene {
+                stage,
+                source,
+                viewer,
+                guest,
+                other,
+            }
+        }
+
+        /// Which of them are gone.
+        fn gone(&self) -> [bool; 4] {
+            let all = [self.source, self.viewer, self.guest, self.other];
+            all.map(|id| {
+                !self.stage.relay.clients.has(id)
+                    || !self.stage.text(id).starts_with("HTTP/1.1 200") && id != self.source
+            })
+        }
+    }
+
+    #[test]
+    fn it_is_known_who_is_inside_by_which_name() {
+        let mut scene = Scene::new();
+        let stage = &scene.stage;
+        assert_eq!(by(stage, "s"), [scene.source, scene.viewer]);
+        assert_eq!(by(stage, "k"), [scene.guest]);
+        assert_eq!(by(stage, "none"), []);
+        let clients = &stage.relay.clients;
+        for (id, name) in [(scene.source, "s"), (scene.viewer, "s"), (scene.guest, "k")] {
+            assert_eq!(clients.came_by(id), Some(&session(name)));
+        }
+        assert_eq!(clients.came_by(ConnectionId::from_u64(99)), None);
+        // By a session's own name all who watch it, and by another whoever came by that.
+        for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
+            assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
+            let from = (&session(name), None);
+            let standing = clients.standing(from, Standing::default());
+            assert_eq!(standing.viewers_by_name, viewers, "{name}");
+            assert_eq!(standing.seat, Some(false));
+        }
+        scene.stage.lose(scene.guest);
+        assert_eq!(by(&scene.stage, "k"), []);
+        assert_eq!(scene.stage.relay.clients.viewers_by(&session("s")), 2);
+    }
+
+    /// A token that is over, or taken away, ends those who came by it and nobody else.
+    #[test]
+    fn with_a_token_those_are_ended_who_came_by_it() {
+        let of_k = [false, false, true, false];
+        let mut scene = Scene::new();
+        call(
+            &mut scene.stage,
+            "DELETE /api/revoke-token?sessionid=k&abort=true",
+        );
+        assert_eq!(scene.gone(), of_k);
+        // It will be over, a second later than it says: a part of the first one had passed.
+        let mut scene = Scene::new();
+        add(&mut scene.stage, "sessionid=k&for=s&direction=out&ends=20");
+        scene.stage.wait(Duration::from_secs(20));
+        assert_eq!(scene.gone(), [false; 4]);
+        scene.stage.wait(Duration::from_secs(1));
+        assert_eq!(scene.gone(), of_k);
+        // Sooner than it was said first; and later.
+        for (then, ends) in [(20, 20), (60, 60)] {
+            let mut scene = Scene::new();
+            for seconds in [40, then] {
+                let token = format!("sessionid=k&for=s&direction=out&ends={seconds}");
+                add(&mut scene.stage, &token);
+            }
+            scene.stage.wait(Duration::from_secs(ends));
+            assert_eq!(scene.gone(), [false; 4], "{then}");
+            scene.stage.wait(Duration::from_secs(1));
+            assert_eq!(scene.gone(), of_k, "{then}");
+        }
+    }
+
+    /// The hour is told by the host's clock, which may be put on.
+    #[test]
+    fn when_it_is_later_than_was_thought_a_token_is_over_sooner() {
+        let mut scene = Scene::new();
+        add(
+            &mut scene.stage,
+            "sessionid=k&for=s&direction=out&ends=1000",
+        );
+        // What was due before that has been looked at.
+        scene.stage.wait(Duration::from_secs(200));
+        let now = scene.stage.now;
+        scene
+            .stage
+            .relay
+            .hear_time(Duration::from_secs(200 + 700), now);
+        scene.stage.settle();
+        scene.stage.wait(Duration::from_secs(100));
+        assert_eq!(scene.gone(), [false; 4]);
+        scene.stage.wait(Duration::from_secs(1));
+        assert_eq!(scene.gone(), [false, false, true, false]);
+    }
+
+    /// Who waits is told in its turn, a source with its answer, and who does something else goes
+    /// on with that.
+    #[test]
+    fn who_is_expelled_is_told_so_in_its_own_way() {
+        let mut stage = Stage::new(&[API, "--wait=60"]);
+        for token in [
+            "sessionid=s",
+            "sessionid=w",
+            "sessionid=k&for=w&direction=out",
+        ] {
+            add(&mut stage, token);
+        }
+        let source = publish(&mut stage, "s");
+        let waiter = stage.viewer("k");
+        let idle = stage.client("");
+        assert_eq!(stage.text(waiter), "");
+        call(
+            &mut stage,
+            "DELETE /api/revoke-token?sessionid=k&abort=true",
+        );
+        stage.assert_status(waiter, 403);
+        let relay = &mut stage.relay;
+        assert!(
+            relay
+                .clients
+                .expel(idle, "for a reason", &mut relay.desk)
+                .is_none()
+        );
+        let expelled = relay.clients.expel(source, "for a reason", &mut relay.desk);
+        let Some(Expelled::Source(live)) = expelled else {
+            panic!("it was a source");
+        };
+        relay.streams.source_lost(
+            live,
+            crate::relay::streams::Feed::Http(source),
+            "x",
+            &mut relay.desk,
+        );
+        stage.settle();
+        stage.assert_status(source, 403);
+        assert!(stage.text(source).contains("for a reason"));
+        stage.send(idle, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+        stage.assert_status(idle, 200);
+        assert_eq!((by(&stage, "s"), by(&stage, "k")), (vec![], vec![]));
+        assert_eq!(stage.relay.clients.inside.held_bytes(), 0);
+    }
+
+    /// Whoever has asked for a playlist has a seat for half a minute and three segments.
+    #[cfg(feature = "hls")]
+    #[test]
+    fn a_seat_is_kept_as_long_as_a_player_may_be_silent() {
+        for segment in [2, 6, 10] {
+            let segment_time = format!("--hls-segment={segment}");
+            let mut stage = Stage::new(&[API, &segment_time]);
+            add(&mut stage, "sessionid=a&max-viewers=1");
+            let ask = |stage: &mut Stage, host: u8| {
+                let peer = ([10, 1, 0, host], 1_000).into();
+                let id = stage.relay.accepted(peer, stage.now).expect("room");
+                stage.send(id, "HEAD /stream/a/index.m3u8 HTTP/1.0\r\n\r\n");
+                stage.text(id)[9..12].to_owned()
+            };
+            stage.now = Moment::after_start(Duration::from_secs(7));
+            assert_eq!(ask(&mut stage, 1), "404");
+            let over = stage.now + Duration::from_secs(30 + 3 * segment);
+            stage.now = Moment::after_start(over.since_start() - Duration::from_millis(1));
+            assert_eq!(ask(&mut stage, 2), "503", "{segment}");
+            stage.now = over;
+            assert_eq!(ask(&mut stage, 2), "404", "{segment}");
+        }
+    }
+
+    /// However many are inside by however many names.
+    #[test]
+    fn those_inside_are_counted_in_bytes() {
+        // As many as fill a table.
+        const TIMES: usize = 1_792;
+        let id = |number: usize| ConnectionId::from_u64(number as u64);
+        let each = size_of::<ConnectionId>();
+        // What it has for each name, and a tree's smallest node: eleven places, who is above it,
+        // and how full it is.
+        let names = size_of::<(SessionId, BTreeSet<ConnectionId>)>() + 11 * each + 12;
+        for (role, name, least) in [
+            (Role::Passer, "", each),
+            (Role::Passer, "{}", names),
+            (Role::Viewer, "{}", names + size_of::<(SessionId, usize)>()),
+        ] {
+            let pass = |number: usize| {
+                let name = session(&format!("name{}", name.replace("{}", &number.to_string())));
+                Pass::new((name, session("s")), role, None, None)
+            };
+            let mut inside = Inside::default();
+            assert_eq!(inside.held_bytes(), 0);
+            (0..TIMES).for_each(|number| inside.enter(&pass(number), id(number)));
+            let held = inside.held_bytes();
+            assert!(held >= TIMES * least, "{held} of {}", TIMES * least);
+            assert!(held <= TIMES * (3 * least + 512), "{held}");
+            (0..TIMES).for_each(|number| inside.leave(&pass(number), id(number)));
+            assert_eq!(inside.held_bytes(), 0);
+        }
+        // As many by one name as by a few.
+        let mut inside = Inside::default();
+        let pass = || Pass::new((session("n"), session("s")), Role::Passer, None, None);
+        (0..TIMES).for_each(|number| inside.enter(&pass(), id(number)));
+        assert!(
+            inside.held_bytes() <= TIMES * 6 * each,
+            "{}",
+            inside.held_bytes()
+        );
+    }
+}

@@ -136,3 +136,87 @@ impl Clients {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+
+    /// The pieces of rows with these marks, and of what others told, as they follow each other.
+    fn pieces(marks: &[u64], bytes: usize, blocks: Option<&[&str]>) -> Vec<String> {
+        let reply = Stage::new(&[]).relay.desk.unread_reply();
+        let mut listing = Listing::new(Rows::Tokens, blocks.map(|_| Ticket(1)), reply);
+        let mut blocks = blocks.unwrap_or_default().iter();
+        let mut pieces = Vec::new();
+        loop {
+            let after = listing.after();
+            let rows = marks.iter().filter(|mark| (0, **mark) > after);
+            let rows = rows.map(|mark| ((0, *mark), format!("{mark}{}", "x".repeat(bytes))));
+            let block = || blocks.next().map(|block| block.as_bytes().to_vec());
+            let (piece, is_last) = listing.piece(rows, block);
+            assert!(!piece.is_empty(), "an empty chunk would be the last");
+            pieces.push(String::from_utf8(piece).expect("JSON"));
+            if is_last {
+                return pieces;
+            }
+        }
+    }
+
+    /// Each row once, and as much at a time as is written at one go.
+    #[test]
+    fn a_list_is_one_array_however_it_is_cut() {
+        let up_to = |number: u64| (1..=number).collect::<Vec<u64>>();
+        for (rows, bytes, expected) in [
+            (0, 0, vec![0]),
+            (1, 0, vec![1]),
+            (128, 0, vec![128]),
+            (129, 0, vec![128, 1]),
+            (300, 0, vec![128, 128, 44]),
+            // With its quotes and a comma each has 1,030 bytes or so.
+            (40, 1_025, vec![16, 16, 8]),
+            (3, 20_000, vec![1, 1, 1]),
+        ] {
+            let pieces = pieces(&up_to(rows), bytes, None);
+            let counts: Vec<usize> = pieces
+                .iter()
+                .map(|piece| piece.matches('"').count() / 2)
+                .collect();
+            assert_eq!(counts, expected, "{rows} of {bytes}");
+            let all: Vec<String> = serde_json::from_str(&pieces.concat()).expect("an array");
+            let seen = all.iter().map(|row| row.trim_end_matches('x').parse());
+            assert_eq!(seen.collect::<Result<Vec<u64>, _>>(), Ok(up_to(rows)));
+        }
+    }
+
+    /// Those of one mark could not be found again behind it.
+    #[test]
+    fn rows_of_one_mark_stay_together() {
+        let mut marks: Vec<u64> = (1..=100).collect();
+        marks.extend([101; 60]);
+        marks.extend([102; 5]);
+        let pieces = pieces(&marks, 0, None);
+        let counts: Vec<usize> = pieces
+            .iter()
+            .map(|piece| piece.matches('"').count() / 2)
+            .collect();
+        assert_eq!(counts, [160, 5]);
+    }
+
+    /// Others' rows follow, each block as it is; the first row of all has no comma before it.
+    #[test]
+    fn what_others_told_stands_behind_it() {
+        let cases: [(&[u64], &[&str], &[&str]); 4] = [
+            (&[], &[], &["[]"]),
+            (&[1], &[], &["[\"1\"", "]"]),
+            (&[1], &[",2,3", ",4"], &["[\"1\"", ",2,3", ",4", "]"]),
+            (&[], &[",2,3", ",4"], &["[2,3", ",4", "]"]),
+        ];
+        for (rows, blocks, expected) in cases {
+            assert_eq!(
+                pieces(rows, 0, Some(blocks)),
+                expected,
+                "{rows:?} {blocks:?}"
+            );
+        }
+    }
+}

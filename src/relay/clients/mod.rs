@@ -448,3 +448,175 @@ impl Clients {
         each.filter(|(_, each)| !each.is_counted).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::hls::Reach;
+    use crate::moment::Moment;
+    use crate::relay::pass::{Pass, Role};
+    use crate::relay::stage::Stage;
+
+    fn session(number: usize) -> SessionId {
+        SessionId::parse(format!("session {number}").as_bytes()).expect("a good sessionid")
+    }
+
+    fn pass(number: usize) -> Pass {
+        Pass::new((session(number), session(0)), Role::Viewer, None, None)
+    }
+
+    fn id(number: usize) -> ConnectionId {
+        ConnectionId::from_u64(number as u64)
+    }
+
+    /// All that can grow with what clients do, a thousand times.
+    #[test]
+    fn what_is_kept_of_clients_is_counted_in_bytes() {
+        const TIMES: usize = 1_000;
+        const ID: usize = size_of::<ConnectionId>();
+        let key = size_of::<SessionId>();
+        let cases: [(&str, fn(&mut Clients, usize), usize); 10] = [
+            (
+                "connections",
+                |clients, number| {
+                    let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
+                    let connection = Connection::new(peer, None, Moment::START);
+                    clients.connections.insert(connection);
+                },
+                size_of::<Connection>(),
+            ),
+            (
+                "what they have to read and to be told",
+                |clients, number| {
+                    let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
+                    let mut connection = Connection::new(peer, None, Moment::START);
+                    connection.output.push(&[7; 4_000]);
+                    clients.connections.insert(connection);
+                },
+                4_000,
+            ),
+            (
+                "unplaced",
+                |clients, number| clients.unplaced.push_back(id(number)),
+                ID,
+            ),
+            (
+                "queue",
+                |clients, number| clients.queue.push_back(id(number)),
+                ID,
+            ),
+            (
+                "listing",
+                |clients, number| clients.listing.push_back(id(number)),
+                ID,
+            ),
+            (
+                "hosts",
+                |clients, number| {
+                    let host = [10, 0, (number / 256) as u8, number as u8];
+                    clients.hosts.enter(IpAddr::from(host));
+                },
+                size_of::<(IpAddr, usize)>(),
+            ),
+            (
+                "waiting",
+                |clients, number| {
+                    clients
+                        .waiting
+                        .enter((&session(number), Reach::STREAM), id(number), None)
+                },
+                2 * key + ID,
+            ),
+            (
+                "blocked",
+                |clients, number| {
+                    clients
+                        .blocked
+                        .enter((&session(number), Reach::STREAM), id(number), None)
+                },
+                2 * key + ID,
+            ),
+            (
+                "inside",
+                |clients, number| clients.inside.enter(&pass(number), id(number)),
+                2 * key + ID,
+            ),
+            (
+                "said",
+                |clients, number| clients.said.push_back(Said::WaiterGone(session(number))),
+                size_of::<Said>(),
+            ),
+        ];
+        for (what, grow, least) in cases {
+            let mut clients = Clients::new();
+            let before = clients.held_bytes();
+            assert!(before < 1_024, "{before}");
+            (0..TIMES).for_each(|number| grow(&mut clients, number));
+            let held = clients.held_bytes();
+            assert!(held >= TIMES * least, "{what}: {held}");
+            let most = TIMES * (4 * least + 512);
+            assert!(held <= most, "{what}: {held} of {most}");
+        }
+        let mut clients = Clients::new();
+        clients.pieces.reserve_exact(20_000);
+        assert!((20_000..24_000).contains(&clients.held_bytes()));
+        let mut clients = Clients::new();
+        clients.readers.extend((0..128).map(id));
+        assert!((192 * ID..512 * ID).contains(&clients.held_bytes()));
+        let mut clients = Clients::new();
+        let peer = SocketAddr::from(([10, 0, 0, 1], 1));
+        let ids: Vec<ConnectionId> = (0..TIMES)
+            .map(|_| {
+                clients
+                    .connections
+                    .insert(Connection::new(peer, None, Moment::START))
+            })
+            .collect();
+        let before = clients.held_bytes();
+        ids.into_iter().for_each(|id| clients.wait_ahead(id));
+        let more = clients.held_bytes() - before;
+        assert!((TIMES * ID..TIMES * 4 * ID).contains(&more), "{more}");
+    }
+
+    #[test]
+    fn who_is_gone_is_known_to_be() {
+        let mut stage = Stage::new(&["--connections=2"]);
+        let (first, second) = (stage.client(""), stage.client(""));
+        let has = |stage: &Stage| [first, second].map(|id| stage.relay.clients.has(id));
+        assert_eq!(has(&stage), [true, true]);
+        assert!(!stage.relay.clients.has_room(&stage.relay.desk));
+        stage.lose(first);
+        assert_eq!(has(&stage), [false, true]);
+        assert!(stage.relay.clients.has_room(&stage.relay.desk));
+        assert_eq!(stage.relay.clients.len(), 1);
+        // Another has its place.
+        let third = stage.client("");
+        assert_eq!(has(&stage), [false, true]);
+        assert!(stage.relay.clients.has(third));
+    }
+
+    /// Its answer depends on that, and on nothing else.
+    #[test]
+    fn who_waits_for_names_awaits_their_ticket() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        stage
+            .relay
+            .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+        let call = "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients=a.example:5004";
+        let other = stage.client("");
+        let waits = stage.client(&format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let (ticket, _) = stage.jobs[0];
+        for (id, ticket, awaits) in [
+            (waits, ticket, true),
+            (waits, Ticket(ticket.0 + 1), false),
+            (other, ticket, false),
+        ] {
+            assert_eq!(stage.relay.clients.awaits(id, ticket), awaits);
+        }
+        stage.lose(waits);
+        assert!(!stage.relay.clients.awaits(waits, ticket));
+        assert_eq!(stage.relay.lists.held_bytes(), 0, "the call is forgotten");
+    }
+}

@@ -104,4 +104,52 @@ mod tests {
         assert_eq!(output.advance(usize::MAX), pushed - taken);
         assert_eq!(output.held_bytes(), 0);
     }
+
+    /// Twice the room while that is little; beyond it what is needed, and no more.
+    #[test]
+    fn it_takes_the_room_that_it_needs() {
+        for (pushes, held) in [
+            (&[100][..], 200),
+            (&[100, 100], 200),
+            (&[100, 101], 402),
+            (&[20_000], 40_000),
+            (&[40_000], 65_536),
+            (&[40_000, 25_536], 65_536),
+            (&[40_000, 25_537], 65_537),
+            (&[100_000], 100_000),
+        ] {
+            let mut output = Output::default();
+            for bytes in pushes {
+                output.push(&vec![7; *bytes]);
+            }
+            assert_eq!(output.held_bytes(), held, "{pushes:?}");
+            assert_eq!(output.rest().len(), pushes.iter().sum::<usize>());
+        }
+    }
+
+    /// What has been sent goes as soon as it is as much as what waits, and room with it.
+    #[test]
+    fn room_goes_back_with_what_has_been_sent() {
+        let numbers: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        for (pieces, held) in [
+            (&[400][..], 2_000),
+            (&[499], 2_000),
+            (&[500], 1_000),
+            (&[400, 200], 800),
+            (&[999], 2),
+            (&[1_000], 0),
+            (&[1_001], 0),
+        ] {
+            let mut output = Output::default();
+            output.push(&numbers);
+            let mut taken = 0;
+            for bytes in pieces {
+                taken += output.advance(*bytes);
+                assert_eq!(output.rest(), &numbers[taken..], "{pieces:?}");
+            }
+            assert_eq!(taken, pieces.iter().sum::<usize>().min(1_000));
+            assert_eq!(output.held_bytes(), held, "{pieces:?}");
+            assert_eq!(output.is_empty(), held == 0);
+        }
+    }
 }

@@ -103,4 +103,41 @@ mod tests {
             assert!(pace.take_rested() && !pace.take_rested());
         }
     }
+
+    /// It rests until it may send for a tenth of a second again, and the operator is told once how
+    /// fast it may be.
+    #[test]
+    fn who_is_too_fast_rests_and_is_told_of_once() {
+        let at = |milliseconds| Moment::after_start(Duration::from_millis(milliseconds));
+        // 1,000 bytes a second.
+        let mut pace = Pace::new(8_000, at(0));
+        pace.count(999, at(0));
+        assert_eq!((pace.rests(), pace.appetite(at(0))), (None, 1));
+        assert!(!pace.take_rested());
+        for (now, bytes, rests, told) in [
+            (0, 1, 100, Some(8_000)),
+            (100, 350, 450, None),
+            (5_000, 1_000, 5_100, None),
+        ] {
+            pace.count(bytes, at(now));
+            assert_eq!(pace.rests(), Some(at(rests)), "{now}");
+            assert_eq!(pace.appetite(at(now)), 0, "{now}");
+            assert!(pace.take_rested() && !pace.take_rested());
+            assert_eq!(pace.goes_on(), told, "{now}");
+            assert_eq!(pace.rests(), None);
+            assert_eq!(pace.appetite(at(rests)), 100, "{now}");
+        }
+    }
+
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_pace_that_was_told_has_a_rate() {
+        let told = serde_json::to_value(Pace::new(8_000, Moment::START)).expect("JSON");
+        for (bytes_per_second, fits) in [(1_000, true), (0, false)] {
+            let mut told = told.clone();
+            told["allowance"]["bytes_per_second"] = bytes_per_second.into();
+            let pace: Pace = serde_json::from_value(told).expect("a pace");
+            assert_eq!(pace.fits(), fits, "{bytes_per_second}");
+        }
+    }
 }

@@ -560,4 +560,260 @@ mod tests {
         stage.settle();
         assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), 9);
     }
+
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    fn appetite(stage: &mut Stage, id: ConnectionId) -> usize {
+        stage.relay.appetite(id)
+    }
+
+    /// No more than one head that is too large, and what may be sent ahead while another is
+    /// answered.
+    #[test]
+    fn in_each_phase_so_much_is_wanted() {
+        let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n";
+        let watch = "GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n";
+        let payload =
+            "GET /api/list-tokens HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
+        let refused = "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n";
+        let follow = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let names = "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients=a.example:1 HTTP/1.1\r\n\
+                     Host: localhost\r\n\r\n";
+        let wait = "--wait=60";
+        let api = "--token-server=10.0.0.1";
+        let cases: [(&[&str], &str, usize); 12] = [
+            (&["--proxy-protocol=10.0.0.1"], "", 16_384),
+            (&[], "", 16_385),
+            (&[], "GET /", 16_385 - 5),
+            (&["--head-bytes=64K"], "", 65_537),
+            (&["--head-bytes=64K"], "GET /", 65_537 - 5),
+            (&[wait], watch, 4_096),
+            (&[wait], &[watch, "GET /"].concat(), 4_096 - 5),
+            (&[api], payload, 16_384),
+            (&[api], follow, 4_096),
+            (&[api], names, 4_096),
+            (&[], refused, 16_384),
+            (&["--buffer=1M"], put, crate::relay::SOURCE_READ_BYTES_MAX),
+        ];
+        for (options, sent, wanted) in cases {
+            let mut stage = Stage::new(options);
+            stage
+                .relay
+                .set_rtp("10.9.0.1:5004".parse().expect("an address"));
+            let id = stage.client(sent);
+            assert_eq!(appetite(&mut stage, id), wanted, "{options:?} {sent}");
+            stage.lose(id);
+            assert_eq!(appetite(&mut stage, id), 0, "it is gone");
+        }
+    }
+
+    /// Whoever asks and takes no answers: what waits for it is bounded, and so is what it has sent
+    /// ahead. It is read on when it takes them.
+    #[test]
+    fn who_takes_no_answers_is_read_no_further() {
+        let mut stage = Stage::new(&["--viewer-stall-time=3600"]);
+        let id = stage.client("");
+        stage
+            .relay
+            .served(id, crate::stream::Outcome::Blocked, stage.now);
+        let ahead = HEALTH.repeat(400);
+        stage.relay.received(id, ahead.as_bytes(), stage.now);
+        assert!(stage.relay.has_ahead(), "there is more to read");
+        stage.settle();
+        let waits = |stage: &Stage| {
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            (connection.output.rest().len(), connection.input.len())
+        };
+        let (output, input) = waits(&stage);
+        let mut alone = Stage::new(&[]);
+        let other = alone.client(HEALTH);
+        let each = alone.text(other).len();
+        assert!(output >= 16 * 1024 && output < 16 * 1024 + each, "{output}");
+        assert_eq!(input, ahead.len() - output / each * HEALTH.len());
+        assert_eq!(appetite(&mut stage, id), 0);
+        stage.relay.unblocked(id);
+        stage.settle();
+        assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), 400);
+        assert_eq!(waits(&stage), (0, 0));
+        assert_eq!(appetite(&mut stage, id), 16_385);
+        assert!(!stage.relay.has_ahead());
+    }
+
+    /// Each go costs something, each byte, each head that is there, and each piece of a body.
+    #[test]
+    fn what_is_read_costs_what_comes_of_it() {
+        let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n";
+        let mut stage = Stage::new(&["--wait=60"]);
+        for (before, sent, more) in [
+            ("", "", 0),
+            ("", "GET /healthz HTT", 0),
+            ("GET /healthz HTT", "P/1.1\r\n", 0),
+            (put, "media", PIECE_COST),
+            ("GET /stream/none HTTP/1.1\r\nHost: h\r\n\r\n", "ahead", 0),
+        ] {
+            let id = stage.client(before);
+            let cost = stage.relay.received(id, sent.as_bytes(), stage.now);
+            // What a stream does with its media is its source's work.
+            let most = if more > 0 { more + 64 } else { 0 };
+            let least = GO_COST + sent.len() + more;
+            assert!(
+                (least..=GO_COST + sent.len() + most).contains(&cost),
+                "{sent}: {cost}"
+            );
+            stage.lose(id);
+        }
+    }
+
+    /// What lies there takes twice its room while that is little, and no more than a head's, if it
+    /// fits.
+    #[test]
+    fn a_part_of_a_head_takes_the_room_that_it_needs() {
+        const MOST: usize = 16_385;
+        for (pieces, room) in [
+            (&[100][..], 200),
+            (&[100, 100], 200),
+            (&[100, 101], 402),
+            (&[9_000], MOST),
+            (&[9_000, 7_385], MOST),
+            (&[9_000, 7_386], 16_386),
+            (&[20_000], 20_000),
+        ] {
+            let (mut bytes, mut all) = (Vec::new(), Vec::new());
+            for piece in pieces {
+                let more: Vec<u8> = (0..=255).cycle().take(*piece).collect();
+                extend_within(&mut bytes, &more, MOST);
+                all.extend_from_slice(&more);
+            }
+            assert_eq!((bytes.capacity(), bytes == all), (room, true), "{pieces:?}");
+        }
+    }
+
+    /// Its bytes are not moved each time that two of its requests are read.
+    #[test]
+    fn room_goes_back_when_half_of_what_was_sent_ahead_is_read() {
+        let mut stage = Stage::new(&[]);
+        let id = stage.client("");
+        stage
+            .relay
+            .received(id, HEALTH.repeat(102).as_bytes(), stage.now);
+        let room = |stage: &Stage| {
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            (
+                connection.input.len() / HEALTH.len(),
+                connection.input.capacity(),
+            )
+        };
+        assert_eq!(room(&stage), (100, 100 * HEALTH.len()));
+        for left in (50..100).rev().step_by(2) {
+            stage.relay.read_ahead(stage.now);
+            assert_eq!(room(&stage), (left - 1, 100 * HEALTH.len()));
+        }
+        stage.relay.read_ahead(stage.now);
+        let (left, bytes) = room(&stage);
+        assert_eq!((left, bytes), (48, 96 * HEALTH.len()));
+        stage.settle();
+        assert_eq!(room(&stage), (0, 0));
+    }
+
+    fn waits_in_list(stage: &Stage) -> usize {
+        stage.relay.clients.reading.held_bytes()
+    }
+
+    #[test]
+    fn the_list_of_those_who_are_read_on_is_counted_in_bytes() {
+        let mut stage = Stage::new(&[]);
+        assert_eq!(waits_in_list(&stage), 0);
+        let ids: Vec<ConnectionId> = (0..90).map(|_| stage.client("")).collect();
+        for id in ids {
+            stage
+                .relay
+                .received(id, HEALTH.repeat(3).as_bytes(), stage.now);
+        }
+        let (held, each) = (waits_in_list(&stage), size_of::<ConnectionId>());
+        assert!((90 * each..=256 * each).contains(&held), "{held}");
+    }
+
+    /// Memory that many heads took is returned; what is only read on has freed nothing yet.
+    #[test]
+    fn what_heads_took_is_freed_when_they_are_read_and_no_sooner() {
+        let many = HEALTH.repeat(16 * 1024 / HEALTH.len());
+        let large = HEALTH.replace(
+            "\r\n\r\n",
+            &format!("\r\nX: {}\r\n\r\n", "x".repeat(16_300)),
+        );
+        for (clients, ahead, is_much) in [(20, &many, false), (1_100, &large, true)] {
+            let mut stage = Stage::new(&["--keep-alive-time=3600"]);
+            for _ in 0..clients {
+                let id = stage.client("");
+                // Its front lies in a buffer until the rest has come.
+                let (first, rest) = ahead.split_at(ahead.len() - 1);
+                for piece in [first, rest] {
+                    stage.relay.received(id, piece.as_bytes(), stage.now);
+                    stage.settle();
+                }
+                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+                stage.written.clear();
+                stage.lose(id);
+            }
+            assert_eq!(stage.relay.next_deadline().is_some(), is_much, "{clients}");
+        }
+    }
+
+    /// What it has asked for is done first, unless that goes on for ever; who cannot be answered
+    /// any more is closed.
+    #[test]
+    fn a_client_that_sends_no_more_is_closed_when_that_is_all() {
+        let put = |body: &str| format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\n{body}");
+        let chunked = put("Transfer-Encoding: chunked\r\n\r\n5\r\nmedia\r\n");
+        let length = put("Content-Length: 9\r\n\r\nmedia");
+        let watch = "GET /stream/w HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
+        let follow = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned();
+        let payload =
+            "GET /api/list-tokens HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+                .to_owned();
+        let api = "--token-server=10.0.0.1";
+        // With all of it read, and with something unread.
+        let cases: [(&[&str], String, [bool; 2]); 8] = [
+            (&[], String::new(), [true, false]),
+            (&[], "GET /".to_owned(), [true, false]),
+            (
+                &["--proxy-protocol=10.0.0.1"],
+                "PROXY".to_owned(),
+                [true, false],
+            ),
+            (&[], chunked, [true, false]),
+            (&[], length, [true, false]),
+            (&["--wait=60"], watch, [true, true]),
+            (&[api], follow, [true, true]),
+            (&[api], payload, [true, false]),
+        ];
+        for (options, sent, closed) in cases {
+            for (has_unread, is_closed) in [false, true].into_iter().zip(closed) {
+                let mut stage = Stage::new(options);
+                let id = stage.client(&sent);
+                let had = stage.text(id);
+                let viewer = sent.starts_with("PUT").then(|| stage.viewer("s"));
+                stage.relay.input_ended(id, has_unread, stage.now);
+                stage.settle();
+                assert_eq!(stage.closed.contains(&id), is_closed, "{sent} {has_unread}");
+                assert_eq!(stage.text(id), had, "it is told nothing");
+                if let Some(viewer) = viewer.filter(|_| is_closed) {
+                    assert!(
+                        !stage.content(viewer).1,
+                        "the stream is not complete: {sent}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -421,3 +421,236 @@ fn payload_too_large() -> Refusal {
     );
     Refusal::framing(Status::ContentTooLarge, detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use crate::stream::Outcome as Turn;
+
+    const API: &str = "--token-server=10.0.0.0/24";
+
+    /// A call may have a payload of so much, which means nothing; how it is cut changes nothing.
+    #[test]
+    fn a_payload_is_read_up_to_its_bound() {
+        let chunks = |sizes: &[usize]| -> String {
+            let chunk = |bytes: &usize| format!("{bytes:x}\r\n{}\r\n", "x".repeat(*bytes));
+            let all: String = sizes.iter().map(chunk).collect();
+            format!("Transfer-Encoding: chunked\r\n\r\n{all}0\r\n\r\n")
+        };
+        let length = |bytes: usize, sent: usize| {
+            format!("Content-Length: {bytes}\r\n\r\n{}", "x".repeat(sent))
+        };
+        const MOST: usize = PAYLOAD_BYTES_MAX;
+        for (payload, status) in [
+            (length(1, 1), 200),
+            (length(MOST, MOST), 200),
+            // It is not waited for.
+            (length(MOST + 1, 0), 413),
+            (chunks(&[1]), 200),
+            (chunks(&[MOST]), 200),
+            (chunks(&[MOST / 2, MOST / 2]), 200),
+            (chunks(&[MOST + 1]), 413),
+            (chunks(&[MOST / 2, MOST / 2, 1]), 413),
+            (chunks(&[1, MOST]), 413),
+        ] {
+            let mut stage = Stage::new(&[API]);
+            let head = "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\n";
+            let id = stage.client(&format!("{head}{payload}"));
+            stage.assert_status(id, status);
+            let text = stage.text(id);
+            assert_eq!(text.contains("Connection: close"), status == 413, "{text}");
+        }
+        // It is asked for where the client waits for that.
+        let mut stage = Stage::new(&[API]);
+        let head =
+            "GET /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
+        let id = stage.client(head);
+        assert_eq!(stage.text(id).as_bytes(), CONTINUE);
+        stage.send(id, "x");
+        assert!(stage.text(id)[CONTINUE.len()..].starts_with("HTTP/1.1 200 "));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_payload_is_counted_in_bytes() {
+        let payload = |line: &str| {
+            let mut stage = Stage::new(&[API]);
+            let request =
+                format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n");
+            let id = stage.client(&request);
+            let connection = stage
+                .relay
+                .clients
+                .connections
+                .get(id)
+                .expect("it is there");
+            match &connection.phase {
+                Phase::Payload(payload) => payload.held_bytes(),
+                _ => panic!("it waits for no payload"),
+            }
+        };
+        let small = payload("GET /healthz");
+        assert!(small >= size_of::<Call>() && small <= 2 * size_of::<Call>());
+        let clients = (1..=64).map(|port| format!("10.1.0.1:{port}"));
+        let clients = clients.collect::<Vec<_>>().join(",");
+        let large = payload(&format!(
+            "POST /api/add-token?type=udp&sessionid=s&udp-clients={clients}"
+        ));
+        assert!(large >= small + 64 * 16, "{large}");
+    }
+
+    /// What becomes of a connection behind an answer: it can be used on where nothing speaks
+    /// against it.
+    #[test]
+    fn a_connection_is_used_on_where_that_can_be() {
+        let get = |path: &str, more: &str| {
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n")
+        };
+        let old = |path: &str, more: &str| {
+            format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{more}\r\n")
+        };
+        let list = "/api/list-tokens";
+        for (request, status, is_used_on) in [
+            (get("/healthz", ""), 200, true),
+            (get("/healthz", "Connection: close\r\n"), 200, false),
+            (old("/healthz", ""), 200, false),
+            (old("/healthz", "Connection: keep-alive\r\n"), 200, true),
+            (get(list, ""), 200, true),
+            (get(list, "Connection: close\r\n"), 200, false),
+            (old(list, "Connection: keep-alive\r\n"), 200, false),
+            (get("/none", ""), 404, true),
+            (get("/none", "Connection: close\r\n"), 404, false),
+            (get("/none", "Content-Length: 0\r\n"), 404, true),
+            (get("/none", "Content-Length: 5\r\n"), 404, false),
+            (get("/none", "Transfer-Encoding: chunked\r\n"), 404, false),
+            // Its framing is lost.
+            (get("/healthz", "Content-Length: x\r\n"), 400, false),
+            (
+                "PUT /stream/none HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+                403,
+                false,
+            ),
+        ] {
+            let mut stage = Stage::new(&[API]);
+            let id = stage.client(&request);
+            (0..8).for_each(|_| stage.settle());
+            stage.assert_status(id, status);
+            let text = stage.text(id);
+            assert_eq!(
+                !text.contains("Connection: close\r\n"),
+                is_used_on,
+                "{request} {text}"
+            );
+            stage.send(id, &get("/healthz", ""));
+            let answers = if is_used_on { 2 } else { 1 };
+            assert_eq!(
+                stage.text(id).matches("HTTP/1.1 ").count(),
+                answers,
+                "{request}"
+            );
+        }
+    }
+
+    /// Beyond the limit, and while the server ends, an answer is the last one.
+    #[test]
+    fn an_answer_is_the_last_one_where_there_is_no_place_for_another() {
+        let health = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+        let is_last = |stage: &Stage, id| stage.text(id).contains("Connection: close\r\n");
+        let mut stage = Stage::new(&["--connections=10"]);
+        let within: Vec<ConnectionId> = (0..10).map(|_| stage.client(health)).collect();
+        assert!(within.iter().all(|id| !is_last(&stage, *id)));
+        let beyond = stage.client(health);
+        stage.assert_status(beyond, 200);
+        assert!(is_last(&stage, beyond));
+        stage.relay.served(within[0], Turn::Blocked, stage.now);
+        stage.send(within[0], health);
+        stage.relay.shut_down(stage.now);
+        stage.send(within[0], health);
+        stage.relay.unblocked(within[0]);
+        stage.settle();
+        assert_eq!(stage.text(within[0]).matches("HTTP/1.1 200").count(), 3);
+        assert_eq!(
+            stage.text(within[0]).matches("Connection: close").count(),
+            1
+        );
+    }
+
+    /// The older paths say that they are old; of streams the pages of the sites that are named may
+    /// read, and a cache is told so.
+    #[test]
+    fn answers_say_what_their_path_and_their_page_ask_for() {
+        let (one, other) = ("--cors=http://a.example", "--cors=http://b.example");
+        let origin = "Origin: http://a.example\r\n";
+        let stranger = "Origin: http://c.example\r\n";
+        let allows = "Access-Control-Allow-Origin: http://a.example\r\n";
+        let varies = "Vary: Origin\r\n";
+        let methods = "Access-Control-Allow-Methods: ";
+        let deprecated = "Deprecation: @1767225600\r\n";
+        let cases: [(&[&str], &str, &str, &[&str]); 21] = [
+            (&[], "GET /list-tokens", "", &[deprecated]),
+            (&[one], "GET /list-tokens", origin, &[deprecated]),
+            (&[one], "GET /api/list-tokens", origin, &[]),
+            (&[one], "GET /healthz", origin, &[]),
+            (&[one], "GET /none", origin, &[]),
+            (&[one], "OPTIONS *", origin, &[]),
+            (&[], "GET /stream/s", origin, &[]),
+            (&[one], "GET /stream/s", origin, &[allows]),
+            (&[one], "GET /stream/s", "", &[allows]),
+            (&[one], "GET /stream/s", stranger, &[allows]),
+            (&[one], "HEAD /stream/s", origin, &[allows]),
+            (&[one], "OPTIONS /stream/s", origin, &[allows, methods]),
+            (&[one], "OPTIONS /stream/s", stranger, &[]),
+            (&[one], "OPTIONS /stream/s", "", &[]),
+            (&[one], "DELETE /stream/s", origin, &[]),
+            (&[one], "PUT /stream/s", origin, &[]),
+            (&[one, other], "GET /stream/s", origin, &[allows]),
+            (&[one, other], "GET /stream/s", "", &[varies]),
+            (&[one, other], "GET /stream/s", stranger, &[varies]),
+            (
+                &[one, other],
+                "OPTIONS /stream/s",
+                origin,
+                &[allows, methods],
+            ),
+            (&[one, other], "OPTIONS /stream/s", stranger, &[]),
+        ];
+        for (options, asked, field, said) in cases {
+            let mut stage = Stage::new(options);
+            let id = stage.client(&format!("{asked} HTTP/1.1\r\nHost: h\r\n{field}\r\n"));
+            let text = stage.text(id);
+            assert!(text.starts_with("HTTP/1.1 "), "{text}");
+            for words in [allows, varies, methods, deprecated] {
+                // Where a site is allowed it varies by that, too.
+                let is_free = words == varies && said.contains(&allows);
+                let is_said = text.contains(words);
+                assert!(
+                    is_free || is_said == said.contains(&words),
+                    "{asked} {field} {text}"
+                );
+            }
+        }
+    }
+
+    /// The change is on its way to the disk: what was asked behind it waits for its answer.
+    #[test]
+    fn a_change_is_answered_when_it_is_on_disk_and_nothing_before_it() {
+        use crate::relay::Done;
+
+        for (done, status) in [(Ok(()), 201), (Err("full".to_owned()), 507)] {
+            let mut stage = Stage::new(&[API]);
+            let tokens = crate::gate::Tokens::new(stage.relay.token_limits());
+            stage.relay.restore(tokens, stage.now);
+            let ask = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let add = ask("POST /api/add-token?type=http&sessionid=s");
+            let id = stage.client(&format!("{add}{}", ask("GET /healthz")));
+            assert_eq!(stage.text(id), "");
+            assert_eq!(stage.relay.appetite(id), 4_096 - ask("GET /healthz").len());
+            let (ticket, _) = stage.jobs.remove(0);
+            stage.relay.helped(ticket, Done::Appended(done), stage.now);
+            stage.settle();
+            stage.assert_status(id, status);
+            assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);
+            assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+        }
+    }
+}

@@ -361,3 +361,330 @@ fn gather_pieces<'a>(
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use std::time::Duration;
+
+    fn put(session: &str, body: &str) -> String {
+        format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\n{body}")
+    }
+
+    fn chunk(bytes: usize) -> String {
+        format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes))
+    }
+
+    /// What was received is told in the end, however it came.
+    #[test]
+    fn a_source_is_thanked_for_what_it_sent() {
+        for chunks in [
+            &[1][..],
+            &[3, 4, 5],
+            &[2_000, 1, 1, 3_000],
+            &[20_000, 20_000],
+        ] {
+            let mut stage = Stage::new(&[]);
+            let source = stage.client(&put("s", "Transfer-Encoding: chunked\r\n\r\n"));
+            let viewer = stage.viewer("s");
+            let body: String = chunks.iter().map(|bytes| chunk(*bytes)).collect();
+            stage.send(source, &body);
+            stage.send(source, "0\r\n\r\n");
+            let bytes: usize = chunks.iter().sum();
+            let thanks = format!("{{\"sessionid\":\"s\",\"bytes_received\":{bytes}}}");
+            assert!(
+                stage.text(source).ends_with(&thanks),
+                "{}",
+                stage.text(source)
+            );
+            assert_eq!(stage.content(viewer), ("x".repeat(bytes), true));
+        }
+    }
+
+    /// More than is read ahead of other answers is not kept.
+    #[test]
+    fn what_lies_behind_a_body_is_read_on_as_far_as_it_may_be_sent_ahead() {
+        let health = "GET /healthz HTTP/1.1\r\nHost: h\r\nX: ";
+        for (behind, is_read) in [(READ_BYTES_MAX, true), (READ_BYTES_MAX + 1, false)] {
+            let mut stage = Stage::new(&["--head-bytes=32K"]);
+            let source = stage.client(&put("s", "Content-Length: 5\r\n\r\n"));
+            let padding = "x".repeat(behind - health.len() - 4);
+            stage.send(source, &format!("media{health}{padding}\r\n\r\n"));
+            let text = stage.text(source);
+            assert_eq!(text.contains("Connection: close\r\n"), !is_read, "{behind}");
+            let answers = text.matches("HTTP/1.1 200 OK").count();
+            assert_eq!(answers, if is_read { 2 } else { 1 }, "{text}");
+        }
+    }
+
+    /// Over each window it must reach its rate; at the slowest that may be it goes on.
+    #[test]
+    fn a_source_is_let_go_that_is_slower_than_it_may_be() {
+        // 2,000 bytes in each four seconds.
+        let options = ["--source-idle-time=4", "--body-rate=500"];
+        for (in_window, is_let_go) in [([500, 500, 500, 500], false), ([500, 500, 500, 499], true)]
+        {
+            let mut stage = Stage::new(&options);
+            let source = stage.client(&put("s", "Content-Length: 999999\r\n\r\n"));
+            for second in 0..12 {
+                let bytes = in_window[second % 4];
+                stage.send(source, &"x".repeat(bytes));
+                if stage.closed.contains(&source) || !stage.text(source).is_empty() {
+                    break;
+                }
+                stage.wait_seconds(1);
+            }
+            assert_eq!(
+                stage.text(source).contains(" 408 "),
+                is_let_go,
+                "{in_window:?}"
+            );
+            assert_eq!(
+                stage.text(source).contains("its source was too slow"),
+                is_let_go
+            );
+        }
+    }
+
+    /// The later of both would be too late: a window may end in the middle of a silence.
+    #[test]
+    fn silence_counts_from_the_last_byte_and_slowness_from_a_windows_begin() {
+        let options = ["--source-idle-time=4", "--body-rate=10"];
+        for (sends, seconds, words) in [
+            (&[(0, 5)][..], 4, "its source was silent for too long"),
+            (&[(0, 500)], 4, "its source was silent for too long"),
+            (&[(0, 20), (1, 10)], 4, "its source was too slow"),
+            (&[(0, 30), (1, 10)], 5, "its source was silent for too long"),
+            (&[(0, 30), (3, 30), (5, 30)], 8, "its source was too slow"),
+        ] {
+            let mut stage = Stage::new(&options);
+            let source = stage.client(&put("s", "Content-Length: 999999\r\n\r\n"));
+            let mut now = 0;
+            for (second, bytes) in sends {
+                stage.wait_seconds(second - now);
+                now = *second;
+                stage.send(source, &"x".repeat(*bytes));
+            }
+            stage.wait(Duration::from_secs(seconds - now) - Duration::from_millis(1));
+            assert_eq!(stage.text(source), "", "{sends:?}");
+            stage.wait(Duration::from_millis(1));
+            assert!(stage.text(source).contains(" 408 "), "{sends:?}");
+            assert!(
+                stage.text(source).contains(words),
+                "{sends:?} {}",
+                stage.text(source)
+            );
+        }
+    }
+
+    /// It is not its own fault that it is not read: its token says how fast it may be.
+    #[test]
+    fn a_source_that_is_slowed_is_not_called_slow() {
+        let options = [
+            "--token-server=10.0.0.0/24",
+            "--source-idle-time=4",
+            // Slower than that it will always be.
+            "--body-rate=2048",
+        ];
+        let mut stage = Stage::new(&options);
+        let call = "POST /api/add-token?type=http&sessionid=s&max-bitrate=8K";
+        stage.client(&format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let reader = stage.client("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let source = stage.client(&put("s", "Content-Length: 999999\r\n\r\n"));
+        let mut sent = 0;
+        for _ in 0..300 {
+            // As much of it as is wanted.
+            let mut left = 200;
+            while left > 0 && stage.relay.appetite(source) > 0 {
+                let bytes = stage.relay.appetite(source).min(left);
+                stage
+                    .relay
+                    .received(source, &[b'x'; 200][..bytes], stage.now);
+                (sent, left) = (sent + bytes, left - bytes);
+            }
+            stage.wait(Duration::from_millis(100));
+            assert_eq!(stage.text(source), "", "after {sent} bytes");
+        }
+        assert!(
+            (30_000..=32_000).contains(&sent),
+            "{sent} bytes in thirty seconds"
+        );
+        (0..8).for_each(|_| stage.settle());
+        let text = stage.text(reader);
+        let told: Vec<&str> = text.split("event: source-too-fast").skip(1).collect();
+        assert_eq!(told.len(), 1, "it is told of once");
+        let (unit, _) = told[0].split_once("\n\n").expect("a unit");
+        assert!(
+            unit.contains("8192"),
+            "it is said how fast it may be: {unit}"
+        );
+    }
+
+    /// The end of a connection is the media's where nothing else can be.
+    #[test]
+    fn a_body_without_an_end_of_its_own_ends_with_the_connection() {
+        let of = |framing| Source::new(LiveId::from_u64(0), (framing, None), None, Moment::START);
+        for (framing, ends) in [
+            (Framing::UntilClose, true),
+            (Framing::Chunked, false),
+            (Framing::Length(5), false),
+        ] {
+            assert_eq!(of(framing).ends_with_connection(), ends, "{framing:?}");
+        }
+    }
+
+    /// Its stream has begun anew: it is the source of the other one.
+    #[test]
+    fn a_source_goes_over_to_another_stream() {
+        let mut stage = Stage::new(&[]);
+        let [first, second] =
+            ["a", "b"].map(|session| stage.client(&put(session, "Content-Length: 99\r\n\r\n")));
+        let clients = &mut stage.relay.clients;
+        let live = |clients: &Clients, id| match &clients
+            .connections
+            .get(id)
+            .expect("it is there")
+            .phase
+        {
+            Phase::Source(source) => source.live,
+            _ => panic!("it is no source"),
+        };
+        let (its, other) = (live(clients, first), live(clients, second));
+        assert_ne!(its, other);
+        clients.turn_source(first, other);
+        assert_eq!(live(clients, first), other);
+    }
+
+    /// Of pieces that lie there the small ones are put together, up to what is gathered at once.
+    #[test]
+    fn small_pieces_are_put_together_and_large_ones_go_by_themselves() {
+        const SMALL: usize = SMALL_PIECE_BYTES - 1;
+        const MOST: usize = GATHERED_BYTES_MAX / SMALL + 1;
+        for (chunks, expected) in [
+            (vec![5], vec![5]),
+            (vec![5, 6, 7], vec![18]),
+            (vec![SMALL, SMALL], vec![2 * SMALL]),
+            (vec![SMALL + 1, 5], vec![SMALL + 1, 5]),
+            (vec![5, SMALL + 1, 5], vec![5, SMALL + 1, 5]),
+            (vec![5, 6, 5_000, 7, 8], vec![11, 5_000, 15]),
+            (vec![SMALL; MOST + 1], vec![MOST * SMALL, SMALL]),
+            // What is full takes no more.
+            (vec![512; 33], vec![GATHERED_BYTES_MAX, 512]),
+        ] {
+            let body: String = chunks.iter().map(|bytes| chunk(*bytes)).collect();
+            let mut input = body.as_bytes();
+            let mut source = Source::new(
+                LiveId::from_u64(0),
+                (Framing::Chunked, None),
+                None,
+                Moment::START,
+            );
+            let (mut pieces, mut seen) = (Vec::new(), Vec::new());
+            while let Ok(Part::Content(content)) = source.read(&mut input) {
+                let content = source.take(content, &mut input, &mut pieces, Moment::START);
+                assert!(content.iter().all(|byte| *byte == b'x'));
+                seen.push(content.len());
+            }
+            assert_eq!(seen, expected, "{chunks:?}");
+            assert_eq!(source.received().bytes, chunks.iter().sum::<usize>() as u64);
+        }
+        // Alone it is lent as it is.
+        let (mut source, mut pieces) = (
+            Source::new(
+                LiveId::from_u64(0),
+                (Framing::Chunked, None),
+                None,
+                Moment::START,
+            ),
+            Vec::new(),
+        );
+        let body = chunk(5);
+        let mut input = &body.as_bytes()[..8];
+        if let Ok(Part::Content(content)) = source.read(&mut input) {
+            assert_eq!(
+                source.take(content, &mut input, &mut pieces, Moment::START),
+                b"xxxxx"
+            );
+        }
+        assert_eq!(pieces.capacity(), 0);
+    }
+
+    /// What another process has told cannot lie ahead, nor overflow.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_source_that_was_told_is_fitted_into_this_time() {
+        let at = |seconds| Moment::after_start(Duration::from_secs(seconds));
+        let source = Source::new(
+            LiveId::from_u64(0),
+            (Framing::Length(99), None),
+            Some(8_000),
+            at(5),
+        );
+        let told = serde_json::to_value(&source).expect("JSON");
+        for (field, value, seen) in [
+            ("bytes", u64::MAX, u64::MAX / 4),
+            ("bytes", 7, 7),
+            ("window_bytes", u64::MAX, u64::MAX / 4),
+            ("window_bytes", 7, 7),
+        ] {
+            let mut told = told.clone();
+            told[field] = value.into();
+            let mut source: Source = serde_json::from_value(told).expect("a source");
+            source.fit(at(9));
+            let fitted = if field == "bytes" {
+                source.bytes
+            } else {
+                source.window_bytes
+            };
+            assert_eq!(fitted, seen, "{field} {value}");
+            assert_eq!(source.window_began, at(5));
+            source.fit(at(3));
+            assert_eq!(source.window_began, at(3));
+            assert!(source.fits());
+        }
+        let mut slow = told.clone();
+        slow["pace"]["allowance"]["bytes_per_second"] = 0.into();
+        let mut unpaced = told.clone();
+        unpaced["pace"] = serde_json::Value::Null;
+        for (told, fits) in [(slow, false), (unpaced, true)] {
+            let source: Source = serde_json::from_value(told).expect("a source");
+            assert_eq!(source.fits(), fits);
+        }
+    }
+
+    /// Who waits for leave to send its media gets it, in the words that it knows.
+    #[test]
+    fn a_source_that_waits_for_leave_gets_it() {
+        let expects = put("s", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+        let icecast = "SOURCE /s HTTP/1.0\r\nAuthorization: Basic c291cmNlOnM=\r\n\r\n".to_owned();
+        let mut cases: Vec<(&[&str], String, &[u8])> = vec![
+            (&[], put("s", "Content-Length: 5\r\n\r\n"), b""),
+            (&[], expects, CONTINUE),
+        ];
+        if cfg!(feature = "icecast") {
+            cases.push((&["--icecast"], icecast, icecast::GO_ON));
+        }
+        for (options, head, leave) in cases {
+            let mut stage = Stage::new(options);
+            let source = stage.client(&head);
+            assert_eq!(stage.text(source).as_bytes(), leave, "{head}");
+            assert_eq!(stage.relay.streams.running(), 1);
+        }
+    }
+
+    /// The end of its connection is that of what it sends.
+    #[cfg(feature = "icecast")]
+    #[test]
+    fn a_source_without_an_end_of_its_own_is_complete_when_it_sends_no_more() {
+        let mut stage = Stage::new(&["--icecast"]);
+        let head = "SOURCE /s HTTP/1.0\r\nAuthorization: Basic c291cmNlOnM=\r\n\r\n";
+        let source = stage.client(head);
+        let viewer = stage.viewer("s");
+        stage.send(source, "media");
+        stage.relay.input_ended(source, false, stage.now);
+        stage.settle();
+        assert_eq!(stage.content(viewer), ("media".to_owned(), true));
+        assert!(stage.text(source).contains("\"bytes_received\":5"));
+    }
+}

@@ -412,4 +412,182 @@ mod tests {
             assert_eq!(refused(&stage) as usize, rest.len());
         }
     }
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    fn id(number: u64) -> ConnectionId {
+        ConnectionId::from_u64(number)
+    }
+
+    /// Who waits, for what and through whom, in bytes; nothing of who has left.
+    #[test]
+    fn those_who_wait_are_counted_in_bytes() {
+        let long = |number: u64| session(&format!("{number:0>200}"));
+        let via = "1.1 relay.example ".repeat(20);
+        type Name = fn(u64) -> u64;
+        let (same, each): (Name, Name) = (|_| 0, |number| number);
+        for (whose, via, least) in [
+            (
+                each,
+                None,
+                200 + 2 * size_of::<SessionId>() + size_of::<Waiters>(),
+            ),
+            (same, None, size_of::<ConnectionId>()),
+            (each, Some(via.as_str()), 200 + via.len()),
+        ] {
+            let mut room = WaitingRoom::default();
+            assert_eq!(room.held_bytes(), 0);
+            for number in 0..500 {
+                room.enter((&long(whose(number)), Reach::STREAM), id(number), via);
+            }
+            let held = room.held_bytes();
+            assert!(held >= 500 * least, "{held} of {}", 500 * least);
+            assert!(held <= 500 * (3 * least + 512), "{held}");
+            assert_eq!(room.len(), 500);
+            (0..500).for_each(|number| room.leave(&long(whose(number)), id(number)));
+            assert_eq!((room.held_bytes(), room.len()), (0, 0));
+        }
+    }
+
+    /// Of all who wait what their requests have in common, since somebody does.
+    #[test]
+    fn through_whom_all_came_is_known() {
+        let mut room = WaitingRoom::default();
+        let name = session("s");
+        assert_eq!(room.came_through(&name), None);
+        room.enter((&name, Reach::STREAM), id(1), Some("1.1 a, 1.1 b"));
+        assert_eq!(room.came_through(&name), Some("1.1 a, 1.1 b"));
+        room.enter((&name, Reach::STREAM), id(2), Some("1.1 b"));
+        assert_eq!(room.came_through(&name), Some("1.1 b"));
+        room.leave(&name, id(2));
+        assert_eq!(
+            room.came_through(&name),
+            Some("1.1 b"),
+            "it is not known again"
+        );
+        room.leave(&name, id(1));
+        room.enter((&name, Reach::STREAM), id(3), None);
+        assert!(room.is_awaited(&name) && !room.is_awaited(&session("t")));
+        assert_eq!(room.came_through(&name), None);
+    }
+
+    /// What is known of who waits: its session, whether it wants a part of it, since when.
+    #[test]
+    fn it_is_known_who_waits_for_what() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        let idle = stage.client("");
+        stage.now = stage.now + std::time::Duration::from_secs(3);
+        let viewer = stage.viewer("s");
+        let since = stage.now;
+        stage.now = stage.now + std::time::Duration::from_secs(5);
+        let clients = &stage.relay.clients;
+        assert_eq!(clients.waits_for(viewer), Some(&session("s")));
+        assert_eq!(clients.waits(viewer), Some((false, since)));
+        assert_eq!((clients.waits_for(idle), clients.waits(idle)), (None, None));
+        let (of, none) = (
+            clients.those_in(Room::Session, 0),
+            clients.those_in(Room::List, 0),
+        );
+        assert_eq!(of.collect::<Vec<_>>(), [(viewer, &session("s"))]);
+        assert_eq!(none.count(), 0);
+        assert_eq!(
+            clients.those_in(Room::Session, viewer.to_u64() + 1).count(),
+            0
+        );
+        #[cfg(feature = "hls")]
+        {
+            let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(stage.relay.clients.waits(player), Some((true, stage.now)));
+        }
+        stage.lose(viewer);
+        assert_eq!(stage.relay.clients.waits_for(viewer), None);
+    }
+
+    #[test]
+    fn what_a_viewer_waits_for_is_counted_in_bytes() {
+        let waiting = |name: &str, view: View| {
+            let reply = Stage::new(&[]).relay.desk.unread_reply();
+            let until = Moment::START;
+            let (session, room, fate) = (session(name), Room::Session, Fate::Open);
+            let waiting = Waiting {
+                session,
+                room,
+                view,
+                reply,
+                until,
+                fate,
+            };
+            waiting.held_bytes()
+        };
+        assert_eq!(waiting("s", View::Whole), 1);
+        assert_eq!(waiting(&"s".repeat(200), View::Whole), 200);
+        #[cfg(feature = "hls")]
+        {
+            let named = crate::hls::Wanted::Named("n".repeat(50).into());
+            assert_eq!(waiting(&"s".repeat(200), View::Part(named)), 250);
+        }
+    }
+
+    /// In vain, or called: only who stands in the room still has waited for too long.
+    #[test]
+    fn who_is_called_has_not_waited_in_vain() {
+        let fault = Fault::NotFound;
+        for (fate, is_late, known) in [
+            (Fate::Open, true, None),
+            (Fate::Called, false, None),
+            (Fate::TurnedAway(fault), false, Some(fault)),
+        ] {
+            let mut stage = Stage::new(&["--wait=60"]);
+            let viewer = stage.viewer("s");
+            let clients = &mut stage.relay.clients;
+            if fate != Fate::Open {
+                clients.call_waiting(Room::Session, &session("s"), fate);
+            }
+            match clients.end_wait(viewer) {
+                Some(Event::Waited {
+                    is_late: seen,
+                    fault,
+                    ..
+                }) => {
+                    assert_eq!((seen, fault), (is_late, known), "{fate:?}");
+                }
+                _ => panic!("it waited"),
+            }
+            assert!(clients.end_wait(viewer).is_none(), "it waits no more");
+            assert_eq!(clients.waiting.len(), 0);
+        }
+    }
+
+    /// Who waits for more of it than there is stays in the room.
+    #[test]
+    fn those_are_called_who_wait_for_less_than_there_is() {
+        let name = session("s");
+        let mut room = WaitingRoom::default();
+        for number in [1, 2] {
+            room.enter((&name, Reach::STREAM), id(number), None);
+        }
+        assert_eq!(room.take(&name, Reach::STREAM), []);
+        assert_eq!((room.len(), room.is_awaited(&name)), (2, true));
+        assert_eq!(room.take(&session("t"), Reach::ALL), []);
+        assert_eq!(room.take(&name, Reach::ALL), [id(1), id(2)]);
+        assert_eq!((room.len(), room.is_awaited(&name)), (0, false));
+        assert_eq!(room.held_bytes(), 0);
+    }
+
+    /// Its stream runs, and has no playlist yet.
+    #[cfg(feature = "hls")]
+    #[test]
+    fn who_waits_for_a_playlist_waits_in_a_room_of_its_own() {
+        let mut stage = Stage::new(&["--wait=60"]);
+        stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
+        let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let clients = &stage.relay.clients;
+        assert_eq!((clients.waiting().len(), clients.blocked().len()), (0, 1));
+        assert_eq!(clients.those_in(Room::List, 0).count(), 1);
+        assert_eq!(clients.waits_for(player), Some(&session("s")));
+        stage.lose(player);
+        assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
+    }
 }

@@ -279,3 +279,173 @@ impl Connection {
         has_more || !self.output.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::stage::Stage;
+    use crate::relay::{Action, Outgoing};
+
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    fn with_tokens(number: usize) -> Stage {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--connections=400"]);
+        let caller = stage.client("");
+        for token in 0..number {
+            let line = format!("POST /api/add-token?type=http&sessionid={token}");
+            let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stage.relay.received(caller, request.as_bytes(), stage.now);
+            while stage.write_next() {}
+        }
+        stage.lose(caller);
+        stage
+    }
+
+    /// A piece of a list takes as long as several answers: others go first, but so many only.
+    #[test]
+    fn a_piece_of_a_list_is_written_behind_so_many_others() {
+        let mut stage = with_tokens(600);
+        let reader = stage.client("");
+        let others: Vec<ConnectionId> = (0..90).map(|_| stage.client("")).collect();
+        let list = b"GET /api/list-tokens HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stage.relay.received(reader, list, stage.now);
+        for id in &others {
+            stage.relay.received(*id, HEALTH.as_bytes(), stage.now);
+        }
+        let mut order = Vec::new();
+        let mut write = |id, output: &Gather<'_>| {
+            order.push(id);
+            Outgoing::Whole(output.bytes())
+        };
+        while crate::relay::write_next(&mut stage.relay, stage.now, &mut write).is_some() {}
+        let places: Vec<usize> = order
+            .iter()
+            .enumerate()
+            .filter_map(|(place, id)| (*id == reader).then_some(place))
+            .collect();
+        // Its head, for which others have gone before, and pieces: the last when nobody else is
+        // left.
+        assert_eq!(places, [0, 33, 66, 93]);
+        let answered: Vec<ConnectionId> = order.into_iter().filter(|id| *id != reader).collect();
+        assert_eq!(answered, others, "in the order in which they asked");
+    }
+
+    /// With nobody else each piece has a turn of its own: who has something may be known then.
+    #[test]
+    fn behind_a_piece_of_a_list_the_turn_is_over() {
+        let mut stage = with_tokens(600);
+        let reader = stage.client("");
+        let list = b"GET /api/list-tokens HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stage.relay.received(reader, list, stage.now);
+        let mut pieces = 0;
+        loop {
+            assert!(stage.relay.has_writes() && stage.write_next());
+            pieces += 1;
+            if stage.text(reader).ends_with("]\r\n0\r\n\r\n") {
+                break;
+            }
+            assert!(!stage.write_next(), "the turn is over");
+        }
+        // The first is its head.
+        assert_eq!(pieces, 1 + 600_usize.div_ceil(128));
+        for token in 0..600 {
+            let row = format!("{{\"sessionid\":\"{token}\",");
+            assert_eq!(stage.text(reader).matches(&row).count(), 1, "{token}");
+        }
+    }
+
+    /// Who has its turn and takes nothing is not called again before it does.
+    #[test]
+    fn who_takes_nothing_has_no_turn() {
+        let mut stage = Stage::new(&[]);
+        let (blocked, other) = (stage.client(""), stage.client(""));
+        assert!(!stage.relay.has_writes());
+        stage.relay.served(blocked, Outcome::Blocked, stage.now);
+        for id in [blocked, other] {
+            stage.relay.received(id, HEALTH.as_bytes(), stage.now);
+        }
+        assert!(stage.relay.has_writes());
+        assert_eq!(stage.relay.next_write(), Some(other));
+        stage.relay.served(other, Outcome::Open, stage.now);
+        assert_eq!(
+            stage.relay.next_write(),
+            Some(other),
+            "it has not been written to"
+        );
+        stage.relay.served(other, Outcome::Blocked, stage.now);
+        assert_eq!(stage.relay.next_write(), None);
+        assert!(!stage.relay.has_writes());
+        for id in [other, blocked] {
+            stage.relay.unblocked(id);
+            stage.relay.unblocked(id);
+            assert_eq!(stage.relay.next_write(), Some(id));
+            assert_eq!(stage.relay.next_write(), None, "it stands there once");
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+        }
+        // Who takes bytes all the time is not queued for saying so.
+        stage.relay.unblocked(other);
+        stage.settle();
+        stage.relay.unblocked(other);
+        assert!(!stage.relay.has_writes());
+    }
+
+    /// What of a stream has been written, as who counts its media is told.
+    #[test]
+    fn what_is_written_is_the_connections_own_first_and_a_streams_then() {
+        let mut stage = Stage::new(&["--close-delimited"]);
+        let source =
+            stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n");
+        let viewer = stage.client("");
+        let watch = b"GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n";
+        stage.relay.received(viewer, watch, stage.now);
+        stage.relay.received(source, b"media", stage.now);
+        let bytes = stage.relay.output(viewer, stage.now).bytes();
+        let clients = &mut stage.relay.clients;
+        let of_own = clients
+            .connections
+            .get(viewer)
+            .expect("it is there")
+            .output
+            .rest()
+            .len();
+        assert_eq!(bytes, of_own + 5);
+        for (written, media) in [(of_own - 1, None), (1, None), (2, Some(2)), (3, Some(3))] {
+            let sent = clients.sent(viewer, written, &mut stage.relay.desk);
+            assert_eq!(sent.map(|(_, bytes)| bytes), media, "{written}");
+        }
+        let place = clients.viewer(viewer).map(|(place, _)| place);
+        assert!(place.is_some());
+        assert!(clients.viewer(source).is_none(), "it watches nothing");
+        assert!(clients.served(viewer, Outcome::Open, &mut stage.relay.desk) == place);
+        assert!(
+            clients
+                .served(source, Outcome::Open, &mut stage.relay.desk)
+                .is_none()
+        );
+    }
+
+    /// A viewer that has all of a stream may ask for another, unless the server ends.
+    #[test]
+    fn behind_a_stream_its_viewer_may_ask_on_unless_the_server_ends() {
+        for is_closing in [false, true] {
+            let mut stage = Stage::new(&[]);
+            let source =
+                stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+            let viewer = stage.viewer("s");
+            stage.relay.served(viewer, Outcome::Blocked, stage.now);
+            stage.send(source, "media");
+            if is_closing {
+                stage.relay.shut_down(stage.now);
+            }
+            stage.relay.unblocked(viewer);
+            while stage.write_next() {}
+            let acts: Vec<Action> = std::iter::from_fn(|| stage.relay.next_action()).collect();
+            assert_eq!(stage.content(viewer), ("media".to_owned(), true));
+            let is_over = acts.contains(&Action::ShutdownWrite(viewer));
+            assert_eq!(is_over, is_closing, "{acts:?}");
+            stage.send(viewer, HEALTH);
+            let answers = stage.text(viewer).matches("HTTP/1.1 200 OK").count();
+            assert_eq!(answers, if is_closing { 1 } else { 2 });
+        }
+    }
+}
