@@ -460,6 +460,24 @@ mod tests {
         assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
     }
 
+    /// One that is read no faster than its token says may wait: its end is read behind what it has
+    /// sent, a break is seen at once.
+    #[test]
+    fn a_source_that_waits_for_its_rate_is_seen_to_break() {
+        for (is_broken, is_there) in [(false, true), (true, false)] {
+            let mut turns = Turns::new(&["--token-server=10.0.0.0/8"]);
+            let line = "POST /api/add-token?type=http&sessionid=s&max-bitrate=8K";
+            let call = format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            turns.stage.client(&call);
+            let id = turns.client(&source("s"), b"more", Incoming::Broken);
+            turns.stage.send(id, &"x".repeat(4096));
+            assert_eq!(turns.stage.relay.appetite(id), 0);
+            turns.note(id, true, is_broken);
+            assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
+            assert_eq!(turns.is_there(id), is_there, "{is_broken}");
+        }
+    }
+
     /// Who has sent many requests ahead is read on in turns of a bounded cost.
     #[test]
     fn what_was_sent_ahead_is_read_on_within_the_turns_share() {

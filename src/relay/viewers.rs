@@ -455,6 +455,16 @@ mod tests {
             assert_eq!(row.is_told_of(), !is_udp(row));
             assert_eq!(row.datagrams_sent.is_some(), is_udp(row));
             assert_eq!(row.bytes.is_some(), !is_udp(row));
+            assert_eq!(row.datagrams_dropped.is_some(), is_udp(row));
+            let of_http = [
+                row.behind_bytes.is_some(),
+                row.behind_ms.is_some(),
+                row.skips.is_some(),
+                row.since.is_some(),
+            ];
+            assert_eq!(of_http, [!is_udp(row); 4]);
+            let host = row.address.expect("an address").ip().to_string();
+            assert!(host.starts_with(if is_udp(row) { "10.1." } else { "10.2." }));
         }
         let after = first.last().expect("rows").0;
         let second = known.piece(after, None);

@@ -249,11 +249,13 @@ fn tickets_numbers_and_figures_go_on() {
         stage.relay.desk.draw_ticket();
     }
     let cut = Cut::ALL.map(Cut::name)[0];
-    stage.relay.desk.count_cut(cut);
-    stage.client(GRANT);
+    (0..3).for_each(|_| stage.relay.desk.count_cut(cut));
+    for _ in 0..3 {
+        stage.client(GRANT);
+    }
     let (mut drawn, run) = (vec![stage.relay.desk.draw()], stage.relay.desk.run());
     let began = stage.relay.desk.counts().of(Count::Connections);
-    assert_eq!(began, 1);
+    assert_eq!(began, 3);
     for round in 1..4 {
         hand_over(&mut stage, OPTIONS);
         let desk = &mut stage.relay.desk;
@@ -264,6 +266,30 @@ fn tickets_numbers_and_figures_go_on() {
         assert!(!drawn.contains(&next));
         drawn.push(next);
         assert_eq!(desk.counts().of(Count::Connections), began);
-        assert_eq!(desk.counts().cuts().get(cut), Some(&1));
+        assert_eq!(desk.counts().cuts().get(cut), Some(&3));
     }
+}
+
+/// Who follows the events misses none, and is told none twice.
+#[test]
+fn what_happens_is_told_on() {
+    let told = |changes: &dyn Fn(usize) -> bool| {
+        let mut stage = Stage::new(OPTIONS);
+        let reader = stage.client("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        (0..4).for_each(|_| stage.settle());
+        for step in 0..4 {
+            if changes(step) {
+                hand_over(&mut stage, OPTIONS);
+            }
+            let name = format!("={step}");
+            stage.client(&GRANT.replace("=s", &name));
+        }
+        stage.text(reader)
+    };
+    let as_it_was = told(&|_| false);
+    assert_eq!(as_it_was.matches("event: token-added\n").count(), 4);
+    for changes in 0..4 {
+        assert_eq!(told(&|step| step == changes), as_it_was, "at {changes}");
+    }
+    assert_eq!(told(&|_| true), as_it_was, "at each");
 }
