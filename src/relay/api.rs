@@ -362,3 +362,228 @@ impl Types {
 
 /// OpenAPI 3.1.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Stamp = Stamp { unix_seconds: 1000 };
+
+    fn target(query: &str) -> Target {
+        Target {
+            segments: Vec::new(),
+            is_plain: true,
+            query: Some(query.to_owned()),
+        }
+    }
+
+    fn call(name: Name, query: &str) -> Result<Call, String> {
+        let call = Call::parse(name, &target(query), (8, NOW));
+        call.map_err(|refusal| refusal.detail)
+    }
+
+    fn add(query: &str) -> Result<AddToken, String> {
+        match call(Name::AddToken, &format!("sessionid=s&{query}"))? {
+            Call::AddToken(add) => Ok(add),
+            other => panic!("{query}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn clients_get_rtp_with_or_without_corrections_or_the_stream_alone() {
+        let matrix = |text| Carriage::Rtp(Matrix::parse(text));
+        for (query, carriage, has_http) in [
+            ("type=http", Carriage::Rtp(None), true),
+            (
+                "type=rtp-udp&udp-clients=10.1.0.1:5004",
+                Carriage::Rtp(None),
+                false,
+            ),
+            (
+                "type=rtp-udp&udp-clients=10.1.0.1:5004&fec=5x10",
+                matrix("5x10"),
+                false,
+            ),
+            (
+                "type=rtp%2Dudp,http&udp-clients=10.1.0.1:65531&fec=4x4",
+                matrix("4x4"),
+                true,
+            ),
+            ("type=udp&udp-clients=10.1.0.1:5004", Carriage::Bare, false),
+            (
+                "type=http,udp&udp-clients=10.1.0.1:65535",
+                Carriage::Bare,
+                true,
+            ),
+        ] {
+            let add = add(query).expect(query);
+            assert_eq!(add.carriage, carriage, "{query}");
+            assert_eq!(add.http.is_some(), has_http, "{query}");
+            for client in &add.clients {
+                let addresses = vec![client.address().expect("an address")];
+                assert_eq!(add.tuple(client, addresses).carriage, carriage);
+            }
+        }
+        const CLIENT: &str = "udp-clients=10.1.0.1:5004";
+        for (query, words) in [
+            (CLIENT.to_owned(), "the parameter 'type' is missing"),
+            (format!("type=rtp&{CLIENT}"), "'rtp' is not a type"),
+            (format!("type=,udp&{CLIENT}"), "'' is not a type"),
+            (
+                format!("type=udp,udp&{CLIENT}"),
+                "'udp' comes more than once",
+            ),
+            ("type=http,http".to_owned(), "'http' comes more than once"),
+            (
+                format!("type=udp,rtp-udp&{CLIENT}"),
+                "a client gets rtp-udp or udp",
+            ),
+            (format!("type=http&{CLIENT}"), "udp-clients is given"),
+            (
+                "type=udp".to_owned(),
+                "'udp-clients' (HOST:PORT,…) is missing",
+            ),
+            (
+                format!("type=rtp-udp&{CLIENT}&fec=3x4"),
+                "fec: '3x4' is no matrix",
+            ),
+            (
+                format!("type=udp&{CLIENT}&fec=5x10"),
+                "type does not say rtp-udp",
+            ),
+            ("type=http&fec=5x10".to_owned(), "type does not say rtp-udp"),
+            (
+                "type=rtp-udp&udp-clients=10.1.0.1:65532&fec=5x10".to_owned(),
+                "with fec two ports above it are needed",
+            ),
+        ] {
+            let refusal = add(&query).expect_err(&query);
+            assert!(refusal.contains(words), "{query}: {refusal}");
+        }
+    }
+
+    /// What waits for a call's payload, or for the disk, takes as much as it says, and little more.
+    #[test]
+    fn a_call_is_counted_in_bytes() {
+        let least = call(Name::ListStreams, "").expect("a call").held_bytes();
+        assert!((size_of::<Call>()..2 * size_of::<Call>()).contains(&least));
+        let label = "n".repeat(60);
+        let name = format!("{label}.{label}.{label}.test");
+        let clients: Vec<String> = (1..=8).map(|port| format!("{name}:{port}")).collect();
+        let of_clients = format!("type=udp&udp-clients={}", clients.join(","));
+        let note = "x".repeat(200);
+        let of_note = format!("type=http&note={note}");
+        let both = format!(
+            "type=http,udp&udp-clients={}&note={note}",
+            clients.join(",")
+        );
+        let refusal = Refusal::new(Status::Forbidden, note.clone());
+        let place: Box<str> = note.clone().into();
+        let names = 8 * (name.len() + size_of::<UdpClient>());
+        for (call, bytes) in [
+            (Call::AddToken(add("type=http").expect("a call")), 0),
+            (Call::AddToken(add(&of_clients).expect("a call")), names),
+            (Call::AddToken(add(&of_note).expect("a call")), 200),
+            (Call::AddToken(add(&both).expect("a call")), names + 200),
+            (Call::Moved(place), 200),
+            (
+                Call::WatchPage(Some(Box::new(refusal))),
+                200 + size_of::<Refusal>(),
+            ),
+            (Call::WatchPage(None), 0),
+        ] {
+            let held = call.held_bytes() - least;
+            assert!((bytes..=bytes + 64).contains(&held), "{held} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_call_says_what_is_done_and_to_whom() {
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        let id = ListedId::of_text("00000007-1a").expect("an id");
+        let minute = Some(Duration::from_secs(60));
+        for (name, query, expected) in [
+            (
+                Name::RevokeToken,
+                "sessionid=s&abort=1",
+                format!(
+                    "{:?}",
+                    Call::RevokeToken {
+                        session: session.clone(),
+                        aborts: true
+                    }
+                ),
+            ),
+            (
+                Name::RevokeToken,
+                "sessionid=s",
+                format!(
+                    "{:?}",
+                    Call::RevokeToken {
+                        session: session.clone(),
+                        aborts: false
+                    }
+                ),
+            ),
+            (
+                Name::AbortStream,
+                "sessionid=s&block=60",
+                format!(
+                    "{:?}",
+                    Call::AbortStream {
+                        session: session.clone(),
+                        block: minute
+                    }
+                ),
+            ),
+            (
+                Name::KickViewer,
+                "id=00000007-1a&block=60",
+                format!("{:?}", Call::KickViewer { id, block: minute }),
+            ),
+            (
+                Name::ListTokens,
+                "",
+                format!("{:?}", Call::List(Rows::Tokens)),
+            ),
+            (
+                Name::ListTokens,
+                "details=1",
+                format!("{:?}", Call::List(Rows::Details)),
+            ),
+            (
+                Name::ListStreams,
+                "",
+                format!("{:?}", Call::List(Rows::Streams)),
+            ),
+            (
+                Name::ListViewers,
+                "sessionid=s",
+                format!("{:?}", Call::List(Rows::Viewers(Some(session.clone())))),
+            ),
+            (
+                Name::Events,
+                "sessionid=s",
+                format!(
+                    "{:?}",
+                    Call::Follow {
+                        of: Some(session.clone()),
+                        last: None
+                    }
+                ),
+            ),
+        ] {
+            let seen = call(name, query).map(|call| format!("{call:?}"));
+            assert_eq!(seen, Ok(expected), "{name:?} {query}");
+            assert!(call(name, &format!("{query}&x=1")).is_err(), "{name:?}");
+        }
+        for (name, query) in [
+            (Name::RevokeToken, "abort=1"),
+            (Name::AbortStream, ""),
+            (Name::KickViewer, "block=60"),
+            (Name::AddToken, "type=http"),
+        ] {
+            assert!(call(name, query).is_err(), "{name:?}");
+        }
+    }
+}

@@ -161,3 +161,129 @@ pub fn end_unit(text: &mut Vec<u8>, data: &impl Serialize) {
     let _ = serde_json::to_writer(&mut *text, data);
     text.extend_from_slice(b"\n\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A unit of each kind, and of how many tuples it tells.
+    fn all(refusal: &str) -> [(Happening<'_>, Option<usize>); 15] {
+        let id = StreamId { run: 1, serial: 2 };
+        let viewer = ListedId::of_text("00000001-2").expect("an id");
+        let address = SocketAddr::from(([10, 0, 0, 1], 7));
+        [
+            (
+                Happening::StreamBegins {
+                    id,
+                    source: address,
+                },
+                None,
+            ),
+            (Happening::StreamHeld { id, reason: "why" }, None),
+            (
+                Happening::StreamGoesOn {
+                    id,
+                    source: address,
+                },
+                None,
+            ),
+            (
+                Happening::StreamEnds {
+                    id,
+                    reason: "why",
+                    bytes_received: 3,
+                    bytes_sent: 4,
+                    skips: 5,
+                },
+                None,
+            ),
+            (Happening::StreamOver { id }, None),
+            (
+                Happening::SourceTooFast {
+                    id,
+                    source: address,
+                    what: "waits",
+                    max_bitrate: 6,
+                },
+                None,
+            ),
+            (
+                Happening::ViewerComes {
+                    id: viewer,
+                    key: None,
+                    address: Some(address),
+                },
+                None,
+            ),
+            (
+                Happening::ViewerCut {
+                    id: viewer,
+                    address,
+                    reason: "slow",
+                    behind_bytes: 7,
+                    behind_ms: 8,
+                },
+                None,
+            ),
+            (
+                Happening::ViewerGoes {
+                    id: viewer,
+                    bytes: 9,
+                    skips: 10,
+                },
+                None,
+            ),
+            (
+                Happening::TokenAdded {
+                    opens: None,
+                    tuples: 11,
+                    new: 12,
+                },
+                Some(12),
+            ),
+            (Happening::TokenRevoked { revoked: 13 }, Some(13)),
+            (Happening::TokenForgotten {}, None),
+            (Happening::TokenOver {}, None),
+            (Happening::TokensOver { count: 14 }, None),
+            (
+                Happening::PublisherRefused {
+                    address,
+                    status: 403,
+                    detail: refusal,
+                    left_out: 15,
+                },
+                None,
+            ),
+        ]
+    }
+
+    /// Its name, its id, and one line of JSON, whatever stands in it; and a sessionid only where it
+    /// is this server's.
+    #[test]
+    fn a_unit_is_one_event_about_a_sessionid() {
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        let at = (EventId { run: 10, number: 7 }, Stamp { unix_seconds: 1000 });
+        let mut names = BTreeSet::new();
+        for (what, tuples) in all("two\nlines, and \"quotes\"") {
+            assert_eq!(what.tuples(), tuples, "{}", what.name());
+            assert!(names.insert(what.name()), "{} is another's", what.name());
+            for about in [None, Some(&session)] {
+                let mut text = Vec::new();
+                write_unit(&mut text, at, about, &what);
+                let text = String::from_utf8(text).expect("UTF-8");
+                let head = format!("event: {}\nid: 0000000a-7\ndata: ", what.name());
+                let data = text.strip_prefix(&head).expect("its head");
+                let data = data.strip_suffix("\n\n").expect("its end");
+                assert!(!data.contains('\n'), "{data}");
+                let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+                assert_eq!(data["time"], 1000);
+                let is_strangers = what.name() == "publisher-refused";
+                let has_name = about.is_some() && !is_strangers;
+                assert_eq!(data.get("sessionid").is_some(), has_name, "{data}");
+                assert_eq!(data["session"].is_null(), about.is_none(), "{data}");
+            }
+        }
+    }
+}

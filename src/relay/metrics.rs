@@ -290,3 +290,256 @@ fn write_turns(text: &mut String, turns: &Turns) {
     let seconds = turns.microseconds() as f64 / 1e6;
     let _ = writeln!(text, "{name}_sum {seconds}\n{name}_count {all}");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::gate::SessionId;
+    use crate::relay::counts::{Files, Process};
+
+    fn figures(number: u64) -> Figures {
+        Figures {
+            bytes_received: number + 1,
+            bytes_sent: number + 2,
+            skips: number + 3,
+        }
+    }
+
+    fn of_stream(number: u64) -> OfStream {
+        OfStream {
+            viewers: number + 4,
+            udp_clients: number + 5,
+            bitrate: 8 * (number + 6),
+            figures: figures(number),
+        }
+    }
+
+    fn text(counts: &Counts) -> String {
+        let client = ("10.0.0.9:5004", 71, 72);
+        let client_figures = ClientFigures {
+            sent: client.1,
+            dropped: client.2,
+        };
+        let at = client.0.parse().expect("an address");
+        let seen = Seen {
+            counts,
+            streams: Sums {
+                running: 101,
+                held: 12,
+                draining: 13,
+                shadows: 14,
+                viewers: 15,
+                udp_clients: 16,
+                figures: figures(20),
+                udp_bytes: 17,
+            },
+            each: BTreeMap::from([
+                ("{session=\"a\"}".to_owned(), of_stream(100)),
+                ("{session=\"b\"}".to_owned(), of_stream(200)),
+            ]),
+            started_unix_seconds: 31,
+            udp_clients: BTreeMap::from([(at, client_figures)]),
+            connections: 32,
+            waiting: 33,
+            blocked: 34,
+            pulls: 35,
+            pull_failures: 36,
+            deadlines: 37,
+            tokens: 38,
+            held: [
+                ("clients", 41),
+                ("streams", 42),
+                ("rtp", 43),
+                ("origins", 44),
+                ("tokens", 45),
+                ("lists", 46),
+                ("desk", 47),
+                ("events", 48),
+                ("threads", 49),
+            ],
+        };
+        seen.text()
+    }
+
+    /// Each figure stands under its own name, and each name says what it is.
+    #[test]
+    fn each_figure_has_its_name() {
+        let mut counts = Counts::default();
+        for (number, what) in [
+            Count::Connections,
+            Count::Streams,
+            Count::Playlists,
+            Count::Remuxed,
+            Count::Segments,
+            Count::TokenWrites,
+            Count::TokenWritesFailed,
+            Count::Datagrams,
+            Count::DatagramsSent,
+            Count::Stranger,
+            Count::Malformed,
+            Count::Outside,
+            Count::SecondSource,
+            Count::Refused,
+            Count::OutOfSequence,
+            Count::TooFast,
+            Count::Unsent,
+            Count::Late,
+            Count::Lost,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            counts.add(what, 1000 + number as u64);
+        }
+        counts.know_cuts(["slow", "kicked"]);
+        counts.cut("slow");
+        counts.refused(Status::NotFound);
+        counts.set_files(Files { own: 8, max: 99 });
+        counts.set_process(Process {
+            cpu: Duration::from_millis(1500),
+            virtual_bytes: None,
+            resident_bytes: Some(4096),
+        });
+        counts.turn_took(Duration::from_micros(90));
+        counts.turn_took(Duration::from_micros(240));
+        counts.turn_took(Duration::from_millis(700));
+        let text = text(&counts);
+        for line in [
+            "tollgate_streams 101",
+            "tollgate_held_streams 12",
+            "tollgate_draining_streams 13",
+            "tollgate_remuxed 14",
+            "tollgate_viewers 15",
+            "tollgate_udp_clients 16",
+            "tollgate_udp_sent_bytes_total 17",
+            "tollgate_received_bytes_total 21",
+            "tollgate_sent_bytes_total 22",
+            "tollgate_skips_total 23",
+            "tollgate_streams_not_shown 1",
+            "tollgate_stream_viewers{session=\"a\"} 104",
+            "tollgate_stream_viewers{session=\"b\"} 204",
+            "tollgate_stream_udp_clients{session=\"a\"} 105",
+            "tollgate_stream_bytes_per_second{session=\"a\"} 106",
+            "tollgate_stream_received_bytes_total{session=\"a\"} 101",
+            "tollgate_stream_sent_bytes_total{session=\"a\"} 102",
+            "tollgate_stream_skips_total{session=\"b\"} 203",
+            "process_start_time_seconds 31",
+            "process_resident_memory_bytes 4096",
+            "process_open_fds 40",
+            "process_max_fds 99",
+            "process_cpu_seconds_total 1.5",
+            "tollgate_connections 32",
+            "tollgate_waiting_viewers 33",
+            "tollgate_blocked_playlists 34",
+            "tollgate_pulls 35",
+            "tollgate_pull_failures_total 36",
+            "tollgate_deadlines 37",
+            "tollgate_tokens 38",
+            "tollgate_held_bytes{part=\"clients\"} 41",
+            "tollgate_held_bytes{part=\"threads\"} 49",
+            "tollgate_udp_client_datagrams{client=\"10.0.0.9:5004\",state=\"sent\"} 71",
+            "tollgate_udp_client_datagrams{client=\"10.0.0.9:5004\",state=\"dropped\"} 72",
+            "tollgate_connections_total 1000",
+            "tollgate_streams_total 1001",
+            "tollgate_playlists_total 1002",
+            "tollgate_remuxed_total 1003",
+            "tollgate_segments_total 1004",
+            "tollgate_token_file_writes_total{result=\"written\"} 1005",
+            "tollgate_token_file_writes_total{result=\"failed\"} 1006",
+            "tollgate_datagrams_received_total 1007",
+            "tollgate_datagrams_sent_total 1008",
+            "tollgate_datagrams_dropped_total{reason=\"stranger\"} 1009",
+            "tollgate_datagrams_dropped_total{reason=\"malformed\"} 1010",
+            "tollgate_datagrams_dropped_total{reason=\"outside\"} 1011",
+            "tollgate_datagrams_dropped_total{reason=\"second_source\"} 1012",
+            "tollgate_datagrams_dropped_total{reason=\"refused\"} 1013",
+            "tollgate_datagrams_dropped_total{reason=\"out_of_sequence\"} 1014",
+            "tollgate_datagrams_dropped_total{reason=\"too_fast\"} 1015",
+            "tollgate_datagrams_dropped_total{reason=\"unsent\"} 1016",
+            "tollgate_rtp_disorder_total{kind=\"late\"} 1017",
+            "tollgate_rtp_disorder_total{kind=\"lost\"} 1018",
+            "tollgate_refusals_total{status=\"404\"} 1",
+            "tollgate_refusals_total{status=\"403\"} 0",
+            "tollgate_cuts_total{reason=\"slow\"} 1",
+            "tollgate_cuts_total{reason=\"kicked\"} 0",
+            "tollgate_turn_seconds_bucket{le=\"0.0001\"} 1",
+            "tollgate_turn_seconds_bucket{le=\"0.00025\"} 2",
+            "tollgate_turn_seconds_bucket{le=\"0.25\"} 2",
+            "tollgate_turn_seconds_bucket{le=\"+Inf\"} 3",
+            "tollgate_turn_seconds_sum 0.70033",
+            "tollgate_turn_seconds_count 3",
+            "# HELP tollgate_turn_seconds How long a turn of the loop took.",
+            "# TYPE tollgate_turn_seconds histogram",
+            "# TYPE tollgate_streams gauge",
+            "# TYPE tollgate_streams_total counter",
+            "# HELP tollgate_streams_total Streams that began.",
+            "# TYPE process_cpu_seconds_total counter",
+        ] {
+            assert!(text.lines().any(|its| its == line), "{line}\n{text}");
+        }
+        // What is not known is left out.
+        assert!(!text.contains("\nprocess_virtual_memory_bytes"));
+        let version = format!(
+            "tollgate_build_info{{version=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(text.contains(&version), "{text}");
+    }
+
+    /// Whoever reads them takes a line that is none for the end of them.
+    #[test]
+    fn each_line_is_a_sample_of_the_family_before_it_or_says_what_that_is() {
+        let text = text(&Counts::default());
+        let mut family = "";
+        for line in text.lines() {
+            if let Some(said) = line.strip_prefix("# HELP ") {
+                let (name, words) = said.split_once(' ').expect("words");
+                assert!(words.ends_with('.'), "{line}");
+                family = name;
+            } else if let Some(said) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = said.split_once(' ').expect("a kind");
+                assert_eq!(name, family);
+                assert!(["gauge", "counter", "histogram"].contains(&kind), "{line}");
+            } else {
+                let (name, number) = line.rsplit_once(' ').expect("a number");
+                assert!(number.parse::<f64>().is_ok(), "{line}");
+                assert!(name.starts_with(family), "{line}");
+            }
+        }
+        assert_eq!(text.matches("# HELP ").count(), FAMILIES.len() + 2);
+        assert!(text.ends_with('\n'));
+    }
+
+    /// Labels are short: two sessions may have the same, and then one row.
+    #[test]
+    fn two_streams_of_one_label_are_summed() {
+        let mut sum = of_stream(100);
+        sum.add(of_stream(1000));
+        assert_eq!((sum.viewers, sum.udp_clients), (1108, 1110));
+        assert_eq!(sum.bitrate, 8 * 1112);
+        let Figures {
+            bytes_received,
+            bytes_sent,
+            skips,
+        } = sum.figures;
+        assert_eq!((bytes_received, bytes_sent, skips), (1102, 1104, 1106));
+    }
+
+    /// A note is the operator's, who may write what the format has for itself.
+    #[test]
+    fn labels_name_a_session_and_what_its_note_begins_with() {
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        let digest = session.digest();
+        for (word, note) in [
+            ("", ""),
+            ("studio", ",note=\"studio\""),
+            ("a\"b", ",note=\"a\\\"b\""),
+            ("a\\b", ",note=\"a\\\\b\""),
+        ] {
+            let labels = format!("{{session=\"{digest}\"{note}}}");
+            assert_eq!(labels_of(digest, word), labels);
+        }
+    }
+}

@@ -49,6 +49,8 @@ mod snapshot;
 mod stage;
 mod streams;
 mod terms;
+#[cfg(all(test, feature = "default"))]
+mod tests;
 mod timers;
 mod view;
 mod viewer_id;

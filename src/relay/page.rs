@@ -115,3 +115,55 @@ impl Page {
 fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing of the document is lost or changed; what stands in it runs by the number that was
+    /// drawn for it, and by no other.
+    #[test]
+    fn a_page_runs_by_a_number_that_was_drawn_for_it() {
+        let mut random = Random::new(7);
+        let mut seen = Vec::new();
+        for (document, text) in [
+            (Document::Operator, OPERATOR.text),
+            (Document::Watch, WATCH.text),
+            (Document::Operator, OPERATOR.text),
+        ] {
+            let page = Page::draw(document, &mut random).expect("a page");
+            let html = String::from_utf8(page.body().concat()).expect("UTF-8");
+            let nonce = page.policy().split("'nonce-").nth(1).expect("a nonce");
+            let nonce = nonce.split('\'').next().expect("its end");
+            assert!(nonce.len() >= 32, "{nonce}");
+            let attribute = format!(" nonce=\"{nonce}\"");
+            assert_eq!(html.matches(&attribute).count(), 2);
+            for tag in ["<style", "<script"] {
+                assert!(html.contains(&format!("{tag}{attribute}")), "{tag}");
+            }
+            assert_eq!(html.replace(&attribute, ""), text);
+            for allowed in [
+                "default-src 'none'",
+                "style-src 'nonce-",
+                "script-src 'nonce-",
+            ] {
+                assert!(page.policy().contains(allowed), "{}", page.policy());
+            }
+            assert!(!seen.contains(&nonce.to_owned()), "it was drawn before");
+            seen.push(nonce.to_owned());
+        }
+    }
+
+    /// The words may be about what a client has sent: they are text, and no script runs.
+    #[test]
+    fn a_refusal_stands_in_its_page_as_text() {
+        let words = "no <script> & no <b>";
+        let page = Page::draw(Document::Refused(words), &mut Random::new(7)).expect("a page");
+        let html = String::from_utf8(page.body().concat()).expect("UTF-8");
+        let shown = "<small>The server says: no &lt;script> &amp; no &lt;b>";
+        assert!(html.contains(shown), "{html}");
+        assert!(!page.policy().contains("script-src"), "{}", page.policy());
+        assert!(page.policy().contains("default-src 'none'"));
+        assert_eq!(html.matches(" nonce=\"").count(), 1, "of its style");
+    }
+}

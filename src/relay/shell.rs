@@ -217,3 +217,332 @@ impl Readers {
         END_COST
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::relay::stage::Stage;
+
+    /// Sockets of clients, and what has come into them.
+    #[derive(Default)]
+    struct Sockets {
+        all: BTreeMap<ConnectionId, Socket>,
+        /// From whom was read, and how much at the most.
+        reads: Vec<(ConnectionId, usize)>,
+        bytes: Vec<u8>,
+        heard: usize,
+    }
+
+    struct Socket {
+        input: Input,
+        waits: VecDeque<u8>,
+        /// What a read finds behind that.
+        end: Incoming,
+    }
+
+    impl Inputs for Sockets {
+        fn input(&mut self, id: ConnectionId) -> Option<&mut Input> {
+            self.all.get_mut(&id).map(|socket| &mut socket.input)
+        }
+
+        fn read(&mut self, id: ConnectionId, bytes_max: usize) -> Incoming {
+            assert!(bytes_max > 0, "nothing is read of {id:?}");
+            self.reads.push((id, bytes_max));
+            let socket = self.all.get_mut(&id).expect("a socket");
+            let bytes = bytes_max.min(socket.waits.len());
+            self.bytes = socket.waits.drain(..bytes).collect();
+            match bytes {
+                0 => socket.end,
+                _ => Incoming::Bytes(bytes),
+            }
+        }
+
+        fn bytes(&self, count: usize) -> &[u8] {
+            &self.bytes[..count]
+        }
+
+        fn heard(&mut self, relay: &Relay) {
+            relay.check();
+            self.heard += 1;
+        }
+    }
+
+    /// A server, the sockets of its clients, and who is read next.
+    struct Turns {
+        stage: Stage,
+        sockets: Sockets,
+        readers: Readers,
+    }
+
+    const READ_ALL: usize = 1 << 20;
+
+    impl Turns {
+        fn new(options: &[&str]) -> Turns {
+            Turns {
+                stage: Stage::new(options),
+                sockets: Sockets::default(),
+                readers: Readers::default(),
+            }
+        }
+
+        /// A client that has sent this already, and of whose socket this has come meanwhile.
+        fn client(&mut self, sent: &str, waits: &[u8], end: Incoming) -> ConnectionId {
+            let id = self.stage.client(sent);
+            let socket = Socket {
+                input: Input::default(),
+                waits: waits.to_vec().into(),
+                end,
+            };
+            self.sockets.all.insert(id, socket);
+            id
+        }
+
+        /// The kernel says that there is something.
+        fn note(&mut self, id: ConnectionId, is_ending: bool, is_broken: bool) {
+            let input = self.sockets.input(id).expect("a socket");
+            input.note(is_ending, is_broken);
+            self.readers.push(id, input);
+        }
+
+        /// From whom a turn reads, and how much at the most.
+        fn turn(&mut self, bytes_max: usize, cost_max: usize) -> Vec<(ConnectionId, usize)> {
+            let now = self.stage.now;
+            let share = Share {
+                bytes_max,
+                cost_max,
+                now,
+            };
+            self.readers
+                .read_in_turn(&mut self.stage.relay, &mut self.sockets, share);
+            std::mem::take(&mut self.sockets.reads)
+        }
+
+        fn is_there(&self, id: ConnectionId) -> bool {
+            self.stage.relay.clients.has(id)
+        }
+
+        fn waits(&self, id: ConnectionId) -> usize {
+            self.sockets.all[&id].waits.len()
+        }
+    }
+
+    fn source(name: &str) -> String {
+        format!(
+            "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9999999\r\n\r\n"
+        )
+    }
+
+    const WAITS: &str = "GET /stream/none HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// Each client has its part of the turn, and none so little that a read is not worth it.
+    #[test]
+    fn a_turn_reads_as_much_of_each_as_there_are_few() {
+        for (clients, bytes_max, each) in [
+            (1, 32 << 10, 32 << 10),
+            (1, 1 << 20, 100_001),
+            (3, 1 << 20, 33_333),
+            (6, 1 << 20, 16_666),
+            (7, 1 << 20, SHARE_BYTES_MIN),
+            (7, 1000, 1000),
+        ] {
+            let mut turns = Turns::new(&["--buffer=4M"]);
+            let all: Vec<ConnectionId> = (0..clients)
+                .map(|number| {
+                    let head = source(&number.to_string());
+                    turns.client(&head, &[b'x'; 1 << 20], Incoming::Nothing)
+                })
+                .collect();
+            all.iter().for_each(|id| turns.note(*id, false, false));
+            let news = turns.turn(bytes_max, 100_001);
+            for (number, read) in news.iter().take(clients.min(5)).enumerate() {
+                assert_eq!(*read, (all[number], each), "{clients} {bytes_max}");
+            }
+        }
+    }
+
+    /// Who comes when the turn's share is used up comes first in the next; of whom it is news comes
+    /// before who has had a go.
+    #[test]
+    fn a_turn_ends_when_its_share_is_used_up_and_the_next_goes_on() {
+        let mut turns = Turns::new(&["--buffer=4M"]);
+        let all: Vec<ConnectionId> = (0..6)
+            .map(|number| {
+                let head = source(&number.to_string());
+                turns.client(&head, &[b'x'; 64 << 10], Incoming::Nothing)
+            })
+            .collect();
+        assert!(turns.readers.is_empty());
+        all.iter().for_each(|id| turns.note(*id, false, false));
+        assert!(!turns.readers.is_empty());
+        let read = |numbers: &[usize]| -> Vec<(ConnectionId, usize)> {
+            let each = numbers.iter().map(|number| (all[*number], 16 << 10));
+            each.collect()
+        };
+        // Three at a time: each costs a little more than its bytes.
+        let cost_max = 48 << 10;
+        assert_eq!(turns.turn(1 << 20, cost_max), read(&[0, 1, 2, 0, 1, 2]));
+        assert_eq!(turns.turn(1 << 20, cost_max), read(&[3, 4, 5, 0, 1, 2]));
+        let rest = [3, 4, 5];
+        assert_eq!(turns.turn(1 << 20, cost_max), read(&rest));
+        // Nobody is forgotten, and nobody read in vain more than once.
+        let mut reads = Vec::new();
+        while !turns.readers.is_empty() {
+            reads.extend(turns.turn(1 << 20, cost_max));
+            assert!(reads.len() < 100);
+        }
+        all.iter().for_each(|id| assert_eq!(turns.waits(*id), 0));
+        for id in all {
+            let in_vain = turns.sockets.all.get(&id).is_some_and(|socket| {
+                let is_readable = socket.input.is_readable;
+                is_readable || socket.input.is_queued
+            });
+            assert!(!in_vain, "{id:?}");
+        }
+    }
+
+    /// What has come before the end is read first, and then the end is.
+    #[test]
+    fn what_came_before_an_end_is_read_before_it() {
+        for (is_ending, is_broken, end, status) in [
+            (true, false, Incoming::End, "HTTP/1.1 200 "),
+            (true, true, Incoming::Broken, ""),
+            (false, true, Incoming::Broken, ""),
+        ] {
+            let mut turns = Turns::new(&["--hold=0"]);
+            let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let id = turns.client(put, b"4\r\nabcd\r\n", end);
+            let viewer = turns.stage.viewer("s");
+            turns.note(id, is_ending, is_broken);
+            let reads = turns.turn(READ_ALL, READ_ALL);
+            assert_eq!(reads.len(), 2, "{is_ending} {is_broken}");
+            assert!(!turns.is_there(id), "{is_ending} {is_broken}");
+            turns.stage.settle();
+            assert_eq!(turns.stage.content(viewer).0, "abcd");
+            assert!(turns.stage.text(id).starts_with(status) || status.starts_with("HTTP"));
+            assert!(turns.readers.is_empty());
+        }
+    }
+
+    /// Of whom nothing is wanted nothing is read; that it has gone is seen all the same.
+    #[test]
+    fn who_has_sent_enough_is_not_read_and_seen_to_go() {
+        for (is_ending, is_broken, is_there) in [
+            (false, false, true),
+            (true, false, false),
+            (false, true, false),
+            (true, true, false),
+        ] {
+            let mut turns = Turns::new(&["--wait=60"]);
+            let ahead = format!("{WAITS}{}", "x".repeat(4096));
+            let id = turns.client(&ahead, b"more", Incoming::Nothing);
+            assert_eq!(turns.stage.relay.appetite(id), 0);
+            turns.note(id, is_ending, is_broken);
+            assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
+            assert_eq!(turns.is_there(id), is_there, "{is_ending} {is_broken}");
+            assert!(turns.readers.is_empty());
+        }
+        // Of whom something is wanted it is read, and who has nothing is left alone.
+        let mut turns = Turns::new(&["--wait=60"]);
+        let id = turns.client(WAITS, b"more", Incoming::Nothing);
+        let other = turns.client(WAITS, b"", Incoming::Nothing);
+        let input = turns.sockets.input(other).expect("a socket");
+        turns.readers.push(other, input);
+        assert!(turns.readers.is_empty(), "nothing was said of it");
+        turns.note(id, false, false);
+        turns.note(id, false, false);
+        assert_eq!(turns.turn(READ_ALL, READ_ALL), [(id, 4096)], "and once");
+        assert!(turns.readers.is_empty());
+        // What is closed meanwhile is nobody.
+        turns.note(id, false, false);
+        turns.sockets.all.remove(&id);
+        assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
+    }
+
+    /// One that is read no faster than its token says may wait: its end is read behind what it has
+    /// sent, a break is seen at once.
+    #[test]
+    fn a_source_that_waits_for_its_rate_is_seen_to_break() {
+        for (is_broken, is_there) in [(false, true), (true, false)] {
+            let mut turns = Turns::new(&["--token-server=10.0.0.0/8"]);
+            let line = "POST /api/add-token?type=http&sessionid=s&max-bitrate=8K";
+            let call = format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            turns.stage.client(&call);
+            let id = turns.client(&source("s"), b"more", Incoming::Broken);
+            turns.stage.send(id, &"x".repeat(4096));
+            assert_eq!(turns.stage.relay.appetite(id), 0);
+            turns.note(id, true, is_broken);
+            assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
+            assert_eq!(turns.is_there(id), is_there, "{is_broken}");
+        }
+    }
+
+    /// Who has sent many requests ahead is read on in turns of a bounded cost.
+    #[test]
+    fn what_was_sent_ahead_is_read_on_within_the_turns_share() {
+        let health = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
+        let turns = |cost_max: usize| {
+            let mut turns = Turns::new(&[]);
+            for number in 0..5 {
+                let peer = format!("10.0.0.2:{}", 1000 + number);
+                let peer = peer.parse().expect("an address");
+                let now = turns.stage.now;
+                let id = turns.stage.relay.accepted(peer, now).expect("room");
+                let requests = health.repeat(4);
+                turns.stage.relay.received(id, requests.as_bytes(), now);
+            }
+            turns.turn(READ_ALL, cost_max);
+            turns.sockets.heard
+        };
+        let mut alone = Turns::new(&[]);
+        let peer = "10.0.0.2:1000".parse().expect("an address");
+        let now = alone.stage.now;
+        let id = alone.stage.relay.accepted(peer, now).expect("room");
+        let requests = health.repeat(4);
+        alone.stage.relay.received(id, requests.as_bytes(), now);
+        let each = alone.stage.relay.read_ahead(now).expect("more requests");
+        for (cost_max, goes) in [
+            (0, 0),
+            (1, 1),
+            (each, 1),
+            (each + 1, 2),
+            (3 * each, 3),
+            (4 * each + 1, 5),
+            (READ_ALL, 5),
+        ] {
+            assert_eq!(turns(cost_max), goes, "{cost_max} of {each}");
+        }
+    }
+
+    /// What became of a write is what the core is told of it.
+    #[test]
+    fn a_client_is_written_to_until_its_socket_takes_no_more() {
+        let mut stage = Stage::new(&[]);
+        let put = source("s");
+        let source = stage.client(&put);
+        stage.send(source, "abcdefgh");
+        let viewer = stage.viewer("s");
+        let had = stage.text(viewer).len();
+        stage.relay.received(source, b"ijkl", stage.now);
+        let write = |stage: &mut Stage, outgoing: fn(usize) -> Outgoing| {
+            let mut lent = 0;
+            let written = write_next(&mut stage.relay, stage.now, |_, output| {
+                lent = output.bytes();
+                outgoing(lent)
+            });
+            (written, lent)
+        };
+        assert!(had > 0);
+        let (written, lent) = write(&mut stage, |_| Outgoing::Part(3));
+        assert_eq!((written, lent > 3), (Some(viewer), true));
+        assert_eq!(write(&mut stage, Outgoing::Whole), (None, 0), "it is full");
+        stage.relay.unblocked(viewer);
+        assert_eq!(write(&mut stage, Outgoing::Whole), (Some(viewer), lent - 3));
+        stage.relay.received(source, b"mnop", stage.now);
+        let (written, _) = write(&mut stage, |_| Outgoing::Broken);
+        assert_eq!(written, Some(viewer));
+        assert!(!stage.relay.clients.has(viewer));
+        assert_eq!(write(&mut stage, Outgoing::Whole), (None, 0));
+    }
+}

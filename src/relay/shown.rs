@@ -53,3 +53,74 @@ fn each(streams: &Streams, grants: &Grants, desk: &Desk) -> BTreeMap<String, OfS
     }
     each
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::SessionId;
+    use crate::relay::stage::Stage;
+
+    /// By its label and what its note begins with, as long as it runs.
+    #[test]
+    fn streams_that_run_have_rows_of_their_own() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
+        let call = |stage: &mut Stage, line: &str| {
+            let id = stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            stage.text(id)
+        };
+        let mut sources = Vec::new();
+        for (name, note) in [("a", "&note=studio%20one"), ("b", ""), ("c", "")] {
+            let line = format!("POST /api/add-token?type=http&sessionid={name}{note}");
+            assert!(call(&mut stage, &line).starts_with("HTTP/1.1 201"));
+            let put = format!(
+                "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 99\r\n\r\nabcd"
+            );
+            sources.push(stage.client(&put));
+        }
+        for _ in 0..2 {
+            stage.viewer("a");
+        }
+        stage.lose(sources[2]);
+        let label = |name: &str| {
+            let session = SessionId::parse(name.as_bytes()).expect("a good sessionid");
+            session.digest()
+        };
+        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.desk);
+        let mut rows: Vec<_> = each
+            .iter()
+            .map(|(labels, one)| (labels.clone(), one.viewers, one.figures.bytes_received))
+            .collect();
+        rows.sort_by_key(|row| row.1);
+        let expected = [
+            (format!("{{session=\"{}\"}}", label("b")), 0, 4),
+            (
+                format!("{{session=\"{}\",note=\"studio\"}}", label("a")),
+                2,
+                4,
+            ),
+        ];
+        assert_eq!(rows, expected);
+        let text = call(&mut stage, "GET /metrics");
+        for (labels, viewers, _) in expected {
+            let line = format!("tollgate_stream_viewers{labels} {viewers}\n");
+            assert!(text.contains(&line), "{line} {text}");
+        }
+    }
+
+    /// However many run: so many have rows, those that began first.
+    #[test]
+    fn a_hundred_streams_are_shown() {
+        let mut stage = Stage::new(&["--streams=200"]);
+        let mut settings = stage.relay.desk.settings().clone();
+        settings.limits.connections_max = 1000;
+        settings.limits.connections_per_host_max = 1000;
+        stage.relay = crate::relay::Relay::new(settings);
+        for number in 0..STREAMS_SHOWN_MAX + 3 {
+            stage.client(&format!("PUT /stream/{number} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\n"));
+        }
+        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.desk);
+        assert_eq!(each.len(), STREAMS_SHOWN_MAX);
+        let last = SessionId::parse(b"102").expect("a good sessionid");
+        assert!(!each.contains_key(&labels_of(last.digest(), "")));
+    }
+}

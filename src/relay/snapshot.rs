@@ -100,3 +100,167 @@ fn is_about(tuple: &Tuple, of: &SessionId) -> bool {
     let opens = tuple.http().and_then(|grant| grant.terms.opens.as_ref());
     opens.unwrap_or(tuple.session()) == of
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Direction, Grant, Terms};
+    use crate::relay::stage::Stage;
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    fn grant(stage: &mut Stage, name: &str, opens: Option<&str>) {
+        let terms = Terms {
+            opens: opens.map(session),
+            ..Terms::default()
+        };
+        let grant = Grant {
+            direction: Direction::Out,
+            terms,
+        };
+        let tokens = stage.relay.grants.table().expect("tokens");
+        let added = tokens.add(&session(name), Some(grant), Vec::new());
+        assert_eq!(added, Ok(1), "{name}");
+    }
+
+    /// All that there is, piece by piece: what each says, and where the next begins.
+    fn pieces(stage: &Stage, of: Option<&str>) -> Vec<(String, Option<Snapshot>)> {
+        let relay = &stage.relay;
+        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
+        let of = of.map(session);
+        let mut next = Some((Rows::Details, (0, 0)));
+        let mut pieces = Vec::new();
+        while let Some(snapshot) = next {
+            let (text, behind) = piece(snapshot, of.as_ref(), &known, &relay.grants);
+            let text = String::from_utf8(text).expect("UTF-8");
+            pieces.push((text, behind.clone()));
+            next = behind;
+            assert!(pieces.len() < 100, "it comes to no end");
+        }
+        pieces
+    }
+
+    /// Of what a piece has looked at nothing is looked at again, and nothing is passed over.
+    #[test]
+    fn what_there_is_comes_once_and_in_bounded_pieces() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        let names: Vec<String> = (0..500).map(|number| format!("s{number}")).collect();
+        names.iter().for_each(|name| grant(&mut stage, name, None));
+        let pieces = pieces(&stage, None);
+        let of_tokens: Vec<&String> = pieces
+            .iter()
+            .map(|(text, _)| text)
+            .filter(|text| text.contains("event: token\n"))
+            .collect();
+        assert!(of_tokens.len() > 2, "{}", of_tokens.len());
+        let whole: String = of_tokens.iter().map(|text| text.as_str()).collect();
+        let row = whole.len() / names.len();
+        for (number, text) in of_tokens.iter().enumerate() {
+            let is_last = number + 1 == of_tokens.len();
+            assert!(text.len() < PIECE_BYTES + 2 * row, "{}", text.len());
+            assert!(is_last || text.len() >= PIECE_BYTES, "{}", text.len());
+        }
+        for name in names {
+            let row = format!("\"sessionid\":\"{name}\"");
+            assert_eq!(whole.matches(&row).count(), 1, "{name}");
+        }
+    }
+
+    /// However few of the rows are of the session that is asked for, a piece looks at so many.
+    #[test]
+    fn a_piece_looks_at_a_bounded_number_of_rows() {
+        for (others, before) in [
+            (LOOKS_MAX - 1, None),
+            (LOOKS_MAX, Some(LOOKS_MAX)),
+            (LOOKS_MAX + 1, Some(LOOKS_MAX)),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+            for number in 0..others {
+                grant(&mut stage, &format!("o{number}"), None);
+            }
+            grant(&mut stage, "s", None);
+            let marks: Vec<_> = stage
+                .relay
+                .grants
+                .rows((0, 0))
+                .map(|(mark, _)| mark)
+                .collect();
+            let pieces = pieces(&stage, Some("s"));
+            let (text, next) = &pieces[0];
+            assert_eq!(
+                text.contains("event: token\n"),
+                before.is_none(),
+                "{others}"
+            );
+            let expected = match before {
+                None => (Rows::Streams, (0, 0)),
+                Some(looks) => (Rows::Details, marks[looks - 1]),
+            };
+            assert_eq!(*next, Some(expected), "{others}");
+            let whole: String = pieces.into_iter().map(|(text, _)| text).collect();
+            assert_eq!(whole.matches("event: token\n").count(), 1);
+        }
+    }
+
+    /// A key to the session is about it, whatever it is called; one to another is not.
+    #[test]
+    fn who_follows_a_session_is_told_of_its_tokens_keys_stream_and_viewers() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        for (name, opens) in [
+            ("a", None),
+            ("b", None),
+            ("of-a", Some("a")),
+            ("of-b", Some("b")),
+        ] {
+            grant(&mut stage, name, opens);
+        }
+        stage
+            .relay
+            .grants
+            .table()
+            .expect("tokens")
+            .revoke(&session("a"));
+        stage
+            .relay
+            .grants
+            .table()
+            .expect("tokens")
+            .revoke(&session("b"));
+        for name in ["a", "b"] {
+            let both = Grant {
+                direction: Direction::Both,
+                terms: Terms::default(),
+            };
+            let tokens = stage.relay.grants.table().expect("tokens");
+            let added = tokens.add(&session(name), Some(both), Vec::new());
+            assert_eq!(added, Ok(1));
+            stage.client(&format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 9\r\n\r\nx"));
+            let viewer = stage.viewer(name);
+            stage.assert_status(viewer, 200);
+        }
+        for (of, tokens, streams) in [
+            (None, &["\"a\"", "\"b\"", "\"of-a\"", "\"of-b\""][..], 2),
+            (Some("a"), &["\"a\"", "\"of-a\""], 1),
+            (Some("b"), &["\"b\"", "\"of-b\""], 1),
+            (Some("of-a"), &[], 0),
+        ] {
+            let text: String = pieces(&stage, of)
+                .into_iter()
+                .map(|(text, _)| text)
+                .collect();
+            let count = |name: &str| text.matches(&format!("event: {name}\n")).count();
+            assert_eq!(count("token"), tokens.len(), "{of:?}: {text}");
+            assert_eq!(
+                (count("stream"), count("viewer")),
+                (streams, streams),
+                "{of:?}"
+            );
+            for name in tokens {
+                let row = format!("event: token\ndata: {{\"sessionid\":{name}");
+                assert!(text.contains(&row), "{of:?} {name}: {text}");
+            }
+        }
+    }
+}

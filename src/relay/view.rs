@@ -83,3 +83,27 @@ impl View {
         }
     }
 }
+
+#[cfg(all(test, feature = "default"))]
+mod tests {
+    use super::*;
+
+    /// Of what has a name the name is kept, of all else nothing; and who can have it waits for it.
+    #[test]
+    fn what_is_wanted_is_counted_in_bytes_and_waited_for_where_it_can_come() {
+        let named = Wanted::Named("x".repeat(100).into());
+        let list = Wanted::List(None);
+        for (view, bytes, way, can_wait) in [
+            (View::Whole, 0, Way::Viewer, true),
+            (View::In(remux::Target::MpegTs), 0, Way::Remuxed, true),
+            (View::Part(list), 0, Way::Hls, true),
+            (View::Part(named), 100, Way::Hls, false),
+        ] {
+            let held = view.held_bytes();
+            assert!((bytes..=2 * bytes).contains(&held), "{view:?}: {held}");
+            assert_eq!(view.way(), way, "{view:?}");
+            assert_eq!(view.is_of_segments(), way == Way::Hls, "{view:?}");
+            assert_eq!(view.can_wait(), can_wait, "{view:?}");
+        }
+    }
+}

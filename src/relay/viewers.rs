@@ -237,7 +237,8 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use crate::relay::ConnectionId;
+    use super::*;
+    use crate::relay::Relay;
     use crate::relay::stage::Stage;
 
     fn connect(stage: &mut Stage, peer: &str, request: &str) -> ConnectionId {
@@ -277,6 +278,256 @@ mod tests {
         ] {
             let next = watch(&mut stage, peer);
             stage.assert_status(next, status);
+        }
+    }
+
+    const API: &str = "--token-server=10.0.0.0/8";
+
+    /// A server that more may come to than a piece of a list has rows.
+    fn large(options: &[&str]) -> Stage {
+        let mut stage = Stage::new(options);
+        let mut settings = stage.relay.desk.settings().clone();
+        settings.limits.connections_max = 1000;
+        settings.limits.connections_per_host_max = 1000;
+        stage.relay = Relay::new(settings);
+        stage
+    }
+
+    fn call(stage: &mut Stage, line: &str) -> String {
+        let id = connect(stage, "10.0.0.1:1", line);
+        // Each piece of a list has a turn of its own.
+        (0..16).for_each(|_| stage.settle());
+        let text = stage.text(id);
+        stage.lose(id);
+        text
+    }
+
+    fn rows(stage: &mut Stage, line: &str) -> Vec<serde_json::Value> {
+        let id = connect(stage, "10.0.0.1:1", line);
+        (0..16).for_each(|_| stage.settle());
+        let (text, is_whole) = stage.content(id);
+        stage.lose(id);
+        assert!(is_whole, "{text}");
+        serde_json::from_str(&text).expect("rows")
+    }
+
+    fn watch(stage: &mut Stage, number: usize, path: &str) -> ConnectionId {
+        let peer = format!("10.2.{}.{}:9", number / 200, 1 + number % 200);
+        connect(stage, &peer, &format!("GET {path}"))
+    }
+
+    fn publish(stage: &mut Stage, name: &str, content_type: &str) -> ConnectionId {
+        let line = format!("PUT /stream/{name}");
+        stage.client(&format!(
+            "{line} HTTP/1.1\r\nHost: h\r\nContent-Type: {content_type}\r\nContent-Length: 999999\r\n\r\n"
+        ))
+    }
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    fn grant(stage: &mut Stage, name: &str) {
+        let line = format!("POST /api/add-token?type=http&sessionid={name}");
+        assert!(call(stage, &line).starts_with("HTTP/1.1 201"));
+    }
+
+    /// For a session, or for its playlist; of each session those who wait for it.
+    #[test]
+    fn who_waits_is_listed_with_what_for() {
+        let mut stage = Stage::new(&[API, "--wait=60"]);
+        for name in ["a", "b", "runs"] {
+            grant(&mut stage, name);
+        }
+        publish(&mut stage, "runs", "video/x");
+        let of_a = watch(&mut stage, 0, "/stream/a");
+        watch(&mut stage, 1, "/stream/b");
+        watch(&mut stage, 2, "/stream/b/index.m3u8");
+        watch(&mut stage, 3, "/stream/runs");
+        for (query, expected) in [
+            (
+                "",
+                &[
+                    ("runs", "http", "watching"),
+                    ("a", "http", "waiting"),
+                    ("b", "http", "waiting"),
+                    ("b", "hls", "waiting"),
+                ][..],
+            ),
+            ("?sessionid=a", &[("a", "http", "waiting")]),
+            (
+                "?sessionid=b",
+                &[("b", "http", "waiting"), ("b", "hls", "waiting")],
+            ),
+            ("?sessionid=runs", &[("runs", "http", "watching")]),
+            ("?sessionid=c", &[]),
+        ] {
+            let rows = rows(&mut stage, &format!("GET /api/list-viewers{query}"));
+            let text = |row: &serde_json::Value, name: &str| {
+                row[name].as_str().unwrap_or_default().to_owned()
+            };
+            let seen: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    let of = text(row, "sessionid");
+                    (of, text(row, "way"), text(row, "state"))
+                })
+                .collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(of, way, state)| ((*of).to_owned(), (*way).to_owned(), (*state).to_owned()))
+                .collect();
+            assert_eq!(seen, expected, "{query}");
+            for row in rows {
+                assert!(
+                    row["address"].is_string() && row["since"].is_number(),
+                    "{row}"
+                );
+                assert_eq!(row["bytes"].is_number(), row["state"] == "watching");
+            }
+        }
+        let id = rows(&mut stage, "GET /api/list-viewers?sessionid=a")[0]["id"].clone();
+        let kick = format!("DELETE /api/kick-viewer?id={}", id.as_str().expect("an id"));
+        assert!(call(&mut stage, &kick).starts_with("HTTP/1.1 204"));
+        assert!(
+            stage.text(of_a).starts_with("HTTP/1.1 403"),
+            "it is told so"
+        );
+        assert!(rows(&mut stage, "GET /api/list-viewers?sessionid=a").is_empty());
+    }
+
+    /// However many wait, and however many pieces that makes.
+    #[test]
+    fn each_who_waits_is_listed_once() {
+        let mut stage = large(&["--wait=60", API]);
+        grant(&mut stage, "a");
+        grant(&mut stage, "b");
+        for number in 0..2 * PIECE_ROWS + 9 {
+            let path = ["/stream/a", "/stream/b/index.m3u8"][number % 2];
+            watch(&mut stage, number, path);
+        }
+        for (query, count) in [
+            ("", 2 * PIECE_ROWS + 9),
+            ("?sessionid=a", PIECE_ROWS + 5),
+            ("?sessionid=b", PIECE_ROWS + 4),
+        ] {
+            let rows = rows(&mut stage, &format!("GET /api/list-viewers{query}"));
+            let ids: std::collections::BTreeSet<_> =
+                rows.iter().map(|row| row["id"].to_string()).collect();
+            assert_eq!((rows.len(), ids.len()), (count, count), "{query}");
+        }
+    }
+
+    /// A stream's UDP clients have one place in the list: a piece has all of them or none. Events
+    /// tell of those alone of whom it is known when they come and go.
+    #[test]
+    fn a_piece_has_all_of_a_streams_udp_clients() {
+        let mut stage = large(&[API]);
+        stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
+        let clients: Vec<String> = (1..=60).map(|port| format!("10.1.0.1:{port}")).collect();
+        let line = format!(
+            "POST /api/add-token?sessionid=a&type=http,udp&udp-clients={}",
+            clients.join(",")
+        );
+        assert!(call(&mut stage, &line).starts_with("HTTP/1.1 201"));
+        grant(&mut stage, "b");
+        for name in ["a", "b"] {
+            let source = publish(&mut stage, name, "video/mp2t");
+            let mut packet = [0xff_u8; 188];
+            packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
+            stage.relay.received(source, &packet.repeat(7), stage.now);
+            stage.settle();
+        }
+        let own = PIECE_ROWS - 20;
+        for number in 0..own {
+            watch(&mut stage, number, "/stream/a");
+        }
+        for number in own..own + 2 * PIECE_ROWS {
+            watch(&mut stage, number, "/stream/b");
+        }
+        let relay = &stage.relay;
+        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
+        let first = known.piece((0, 0), None);
+        assert_eq!(first.len(), own + clients.len());
+        let is_udp = |row: &Row| row.way == "udp";
+        assert_eq!(first.iter().filter(|(_, row)| is_udp(row)).count(), 60);
+        for (_, row) in &first {
+            assert_eq!(row.is_told_of(), !is_udp(row));
+            assert_eq!(row.datagrams_sent.is_some(), is_udp(row));
+            assert_eq!(row.bytes.is_some(), !is_udp(row));
+            assert_eq!(row.datagrams_dropped.is_some(), is_udp(row));
+            let of_http = [
+                row.behind_bytes.is_some(),
+                row.behind_ms.is_some(),
+                row.skips.is_some(),
+                row.since.is_some(),
+            ];
+            assert_eq!(of_http, [!is_udp(row); 4]);
+            let host = row.address.expect("an address").ip().to_string();
+            assert!(host.starts_with(if is_udp(row) { "10.1." } else { "10.2." }));
+        }
+        let after = first.last().expect("rows").0;
+        let second = known.piece(after, None);
+        assert_eq!(
+            second.len(),
+            PIECE_ROWS + 1,
+            "one more says that there are more"
+        );
+        assert!(second.iter().all(|(_, row)| row.sessionid == session("b")));
+        let third = known.piece(second.last().expect("rows").0, None);
+        assert_eq!(third.len(), PIECE_ROWS - 1);
+        assert_eq!(known.piece((0, 0), Some(&session("a"))).len(), first.len());
+    }
+
+    #[test]
+    fn events_tell_of_who_watches_over_http_alone() {
+        let id = ListedId::of_text("00000007-1a").expect("an id");
+        for (way, state, is_told_of) in [
+            ("http", "watching", true),
+            ("http", "waiting", false),
+            ("hls", "watching", false),
+            ("hls", "waiting", false),
+            ("udp", "watching", false),
+            ("rtp-udp", "watching", false),
+        ] {
+            let row = Row {
+                state,
+                ..Row::new(id, &session("s"), way)
+            };
+            assert_eq!(row.is_told_of(), is_told_of, "{way} {state}");
+        }
+    }
+
+    /// Of another run's nothing is known, whatever its number; a UDP client is not ended so.
+    #[test]
+    fn a_viewer_is_found_by_the_id_that_this_run_gave_it() {
+        let mut stage = Stage::new(&[]);
+        publish(&mut stage, "s", "video/x");
+        let viewer = watch(&mut stage, 0, "/stream/s");
+        let other = watch(&mut stage, 1, "/healthz");
+        let relay = &stage.relay;
+        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
+        let run = relay.desk.run();
+        let of = |run, connection: ConnectionId| ListedId::Connection {
+            run,
+            connection: connection.to_u64(),
+        };
+        let to = SocketAddr::from(([10, 1, 0, 1], 5004));
+        let client = |run| ListedId::Client { run, stream: 1, to };
+        for (id, status) in [
+            (of(run, viewer), None),
+            (of(run.wrapping_add(1), viewer), Some(Status::NotFound)),
+            (of(run, other), Some(Status::NotFound)),
+            (client(run), Some(Status::Conflict)),
+            (client(run.wrapping_add(1)), Some(Status::NotFound)),
+        ] {
+            let found = known.find(id);
+            let refused = found.as_ref().err().map(|refusal| refusal.status);
+            assert_eq!(refused, status, "{id}");
+            if let Ok((connection, session, (name, _))) = found {
+                assert_eq!(connection, viewer);
+                assert_eq!((session.as_str(), name.as_str()), ("s", "s"));
+            }
         }
     }
 }

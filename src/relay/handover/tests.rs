@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::config::{self, Command};
+use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
+use crate::relay::{Done, Ticket};
 use crate::stream::Outcome;
 
 fn settings(options: &[&str]) -> Settings {
@@ -148,4 +150,146 @@ fn what_does_not_fit_is_refused_in_words() {
         let told = text.replace(from, to);
         assert_ne!(refused(OPTIONS, told.as_bytes()), "", "{told}");
     }
+}
+
+/// Bytes that a source has sent reach whoever watches, who waited for them in the other core.
+#[test]
+fn what_is_fetched_from_an_origin_is_fetched_on() {
+    let options = &["--origin=http://10.1.0.1:8000"];
+    for at in 0..5 {
+        let mut stage = Stage::new(options);
+        let viewer = stage.viewer("a");
+        let change = |stage: &mut Stage, now: usize| {
+            if now == at {
+                hand_over(stage, options);
+            }
+        };
+        change(&mut stage, 0);
+        let (origin, ..) = stage.call();
+        change(&mut stage, 1);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stage.send(origin, head);
+        change(&mut stage, 2);
+        stage.send(origin, "5\r\nhello\r\n");
+        change(&mut stage, 3);
+        stage.send(origin, "6\r\n world\r\n0\r\n\r\n");
+        change(&mut stage, 4);
+        assert_eq!(stage.content(viewer), ("hello world".to_owned(), true));
+        assert!(stage.closed.contains(&origin), "{at}");
+        stage.assert_nothing_left();
+    }
+}
+
+/// Nobody is told of a change that is on its way to the disk: it is waited for.
+#[test]
+fn a_core_is_quiet_when_no_change_is_on_its_way_to_the_disk() {
+    let mut stage = Stage::new(OPTIONS);
+    assert!(is_quiet(&stage.relay));
+    let tokens = crate::gate::Tokens::new(stage.relay.token_limits());
+    stage.relay.restore(tokens, stage.now);
+    assert!(is_quiet(&stage.relay));
+    let caller = stage.client(GRANT);
+    assert!(!is_quiet(&stage.relay));
+    assert_eq!(stage.text(caller), "", "it waits");
+    let (ticket, _) = stage.jobs.remove(0);
+    let done = Done::Appended(Ok(()));
+    stage.relay.helped(ticket, done, stage.now);
+    stage.settle();
+    stage.assert_status(caller, 201);
+    assert!(is_quiet(&stage.relay));
+}
+
+/// What another core has is its own: the old one ends what it has of it, and tells nobody so.
+#[test]
+fn a_core_that_has_let_go_has_nothing_and_says_nothing() {
+    let mut stage = Stage::new(&[OPTIONS[0], OPTIONS[1], "--wait=60"]);
+    stage.client(GRANT);
+    let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabcd");
+    let viewer = stage.viewer("s");
+    let other = GRANT.replace("=s", "=other");
+    stage.client(&other);
+    let waits = stage.viewer("other");
+    let ids: Vec<ConnectionId> = connections(&stage.relay).collect();
+    assert_eq!(ids.len(), 5);
+    let going = super::hand_over(&mut stage.relay, stage.now, &mut |_| {});
+    assert_eq!(going.len(), ids.len(), "all of them");
+    let had = ids.iter().map(|id| stage.text(*id)).collect::<Vec<_>>();
+    let_go(&mut stage.relay, &going);
+    stage.settle();
+    assert_eq!(connections(&stage.relay).count(), 0);
+    assert_eq!(media(&stage.relay).count(), 0);
+    for id in [source, viewer, waits] {
+        assert!(stage.closed.contains(&id), "{id:?}");
+    }
+    let has = ids.iter().map(|id| stage.text(*id)).collect::<Vec<_>>();
+    assert_eq!(has, had);
+    assert_eq!(stage.relay.next_deadline(), None);
+}
+
+/// Streams that have gone meanwhile do not count among those that there may be.
+#[test]
+fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
+    let new = || Successor::new(settings(&["--streams=1"]), false);
+    let (mut forgets, mut keeps) = (new(), new());
+    let mut refused = 0;
+    for number in 0..100 {
+        let live = LiveId::from_u64(number);
+        forgets.media(live, 0, b"abcd").expect("room");
+        forgets.forget_media(live);
+        refused += usize::from(keeps.media(live, 0, b"abcd").is_err());
+    }
+    assert!((10..100).contains(&refused), "{refused}");
+}
+
+/// Whoever waits under a ticket is not answered under another's, and what was counted counts on.
+#[test]
+fn tickets_numbers_and_figures_go_on() {
+    let mut stage = Stage::new(OPTIONS);
+    for _ in 0..5 {
+        stage.relay.desk.draw_ticket();
+    }
+    let cut = Cut::ALL.map(Cut::name)[0];
+    (0..3).for_each(|_| stage.relay.desk.count_cut(cut));
+    for _ in 0..3 {
+        stage.client(GRANT);
+    }
+    let (mut drawn, run) = (vec![stage.relay.desk.draw()], stage.relay.desk.run());
+    let began = stage.relay.desk.counts().of(Count::Connections);
+    assert_eq!(began, 3);
+    for round in 1..4 {
+        hand_over(&mut stage, OPTIONS);
+        let desk = &mut stage.relay.desk;
+        let ticket = desk.draw_ticket();
+        assert_eq!(ticket, Ticket(5 + round));
+        assert_eq!(desk.run(), run);
+        let next = desk.draw();
+        assert!(!drawn.contains(&next));
+        drawn.push(next);
+        assert_eq!(desk.counts().of(Count::Connections), began);
+        assert_eq!(desk.counts().cuts().get(cut), Some(&3));
+    }
+}
+
+/// Who follows the events misses none, and is told none twice.
+#[test]
+fn what_happens_is_told_on() {
+    let told = |changes: &dyn Fn(usize) -> bool| {
+        let mut stage = Stage::new(OPTIONS);
+        let reader = stage.client("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        (0..4).for_each(|_| stage.settle());
+        for step in 0..4 {
+            if changes(step) {
+                hand_over(&mut stage, OPTIONS);
+            }
+            let name = format!("={step}");
+            stage.client(&GRANT.replace("=s", &name));
+        }
+        stage.text(reader)
+    };
+    let as_it_was = told(&|_| false);
+    assert_eq!(as_it_was.matches("event: token-added\n").count(), 4);
+    for changes in 0..4 {
+        assert_eq!(told(&|step| step == changes), as_it_was, "at {changes}");
+    }
+    assert_eq!(told(&|_| true), as_it_was, "at each");
 }
