@@ -7,7 +7,6 @@ mod spliced;
 #[path = "../support/mod.rs"]
 mod support;
 
-mod aborted;
 mod browser_hls;
 mod caches;
 mod chromium;
@@ -24,6 +23,7 @@ mod icecast;
 mod joining;
 mod operator;
 mod prometheus;
+mod proxies;
 mod remux;
 mod remuxing;
 mod rtp;

@@ -1,0 +1,146 @@
+//! Behind proxies: a source that is aborted gets this server's answer and its reason, and not the
+//! proxy's own 502; and below a path that the proxy takes away all is where it is expected.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::support::client::request;
+use super::support::encoder::{Encoder, Kind};
+use super::support::playlist::Playlist;
+use super::support::server::Server;
+use super::support::streaming::Source;
+use super::support::{free_address, until};
+use super::tools::*;
+
+/// Often enough to meet each order in which the two sides can be seen to end.
+const TIMES: usize = 20;
+
+fn written(name: &str, text: &str) -> PathBuf {
+    let folder = folder(&format!("proxy-{name}-{}", std::process::id()));
+    let path = folder.join("configuration");
+    let text = text.replace("FOLDER", &folder.display().to_string());
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn await_proxy(program: Background, address: SocketAddr) -> Background {
+    until("the proxy answers", || {
+        std::net::TcpStream::connect(address).ok()
+    });
+    program
+}
+
+/// nginx, with this location of its own; tests have one each.
+fn nginx(location: &str) -> (Background, SocketAddr) {
+    let address = free_address();
+    let text = format!(
+        "daemon off; user root; pid FOLDER/pid; error_log FOLDER/log; events {{}}
+         http {{
+           access_log off; client_body_temp_path FOLDER/a; proxy_temp_path FOLDER/b;
+           fastcgi_temp_path FOLDER/c; uwsgi_temp_path FOLDER/d; scgi_temp_path FOLDER/e;
+           server {{ listen {address}; {location} }}
+         }}"
+    );
+    let path = written(&format!("nginx-{}", address.port()), &text);
+    let path = path.to_str().expect("a path in UTF-8");
+    let log = format!("{path}.log");
+    let program = Background::start("nginx", &["-c", path, "-e", &log]);
+    (await_proxy(program, address), address)
+}
+
+/// Sources come by the proxy and are aborted, some of them while they send.
+fn sources_are_told_why(server: &Server, proxy: SocketAddr) {
+    for time in 0..TIMES {
+        let name = format!("s{time}");
+        server.admit(&name);
+        let mut source = Source::open(proxy, &format!("/stream/{name}"));
+        source.send(&[0x47; 5000]);
+        await_media(server, &name, 5000);
+        let aborted = server.request("DELETE", &format!("/api/abort-stream?sessionid={name}"));
+        assert_eq!(aborted.status(), 200);
+        if time % 2 == 1 {
+            source.try_send(&[0x47; 50_000]);
+        }
+        let answer = source.into_client().response("PUT");
+        answer.assert_problem(403, &["abort"]);
+    }
+}
+
+#[test]
+#[ignore = "needs nginx"]
+fn nginx_passes_the_answer_to_an_aborted_source_on() {
+    let server = Server::gated(&[]);
+    let (_nginx, address) = nginx(&format!(
+        "location / {{
+           proxy_pass http://{}; proxy_http_version 1.1;
+           proxy_request_buffering off; proxy_buffering off; client_max_body_size 0;
+         }}",
+        server.address()
+    ));
+    sources_are_told_why(&server, address);
+}
+
+/// As docs/watch.md has it. Such a location decodes paths before it asks.
+#[test]
+#[ignore = "needs nginx"]
+fn below_a_path_of_nginx_a_stream_of_any_name_plays() {
+    let server = Server::start(&["--hls-segment=1"]);
+    let own = server.address();
+    let (_nginx, proxy) = nginx(&format!(
+        "location /live/ {{ proxy_pass http://{own}/; proxy_buffering off; }}"
+    ));
+    let media = Encoder::new(Kind::Ts).run(9.0);
+    for name in [
+        "demo",
+        "room%3A1",
+        "a%2Cb%40c%5B%7C%5D%20%25",
+        "%C3%A4%26%3D%2B",
+    ] {
+        let mut source = Source::open(own, &format!("/stream/{name}"));
+        source.send(&media);
+        let below = format!("/live/stream/{name}");
+        let list = until("it is listed", || {
+            let list = request(proxy, "GET", &format!("{below}/index.m3u8"), &[]);
+            assert!(
+                matches!(list.status(), 200 | 503),
+                "{name}: {}",
+                list.text()
+            );
+            (list.status() == 200).then(|| Playlist::read(&list.text()))
+        });
+        let segment = &list.segments[0].name;
+        let target = format!("{below}/{segment}");
+        let segment = request(proxy, "GET", &target, &[]);
+        assert_eq!(segment.status(), 200, "{name}");
+        assert!(!segment.body.is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs haproxy"]
+fn haproxy_passes_the_answer_to_an_aborted_source_on() {
+    let server = Server::gated(&["--proxy-protocol=127.0.0.2"]);
+    let address = free_address();
+    let path = written(
+        "haproxy",
+        &format!(
+            "defaults
+    mode http
+    timeout connect 5s
+    timeout client 1m
+    timeout server 1m
+    option http-no-delay
+frontend front
+    bind {address}
+    default_backend relay
+backend relay
+    source 127.0.0.2
+    server one {} send-proxy-v2
+",
+            server.address()
+        ),
+    );
+    let path = path.to_str().expect("a path in UTF-8");
+    let _haproxy = await_proxy(Background::start("haproxy", &["-db", "-f", path]), address);
+    sources_are_told_why(&server, address);
+}
