@@ -170,8 +170,8 @@ impl Streams {
         live.cast_again_at = None;
         let has_ended = live.stream.end().is_some();
         let target = match live.stream.told() {
-            Told::Known(format) if format != Format::MpegTs => transport_of(format),
-            Told::Known(_) | Told::Undecided | Told::Unknown => None,
+            Told::Known(format) => transport_of(format),
+            Told::Undecided | Told::Unknown => None,
         };
         let Some(target) = target.filter(|_| desk.settings().remuxes) else {
             return id;

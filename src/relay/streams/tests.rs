@@ -7,9 +7,11 @@ use serde_json::Value;
 
 #[cfg(feature = "remux")]
 use super::cast::Cast;
+use super::turns::Line;
 use super::{Cut, Cuts, Feed, Said, Streams, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
+use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
@@ -786,4 +788,88 @@ fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
     }
     assert!(was_on_its_way > 3, "{was_on_its_way}");
     stage.lose(source);
+}
+
+/// What drains is none of those that run; what went out in datagrams counts when it is over, too.
+#[test]
+fn sums_know_what_drains_and_what_was_sent_of_what_is_over() {
+    let mut stage = stage(&[]);
+    for session in ["s", "t"] {
+        let query = format!("type=http,udp&sessionid={session}&udp-clients={CLIENT}");
+        add(&mut stage, &query);
+    }
+    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.desk);
+    let mut before = 0;
+    for round in 0..3 {
+        let sources = ["s", "t"].map(|session| put(&mut stage, session, &packets(70)));
+        stage.wait_seconds(1);
+        assert!(post(&mut stage, |_| Vec::new()) > 0, "{round}");
+        let viewers = ["s", "t"].map(|session| stage.viewer(session));
+        let running = sums(&stage);
+        assert_eq!((running.running, running.draining), (2, 0));
+        assert!(running.udp_bytes > before, "{round}");
+        if round == 0 {
+            // Of each that runs all is said, whichever way it went out.
+            let rows = rows(&stage, (0, 0));
+            let sent = rows.iter().map(|(_, row)| row["bytes_sent"].as_u64());
+            let sent: u64 = sent.map(|bytes| bytes.expect("a number")).sum();
+            assert_eq!(sent, running.figures.bytes_sent + running.udp_bytes);
+            assert!(running.figures.bytes_sent > 0);
+        }
+        for id in viewers {
+            stage.relay.served(id, Outcome::Blocked, stage.now);
+        }
+        sources.into_iter().for_each(|id| stage.lose(id));
+        post(&mut stage, |_| Vec::new());
+        let draining = sums(&stage);
+        assert_eq!((draining.running, draining.draining), (0, 2), "{round}");
+        viewers.into_iter().for_each(|id| stage.lose(id));
+        stage.wait_seconds(60);
+        post(&mut stage, |_| Vec::new());
+        let over = sums(&stage);
+        assert_eq!((over.running, over.draining), (0, 0), "{round}");
+        assert!(over.udp_bytes >= draining.udp_bytes, "{round}");
+        before = over.udp_bytes;
+    }
+}
+
+/// However many stand in line, or drain: so many bytes more are held as these say themselves.
+#[test]
+fn lines_of_streams_count_with_what_they_take() {
+    let mut stage = stage(&[]);
+    add(&mut stage, "type=http&sessionid=s");
+    put(&mut stage, "s", &packets(20));
+    let id = only_live(&stage);
+    let streams = &mut stage.relay.streams;
+    type Kept = (fn(&mut Streams, u64, LiveId), fn(&Streams) -> usize);
+    let lines: [Kept; 4] = [
+        (
+            |it, _, id| assert_eq!(it.turns.line_up(0, id), Line::Little),
+            |it| it.turns.held_bytes(),
+        ),
+        (
+            |it, number, id| it.draining.enter(&name(&format!("s{number}")), number, id),
+            |it| it.draining.held_bytes(),
+        ),
+        (
+            |it, number, id| assert!(it.order.insert(number, id).is_none()),
+            |it| tree_map_bytes(&it.order),
+        ),
+        (
+            |it, number, id| {
+                let session = name(&format!("s{number}"));
+                assert!(it.running.insert(session, id).is_none());
+            },
+            |it| hash_map_bytes(&it.running),
+        ),
+    ];
+    for (place, (enter, own)) in lines.into_iter().enumerate() {
+        let before = (streams.held_bytes(), own(streams));
+        for number in 0..100 {
+            enter(streams, 1_000 + number, id);
+        }
+        let more = own(streams) - before.1;
+        assert!(more >= 100 * size_of::<LiveId>(), "{place}: {more}");
+        assert_eq!(streams.held_bytes() - before.0, more, "{place}");
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Draining, rest_time};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
+use crate::held::tree_map_bytes;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::{DATAGRAMS_COST_MAX, LiveId, UdpPort};
@@ -550,4 +551,18 @@ fn streams_that_drain_stay_while_there_are_places() {
         assert_eq!(stage.relay.streams.draining.len(), left, "{places}");
         assert_eq!(stage.relay.streams.running(), 3, "{places}");
     }
+}
+
+/// Each stands in the list of all and in that of its session.
+#[test]
+fn who_drains_is_held_twice() {
+    let mut draining = Draining::default();
+    let session = SessionId::parse(b"s").expect("a name");
+    for serial in 0..1_000 {
+        draining.enter(&session, serial, LiveId::from_u64(serial));
+    }
+    let each = tree_map_bytes(&draining.all);
+    assert!(each >= 1_000 * size_of::<(u64, LiveId)>());
+    let held = draining.held_bytes();
+    assert!((2 * each..2 * each + 4_096).contains(&held), "{held}");
 }

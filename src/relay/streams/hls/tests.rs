@@ -233,7 +233,12 @@ fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
         assert_eq!((of_get.as_str(), nothing), (of_head.as_str(), ""), "{name}");
         assert!(of_get.starts_with("HTTP/1.1 200 "), "{of_get}");
         let length = of_get.split("Content-Length: ").nth(1).expect("a length");
-        let length: usize = length.lines().next().expect("it").parse().expect("it");
+        let length: usize = length
+            .lines()
+            .next()
+            .expect("a line")
+            .parse()
+            .expect("a number");
         // The body of a segment is no text.
         assert!(length > 50 && !body.is_empty(), "{of_get}");
         assert!(

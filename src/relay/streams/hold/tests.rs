@@ -547,7 +547,7 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
         assert!(stage.media(viewer).0.len() > begun + 10_000, "{by_rtp}");
         let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
         let rows: Vec<_> = rows
-            .map(|(_, row)| serde_json::to_value(&row).expect("it"))
+            .map(|(_, row)| serde_json::to_value(&row).expect("a row"))
             .collect();
         assert_eq!(rows.len(), 1);
         let protocol = if by_rtp { "rtp-udp" } else { "http" };
@@ -576,4 +576,36 @@ fn what_is_known_of_a_source_goes_with_it() {
     assert_eq!(live.via.as_deref(), Some("1.1 here"));
     assert_eq!(live.stream.media_type(), Some("video/mp2t"));
     assert!(streams.begin_anew(LiveId::from_u64(77), desk).is_none());
+}
+
+/// Each of them is one, and each has its time, whatever else of it is due before.
+#[test]
+fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
+    let mut stage = Stage::new(&["--hold=60"]);
+    let mut viewers = Vec::new();
+    for session in ["a", "b", "c"] {
+        let head = format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\n");
+        let source = stage.client(&format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
+        stage.relay.received(source, &chunked(FILE), stage.now);
+        stage.settle();
+        viewers.push(stage.viewer(session));
+        // Who asks for its playlist watches it for a while.
+        let line = format!("GET /stream/{session}/index.m3u8 HTTP/1.1");
+        let list = stage.client(&format!("{line}\r\nHost: h\r\n\r\n"));
+        stage.lose(list);
+        let held = viewers.len() - 1;
+        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        assert_eq!((sums.held, sums.running), (held, held + 1));
+        stage.lose(source);
+    }
+    for _ in 0..5 {
+        stage.wait_seconds(11);
+        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        assert_eq!((sums.held, sums.running), (3, 3));
+    }
+    for viewer in &viewers {
+        assert!(!stage.closed.contains(viewer));
+    }
+    stage.wait_seconds(9);
+    stage.assert_nothing_left();
 }

@@ -362,7 +362,12 @@ fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
         post(&mut stage, Duration::from_secs(5));
         assert_eq!(actions(&mut stage).0, [], "still far ahead");
         assert_eq!(stage.relay.appetite(source), 0);
-        post(&mut stage, Duration::from_secs(20));
+        // Longer than a source may be silent: it is not, for nobody reads it.
+        post(&mut stage, Duration::from_millis(5_400));
+        assert_eq!(actions(&mut stage).0, [], "ahead still");
+        assert_eq!(stage.relay.streams.running(), 1);
+        post(&mut stage, Duration::from_secs(4));
+        assert_eq!(stage.relay.streams.running(), 1);
         assert!(actions(&mut stage).0.contains(&source));
         assert!(stage.relay.appetite(source) > 1);
         stage.lose(source);
@@ -532,5 +537,32 @@ fn a_stream_ends_well_when_the_server_shuts_down() {
         stage.wait_seconds(3);
         assert!(stage.closed.contains(&viewer), "{by}");
         assert!(stage.media(viewer).1, "{by}");
+    }
+}
+
+/// Where that may be, who comes takes the place of who is there; elsewhere it is refused.
+#[test]
+fn another_source_takes_over_where_it_may() {
+    for takes_over in [false, true] {
+        let mut stage = Stage::new(&["--takeover"][..usize::from(takes_over)]);
+        let first = put(&mut stage, &[7; 1_000]);
+        let viewer = stage.viewer("s");
+        let second = put(&mut stage, b"the other's");
+        let is_refused = stage.text(second).starts_with("HTTP/1.1 4");
+        assert_eq!(is_refused, !takes_over, "{}", stage.text(second));
+        let after = stage.viewer("s");
+        stage.wait_seconds(3);
+        assert_eq!(stage.closed.contains(&first), takes_over);
+        assert_eq!(stage.closed.contains(&viewer), takes_over);
+        assert_eq!(stage.relay.streams.running(), 1);
+        let source = if takes_over { second } else { first };
+        stage.relay.received(source, b"and more", stage.now);
+        stage.settle();
+        assert!(stage.media(after).0.ends_with(b"and more"));
+        assert_eq!(
+            stage.relay.desk.counts().of(Count::Streams),
+            1 + u64::from(takes_over)
+        );
+        stage.lose(source);
     }
 }

@@ -646,6 +646,7 @@ fn there_are_as_many_shadows_as_have_room() {
 }
 
 /// A stream has segments as it is, or as what its format is played as; no shadow beside has any.
+#[cfg(feature = "hls")]
 #[test]
 fn the_segments_of_a_session_are_one_streams() {
     let transport = include_bytes!("../../../../tests/media/h264.ts");
@@ -817,6 +818,7 @@ fn of_what_nobody_knows_nothing_is_made() {
 }
 
 /// Whatever it goes out as, it came through somebody.
+#[cfg(feature = "hls")]
 #[test]
 fn what_is_made_of_an_origins_stream_says_whence_it_came() {
     let mut stage = Stage::new(&[]);

@@ -92,26 +92,20 @@ fn a_chunk_that_was_told_fits_if_it_can_be() {
 #[test]
 fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
     for (option, version, asks, is_chunked, says) in [
-        ("--hold=0", "1.1", "", true, None),
+        (None, "1.1", "", true, None),
+        (None, "1.1", "Connection: close\r\n", true, Some("close")),
+        (None, "1.0", "", false, Some("close")),
         (
-            "--hold=0",
-            "1.1",
-            "Connection: close\r\n",
-            true,
-            Some("close"),
-        ),
-        ("--hold=0", "1.0", "", false, Some("close")),
-        (
-            "--hold=0",
+            None,
             "1.0",
             "Connection: keep-alive\r\n",
             false,
             Some("close"),
         ),
-        ("--close-delimited", "1.1", "", false, Some("close")),
-        ("--close-delimited", "1.0", "", false, Some("close")),
+        (Some("--close-delimited"), "1.1", "", false, Some("close")),
+        (Some("--close-delimited"), "1.0", "", false, Some("close")),
     ] {
-        let mut stage = Stage::new(&[option]);
+        let mut stage = Stage::new(option.as_slice());
         let source = stage.client(PUT);
         let [get, head] = ["GET", "HEAD"].map(|method| {
             let line = format!("{method} /stream/s HTTP/{version}\r\nHost: h\r\n{asks}\r\n");
@@ -120,7 +114,7 @@ fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
         stage.send(source, "0123456789");
         let of_get = stage.text(get);
         let (got, body) = of_get.split_once("\r\n\r\n").expect("a head");
-        let case = format!("{option} {version} {asks}: {got}");
+        let case = format!("{option:?} {version} {asks}: {got}");
         let chunked = got.contains("Transfer-Encoding: chunked");
         assert_eq!(chunked, is_chunked, "{case}");
         let connection = got.split("Connection: ").nth(1);
@@ -176,38 +170,42 @@ fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
     }
 }
 
-/// Wherever its socket takes no more, a viewer goes on there: the stream may have ended since, or
-/// go on.
+/// Wherever its socket takes no more, a viewer goes on there: more may have come since, and the end.
 #[test]
 fn a_chunk_that_is_written_in_parts_is_whole_and_so_is_the_end() {
-    for ends in [false, true] {
+    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\n";
+    let head = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    for (more, ends) in [("", true), ("ABCDE", true), ("ABCDE", false)] {
         for most in 0..=15 {
             let mut stage = Stage::new(&[]);
-            let source = stage.client(PUT);
-            stage.send(source, "0123456789");
+            let source = stage.client(&head);
+            stage.send(source, "3\r\n012\r\n");
             let viewer = stage.viewer("s");
-            let case = format!("{most} bytes, ends: {ends}");
+            let case = format!("{most} bytes, then {more:?}, ends: {ends}");
             let now = stage.now;
-            stage.relay.received(source, b"abcdefghij", now);
+            stage.relay.received(source, b"a\r\nabcdefghij\r\n", now);
             write_part(&mut stage, viewer, most);
-            let rest: &[u8] = if ends { b"ABCDEFGHIJ" } else { b"ABCDE" };
-            stage.relay.received(source, rest, now);
+            let chunk = match more {
+                "" => String::new(),
+                _ => format!("{:x}\r\n{more}\r\n", more.len()),
+            };
+            let last = if ends { "0\r\n\r\n" } else { "" };
+            let rest = format!("{chunk}{last}");
+            stage.relay.received(source, rest.as_bytes(), now);
             write_part(&mut stage, viewer, 0);
             stage.relay.unblocked(viewer);
             stage.settle();
             let (media, is_complete) = stage.media(viewer);
-            let expected = [b"abcdefghij", rest].concat();
-            assert!(media.ends_with(&expected), "{case}: {media:?}");
+            let expected = format!("abcdefghij{more}");
+            assert!(media.ends_with(expected.as_bytes()), "{case}: {media:?}");
             assert_eq!(is_complete, ends, "{case}");
             assert!(!stage.closed.contains(&viewer), "{case}");
             if ends {
                 // Another request follows on the same connection.
                 let before = stage.text(viewer).len();
                 stage.send(viewer, "HEAD /stream/none HTTP/1.1\r\nHost: h\r\n\r\n");
-                assert!(
-                    stage.text(viewer)[before..].starts_with("HTTP/1.1 "),
-                    "{case}"
-                );
+                let answer = &stage.text(viewer)[before..];
+                assert!(answer.starts_with("HTTP/1.1 "), "{case}: {answer}");
             }
         }
     }
@@ -294,10 +292,7 @@ fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
     }
     // Up to the first key frame, and then a frame that is none, again and again.
     let is_key = |tag: &&[u8]| tag[0] == 9 && tag[11] == 0x17 && tag[12] == 1;
-    let first = tags
-        .iter()
-        .position(|tag| is_key(tag))
-        .expect("a key frame");
+    let first = tags.iter().position(is_key).expect("a key frame");
     let other = tags.iter().find(|tag| tag[0] == 9 && tag[11] == 0x27);
     let other = other.expect("a frame").repeat(200);
     let mut stage = Stage::new(&["--buffer=64K"]);
@@ -324,4 +319,33 @@ fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
     stage.wait_seconds(3);
     assert!(stage.closed.contains(&viewer), "it would wait for ever");
     assert!(!stage.media(viewer).1);
+}
+
+/// Who catches up gets it in turns of so much, and all of it.
+#[test]
+fn no_viewer_gets_more_than_its_share_in_a_turn() {
+    for option in [None, Some("--close-delimited")] {
+        let mut stage = Stage::new(&[&["--buffer=4M"][..], option.as_slice()].concat());
+        let source = stage.client(&PUT.replace("30", "99999999"));
+        let viewer = stage.viewer("s");
+        stage.send(source, "x");
+        stage.relay.served(viewer, Outcome::Blocked, stage.now);
+        for _ in 0..50 {
+            stage.relay.received(source, &[7; 40_000], stage.now);
+        }
+        stage.relay.unblocked(viewer);
+        let mut sent = Vec::new();
+        while let Some(id) = stage.relay.next_write() {
+            let bytes = stage.relay.output(id, stage.now).bytes();
+            stage.relay.sent(id, bytes, stage.now);
+            stage.relay.served(id, Outcome::Open, stage.now);
+            sent.push(bytes);
+        }
+        // With what frames a chunk.
+        let most = TURN_BYTES_MAX + 12;
+        assert!(sent.iter().all(|bytes| *bytes <= most), "{sent:?}");
+        assert!(sent.iter().sum::<usize>() >= 2_000_000, "{sent:?}");
+        assert!(sent.len() < 50, "{sent:?}");
+        stage.lose(source);
+    }
 }
