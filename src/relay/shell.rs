@@ -515,6 +515,22 @@ mod tests {
         }
     }
 
+    /// That nothing was for it is nothing that has gone out to it.
+    #[test]
+    fn who_follows_one_session_has_a_comment_while_others_have_events() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
+        let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let reader = stage.client(&request("GET /api/events?sessionid=a"));
+        (0..4).for_each(|_| stage.settle());
+        for other in 0..6 {
+            stage.wait_seconds(10);
+            let line = format!("POST /api/add-token?type=http&sessionid=o{other}");
+            stage.client(&request(&line));
+        }
+        let comments = stage.text(reader).matches("\n: ").count();
+        assert_eq!(comments, 4, "one in fifteen seconds");
+    }
+
     /// What became of a write is what the core is told of it.
     #[test]
     fn a_client_is_written_to_until_its_socket_takes_no_more() {
