@@ -98,6 +98,7 @@ mod tests {
     #[test]
     fn each_bound_allows_as_much_as_the_operator_is_told() {
         type Raise = fn(&mut Settings);
+        type More<'a> = &'a [(&'a str, usize)];
         let mut settings = Settings::default();
         let parts = |settings: &Settings| settings.held_bytes_max();
         let beyond = CONNECTIONS_BEYOND_MAX;
@@ -121,7 +122,7 @@ mod tests {
             limits.held_beside_buffer_max(),
             Splicer::held_bytes_max(512 * KIB),
         );
-        let all: [(&str, Raise, &[(&str, usize)]); 10] = [
+        let all: [(&str, Raise, More<'_>); 10] = [
             (
                 "10 connections",
                 |it| it.limits.connections_max = 10,

@@ -313,4 +313,16 @@ mod tests {
             assert!(why.is_none_or(|why| why.contains("VP8")));
         }
     }
+
+    /// Or what comes next might overwrite what has yet to be read.
+    #[test]
+    fn a_go_is_of_a_block_at_least() {
+        let limits = limits(&["--buffer=64M"]);
+        let mut pool = crate::stream::Pool::new(limits.buffers_bytes_max);
+        let now = crate::moment::Moment::START;
+        let mut stream = crate::stream::Stream::<u8>::new(limits.stream, None, now);
+        stream.append(&vec![7; 500_000], &mut pool, now);
+        let block = stream.slice(0, usize::MAX).len();
+        assert!((1..=GO_BYTES).contains(&block), "{block}");
+    }
 }
