@@ -10,17 +10,13 @@ use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
-use super::metrics;
 use super::page::{Document, Page};
-use super::pieces;
 use super::route::{self, Asked, Wish};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::shown;
-use super::snapshot;
 use super::streams::{Cut, Feed};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{ConnectionId, LiveId, PullId, Relay, Ticket};
+use super::{ConnectionId, LiveId, PullId, Relay, Ticket, metrics, pieces, shown, snapshot};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
@@ -144,10 +140,8 @@ impl Relay {
                 view,
             }) if !has_payload => {
                 self.clients.admit(id, pass, &mut self.desk);
-                let no_store = !view.is_addressed_by(&head.target);
-                let reply = Reply { no_store, ..reply };
-                let via = head.via.as_deref();
-                self.watch(id, (session, view), via, (reply, true))
+                let reply = reply.kept_if(view.is_addressed_by(&head.target));
+                self.watch(id, (session, view), head.via.as_deref(), (reply, true))
             }
             Ok(Wish::Watch { .. }) => {
                 let refusal = Refusal::framing(
