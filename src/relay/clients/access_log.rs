@@ -551,14 +551,9 @@ mod tests {
                 Outgoing::Part(piece)
             });
             stage.relay.unblocked(reader);
-            if bytes > 0
-                && !stage
-                    .relay
-                    .clients
-                    .connections
-                    .get(reader)
-                    .is_some_and(|it| !it.output.is_empty())
-            {
+            let connection = stage.relay.clients.connections.get(reader);
+            let has_all = connection.is_none_or(|connection| connection.output.is_empty());
+            if bytes > 0 && has_all {
                 break;
             }
         }

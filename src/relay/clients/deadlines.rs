@@ -232,7 +232,8 @@ mod tests {
             "",
         );
         let watch = "GET /stream/s HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
-        let cases: [(&[&str], String, u64, Option<(u16, &str)>); 7] = [
+        type Told = Option<(u16, &'static str)>;
+        let cases: [(&[&str], String, u64, Told); 7] = [
             (&["--proxy-protocol=10.0.0.1"], String::new(), 7, None),
             (&["--proxy-protocol=10.0.0.1"], "PROXY TCP".into(), 7, None),
             (&[], String::new(), 9, None),

@@ -85,8 +85,8 @@ mod tests {
         let networks = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, number, 0, 0, 0, 1]);
         let one_network = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, number]);
         let old = |number: u16| IpAddr::from([192, 0, (number / 256) as u8, number as u8]);
-        let cases: [(fn(u16) -> IpAddr, usize); 3] =
-            [(networks, 2_000), (one_network, 1_001), (old, 1_000)];
+        type Name = fn(u16) -> IpAddr;
+        let cases: [(Name, usize); 3] = [(networks, 2_000), (one_network, 1_001), (old, 1_000)];
         for (host, entries) in cases {
             let mut hosts = Hosts::default();
             assert_eq!(hosts.held_bytes(), 0);

@@ -225,7 +225,6 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::moment::Moment;
     use crate::relay::pass::Role;
     use crate::relay::stage::Stage;
 
@@ -441,6 +440,8 @@ mod tests {
     #[cfg(feature = "hls")]
     #[test]
     fn a_seat_is_kept_as_long_as_a_player_may_be_silent() {
+        use crate::moment::Moment;
+
         for segment in [2, 6, 10] {
             let segment_time = format!("--hls-segment={segment}");
             let mut stage = Stage::new(&[API, &segment_time]);

@@ -477,7 +477,8 @@ mod tests {
         const TIMES: usize = 1_000;
         const ID: usize = size_of::<ConnectionId>();
         let key = size_of::<SessionId>();
-        let cases: [(&str, fn(&mut Clients, usize), usize); 10] = [
+        type Grow = fn(&mut Clients, usize);
+        let cases: [(&str, Grow, usize); 10] = [
             (
                 "connections",
                 |clients, number| {
