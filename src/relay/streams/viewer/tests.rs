@@ -169,7 +169,8 @@ fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
     }
 }
 
-/// Wherever its socket takes no more, a viewer goes on there: more may have come since, and the end.
+/// Wherever its socket takes no more, a viewer goes on there: more may have come since, and the
+/// end.
 #[test]
 fn a_chunk_that_is_written_in_parts_is_whole_and_so_is_the_end() {
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\n";
