@@ -343,7 +343,7 @@ fn post(stage: &mut Stage, time: Duration) {
 #[test]
 fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
     for is_watched in [false, true] {
-        let mut stage = with_client(&["--buffer=256K"]);
+        let mut stage = with_client(&["--buffer=256K", "--source-idle-time=5"]);
         // 5,000 bytes are a second.
         let media = packets(1_000, 36);
         let source = put(&mut stage, &media[..10 * PACKET_BYTES]);
