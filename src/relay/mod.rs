@@ -49,7 +49,8 @@ mod snapshot;
 mod stage;
 mod streams;
 mod terms;
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;
 mod timers;
 mod view;

@@ -556,5 +556,6 @@ fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
     Page::draw(document, random).ok_or_else(not_found)
 }
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;

@@ -349,5 +349,6 @@ pub(super) fn published(head: &Head, settings: &Settings) -> Option<SessionId> {
     }
 }
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;

@@ -84,7 +84,8 @@ impl View {
     }
 }
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests {
     use super::*;
 

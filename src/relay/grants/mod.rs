@@ -33,7 +33,8 @@ use crate::stamp::Stamp;
 use ledger::Ledger;
 use over::tell;
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;
 
 /// A host's clock that was set back by more than this is worth a word.

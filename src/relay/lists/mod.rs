@@ -219,5 +219,6 @@ pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
     add.clients.iter().map(known).collect()
 }
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;
