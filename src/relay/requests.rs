@@ -559,6 +559,3 @@ impl Relay {
 fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
     Page::draw(document, random).ok_or_else(not_found)
 }
-
-#[cfg(all(test, feature = "default"))]
-mod tests;

@@ -75,11 +75,13 @@ impl View {
     }
 }
 
-#[cfg(all(test, feature = "default"))]
+#[cfg(test)]
 mod tests {
+    #[cfg(feature = "default")]
     use super::*;
 
     /// Of what has a name the name is kept, of all else nothing; and who can have it waits for it.
+    #[cfg(feature = "default")]
     #[test]
     fn what_is_wanted_is_counted_in_bytes_and_waited_for_where_it_can_come() {
         let named = Wanted::Named("x".repeat(100).into());
