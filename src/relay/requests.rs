@@ -555,7 +555,3 @@ impl Relay {
 fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
     Page::draw(document, random).ok_or_else(not_found)
 }
-
-#[cfg(test)]
-#[cfg(feature = "default")]
-mod tests;

@@ -410,7 +410,7 @@ mod tests {
             (true, true, Incoming::Broken, ""),
             (false, true, Incoming::Broken, ""),
         ] {
-            let mut turns = Turns::new(&["--hold=0"]);
+            let mut turns = Turns::new(&[]);
             let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
             let id = turns.client(put, b"4\r\nabcd\r\n", end);
             let viewer = turns.stage.viewer("s");

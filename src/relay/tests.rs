@@ -1,5 +1,7 @@
 //! What the shell asks of the core, and tells it, besides what comes of clients.
 
+mod requests;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::stage::Stage;

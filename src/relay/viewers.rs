@@ -302,6 +302,7 @@ mod tests {
         text
     }
 
+    #[cfg(feature = "default")]
     fn rows(stage: &mut Stage, line: &str) -> Vec<serde_json::Value> {
         let id = connect(stage, "10.0.0.1:1", line);
         (0..16).for_each(|_| stage.settle());
@@ -333,6 +334,7 @@ mod tests {
     }
 
     /// For a session, or for its playlist; of each session those who wait for it.
+    #[cfg(feature = "default")]
     #[test]
     fn who_waits_is_listed_with_what_for() {
         let mut stage = Stage::new(&[API, "--wait=60"]);
@@ -397,6 +399,7 @@ mod tests {
     }
 
     /// However many wait, and however many pieces that makes.
+    #[cfg(feature = "default")]
     #[test]
     fn each_who_waits_is_listed_once() {
         let mut stage = large(&["--wait=60", API]);
