@@ -6,7 +6,8 @@
 //! Then open the page whose address it prints.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,30 @@ use tollgate::server;
 const CLIP: &[u8] = include_bytes!("clip.webm");
 const CLIP_TIME: Duration = Duration::from_secs(4);
 
-fn main() -> io::Result<()> {
-    let address = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "127.0.0.1:8000".to_owned());
+fn main() -> ExitCode {
+    let address = std::env::args().nth(1);
+    let address = address.unwrap_or_else(|| "127.0.0.1:8000".to_owned());
+    match address.parse().map(run) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        Err(_) => {
+            eprintln!("'{address}' is no address: tollgate-demo [ADDR:PORT], as 127.0.0.1:8003");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(address: SocketAddr) -> io::Result<()> {
+    // Whoever listens there already is not this server: no stream is for it.
+    if let Err(error) = TcpListener::bind(address) {
+        let other = "tollgate-demo ADDR:PORT takes another, as 127.0.0.1:8003";
+        return Err(io::Error::other(format!(
+            "cannot listen on {address}: {error}; {other}"
+        )));
+    }
     let options = [
         "--token-server=127.0.0.1/32".to_owned(),
         format!("--listen={address}"),
@@ -34,7 +55,7 @@ fn main() -> io::Result<()> {
         Err(error) => return Err(io::Error::other(error.to_string())),
     };
     let serving = thread::spawn(move || server::run(&config));
-    while TcpStream::connect(&address).is_err() {
+    while TcpStream::connect(address).is_err() {
         if serving.is_finished() {
             let error = serving.join().expect("it does not panic").err();
             return Err(io::Error::other(
@@ -43,18 +64,18 @@ fn main() -> io::Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     }
-    add_token(&address)?;
+    add_token(address)?;
     println!(
         "to watch: http://{address}/watch/demo   the operator's page: http://{address}/   (Ctrl-C ends it)"
     );
-    thread::spawn(move || publish(&address));
+    thread::spawn(move || publish(address));
     serving
         .join()
         .expect("it does not panic")
         .map_err(|error| io::Error::other(error.to_string()))
 }
 
-fn add_token(address: &str) -> io::Result<()> {
+fn add_token(address: SocketAddr) -> io::Result<()> {
     let mut connection = TcpStream::connect(address)?;
     write!(
         connection,
@@ -70,7 +91,7 @@ fn add_token(address: &str) -> io::Result<()> {
 }
 
 /// Publishes until the server ends the stream, and says what it said.
-fn publish(address: &str) -> io::Result<()> {
+fn publish(address: SocketAddr) -> io::Result<()> {
     let mut connection = TcpStream::connect(address)?;
     write!(
         connection,

@@ -148,7 +148,11 @@ class Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    server = Server(("127.0.0.1", int((sys.argv[2:] or ["8080"])[0])), Control)
+    port = int((sys.argv[2:] or ["8080"])[0])
+    try:
+        server = Server(("127.0.0.1", port), Control)
+    except OSError as error:
+        sys.exit(f"cannot listen on port {port}: {error.strerror}; control.py {RELAY} PORT takes another")
     print(f"listening control http://127.0.0.1:{server.server_port}", file=sys.stderr, flush=True)
     if not os.environ.get("CONTROL_SECRET"):
         print("CONTROL_SECRET is", SECRET, file=sys.stderr, flush=True)

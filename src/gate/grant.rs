@@ -174,7 +174,7 @@ pub enum BadKey {
     Itself,
     /// What it would open is a key.
     OfKey,
-    /// It has tokens of its own.
+    /// It has tokens of its own, or keys.
     IsSession,
     /// It is a key to something else.
     IsKey,
@@ -188,7 +188,7 @@ impl Display for BadKey {
             BadKey::Itself => "for: a sessionid is no key to itself; name another session",
             BadKey::OfKey => "for: that is a key itself; name the session that it is for",
             BadKey::IsSession => {
-                "sessionid: it has tokens of its own and cannot become a key; take another, or revoke them"
+                "sessionid: it has tokens of its own, or keys, and cannot become a key; take another, or revoke them"
             }
             BadKey::IsKey => {
                 "sessionid: it is a key to another session; say so with for, or revoke it first"

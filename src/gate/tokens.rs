@@ -379,12 +379,12 @@ impl Tokens {
         let known = self
             .grant(name)
             .and_then(|grant| grant.terms.opens.as_ref());
-        let has_tuples = self.sessions.contains_key(name);
+        let is_session = self.sessions.contains_key(name) || self.has_keys(name);
         match asked {
             _ if has_rtp && (asked.is_some() || known.is_some()) => Err(BadKey::Rtp),
             Some(session) if session == name => Err(BadKey::Itself),
             Some(session) if self.opened_by(session) != session => Err(BadKey::OfKey),
-            Some(_) if has_tuples && known.is_none() => Err(BadKey::IsSession),
+            Some(_) if known.is_none() && is_session => Err(BadKey::IsSession),
             _ if known.is_some() && known != asked => Err(BadKey::IsKey),
             Some(_) | None => Ok(()),
         }

@@ -229,6 +229,37 @@ fn for_the_origin_many_behind_nginx_are_one() {
     many_are_one(nginx);
 }
 
+/// What the cache does not keep nobody waits for: it has others wait half a second each.
+#[test]
+#[ignore = "needs nginx"]
+fn another_spelling_goes_by_the_cache_of_nginx() {
+    let server = Server::gated(&["--hls-segment=1"]);
+    server.admit("a%40b");
+    let mut encoder = Encoder::new(Kind::Ts);
+    encoder.group = 1.0;
+    let mut source = Source::open(server.address(), "/stream/a%40b");
+    source.send(&encoder.run(9.0));
+    let cache = nginx(&server);
+    let list = until("it is listed", || {
+        let response = cache.get("/stream/a@b/index.m3u8");
+        let is_listed = response.status() == 200;
+        is_listed.then(|| Playlist::read(&response.text()))
+    });
+    let newest = list.segments.last().expect("a segment").number;
+    let ahead = format!("/stream/a@b/index.m3u8?_HLS_msn={}", newest + 2);
+    let mut clients = [(); 3].map(|()| Client::connect(cache.address));
+    for client in &mut clients {
+        client.send_head("GET", &ahead, &[]);
+    }
+    server.await_figure("tollgate_blocked_playlists", 3);
+    source.send(&encoder.run(3.0));
+    for client in &mut clients {
+        let list = client.response("GET");
+        assert_eq!(list.status(), 200);
+        assert_eq!(list.head.field("Cache-Control"), Some("no-store"));
+    }
+}
+
 #[test]
 #[ignore = "needs nginx"]
 fn what_is_revoked_ends_behind_nginx() {

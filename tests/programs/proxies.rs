@@ -8,7 +8,7 @@ use super::support::client::request;
 use super::support::encoder::{Encoder, Kind};
 use super::support::playlist::Playlist;
 use super::support::server::Server;
-use super::support::streaming::Source;
+use super::support::streaming::{Source, Viewer};
 use super::support::{free_address, until};
 use super::tools::*;
 
@@ -80,7 +80,41 @@ fn nginx_passes_the_answer_to_an_aborted_source_on() {
     sources_are_told_why(&server, address);
 }
 
-/// As docs/watch.md has it. Such a location decodes paths before it asks.
+/// Streams go in and out as they come, and nobody is taken for this host who is not.
+#[test]
+#[ignore = "needs nginx and curl"]
+fn nginx_as_the_example_has_it_says_whose_a_request_is() {
+    let server = Server::gated(&["--forwarded-from=127.0.0.2"]);
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/nginx.conf");
+    let example = std::fs::read_to_string(example).expect("an example");
+    let usual = "http://127.0.0.1:8000";
+    assert!(example.contains(usual));
+    let (_nginx, proxy) = nginx(&example.replace(usual, &format!("http://{}", server.address())));
+    let asked = |from: &str, path: &str| {
+        let url = format!("http://{proxy}{path}");
+        let code = ["-s", "-o", "/dev/null", "-w", "%{http_code}"];
+        let output = run("curl", &[&code[..], &["--interface", from, &url]].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for path in ["/api/list-tokens", "/api/events", "/metrics"] {
+        assert_eq!(asked("127.0.0.3", path), "403", "{path}");
+    }
+    assert_eq!(asked("127.0.0.3", "/"), "404");
+    assert_eq!(asked("127.0.0.1", "/api/list-tokens"), "200");
+    assert_eq!(asked("127.0.0.3", "/healthz"), "200");
+    assert_eq!(server.request("GET", "/api/list-tokens").status(), 200);
+    server.admit("live");
+    let mut source = Source::open(proxy, "/stream/live");
+    source.send(&[0x47; 3_000_000]);
+    await_media(&server, "live", 3_000_000);
+    let mut viewer = Viewer::ask(proxy, "/stream/live");
+    server.await_viewers("live", 1);
+    source.send(&[0x48; 5000]);
+    let got = viewer.read(5000);
+    assert!(got.iter().all(|byte| matches!(byte, 0x47 | 0x48)));
+}
+
+/// Such a location decodes paths before it asks.
 #[test]
 #[ignore = "needs nginx"]
 fn below_a_path_of_nginx_a_stream_of_any_name_plays() {

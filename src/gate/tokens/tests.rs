@@ -529,6 +529,9 @@ fn a_name_is_a_sessions_or_a_keys() {
     assert_eq!(check(&session("new"), &to_key, false), Err(BadKey::OfKey));
     let elsewhere = grant(Direction::Out, key_to("elsewhere"));
     assert_eq!(check(&key, &elsewhere, false), Err(BadKey::IsKey));
+    // A key to it alone makes it a session.
+    let elsewhere = grant(Direction::Out, key_to("own"));
+    assert_eq!(check(&show, &elsewhere, false), Err(BadKey::IsSession));
 }
 
 #[test]

@@ -44,7 +44,9 @@ impl Cutter {
         let index = index.and_then(|index| usize::try_from(index).ok());
         let segment = index.and_then(|index| self.segments.get(index));
         let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
-        let is_part = |part| !parts.is_empty() && part <= parts.len() as u64;
+        // Where none is, one was hinted at that did not come.
+        let has_parts = !parts.is_empty() || number + 1 >= self.number;
+        let is_part = |part| has_parts && part <= parts.len() as u64;
         number >= self.listed_from && part.is_none_or(is_part)
     }
 

@@ -128,8 +128,13 @@ fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
     let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
     let (first, _) = first.split_once('\n').expect("a line");
     let first: u64 = first.parse().expect("a number");
+    let newest = first + text.matches("#EXTINF").count() as u64 - 1;
     for (number, said) in [
         (first.to_string(), "max-age=12"),
+        // The first part of the newest one may have been hinted at, and not have come.
+        (format!("{newest}&_HLS_part=0"), "max-age=12"),
+        (format!("{newest}&_HLS_part=1"), "no-store\r"),
+        (format!("{}&_HLS_part=0", newest - 1), "no-store\r"),
         ((first - 1).to_string(), "no-store\r"),
         ("0".to_owned(), "no-store\r"),
         (format!("0{first}"), "HTTP/1.1 400"),
