@@ -37,7 +37,9 @@ pub(super) fn read(
         let mut given = NAMES.iter().filter(|name| parameters.raw(name).is_some());
         return match given.next() {
             None => Ok(None),
-            Some(name) => Err(bad(format!("{name} is given, but type does not say http"))),
+            Some(name) => Err(bad(format!(
+                "{name} is given, but type does not say http: it is of tokens over HTTP, and UDP clients are added to the session itself"
+            ))),
         };
     }
     let opens = match parameters.raw("for") {
@@ -314,7 +316,9 @@ mod tests {
         assert_eq!(granted("", false), Ok(None));
         for name in NAMES {
             let refusal = granted(&format!("{name}=1"), false);
-            let words = format!("{name} is given, but type does not say http");
+            let words = format!(
+                "{name} is given, but type does not say http: it is of tokens over HTTP, and UDP clients are added to the session itself"
+            );
             assert_eq!(refusal, Err(words));
         }
     }
