@@ -33,7 +33,7 @@ impl Reply {
     /// The same, but where this is not so no cache is to keep the answer.
     pub fn kept_if(self, may_be_kept: bool) -> Reply {
         Reply {
-            no_store: self.no_store || !may_be_kept,
+            no_store: !may_be_kept,
             ..self
         }
     }

@@ -131,6 +131,8 @@ fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
     let newest = first + text.matches("#EXTINF").count() as u64 - 1;
     for (number, said) in [
         (first.to_string(), "max-age=12"),
+        // Another spelling of the same address.
+        (format!("{first}&"), "no-store\r"),
         // The first part of the newest one may have been hinted at, and not have come.
         (format!("{newest}&_HLS_part=0"), "max-age=12"),
         (format!("{newest}&_HLS_part=1"), "no-store\r"),

@@ -596,6 +596,8 @@ fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
         let held = viewers.len() - 1;
         let sums = stage.relay.streams.sums(&stage.relay.desk);
         assert_eq!((sums.held, sums.running), (held, held + 1));
+        let all = stage.relay.desk.settings().limits.buffers_bytes_max;
+        assert!((1..all).contains(&sums.buffers_left));
         stage.lose(source);
     }
     for _ in 0..5 {
