@@ -463,7 +463,11 @@ impl Cutter {
     /// The segment that has this name.
     pub fn segment(&self, name: &str) -> Option<&Segment> {
         let extension = self.kind()?.extension();
-        let number = Name::number_in(name, self.plan.tag, extension)?;
+        self.numbered(Name::number_in(name, self.plan.tag, extension)?)
+    }
+
+    /// The segment of this number. They are numbered without gaps.
+    fn numbered(&self, number: u64) -> Option<&Segment> {
         let first = self.segments.front()?.number;
         let index = usize::try_from(number.checked_sub(first)?).ok()?;
         self.segments.get(index)

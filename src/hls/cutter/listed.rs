@@ -39,10 +39,7 @@ impl Cutter {
     /// Whether a player may come to ask for the list with this: a segment that stands in it, or
     /// comes; and a part that it has, or the one behind its last: that is the next one's first.
     pub(in crate::hls) fn is_awaited(&self, Ahead { number, part }: Ahead) -> bool {
-        let oldest = self.segments.front().map_or(0, |segment| segment.number);
-        let index = number.checked_sub(oldest);
-        let index = index.and_then(|index| usize::try_from(index).ok());
-        let segment = index.and_then(|index| self.segments.get(index));
+        let segment = self.numbered(number);
         let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
         // Where none is, one was hinted at that did not come.
         let has_parts = !parts.is_empty() || number + 1 >= self.number;
@@ -83,9 +80,7 @@ impl Cutter {
                 Ordering::Greater => None,
             };
         }
-        let first = self.segments.front()?.number;
-        let segment = usize::try_from(number.checked_sub(first)?).ok()?;
-        let part = self.segments.get(segment)?.parts.get(index)?;
+        let part = self.numbered(number)?.parts.get(index)?;
         Some(Some(range(part)))
     }
 

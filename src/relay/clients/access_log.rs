@@ -216,6 +216,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
 
     const LOG: &str = "--access-log=/dev/null";
@@ -513,7 +514,7 @@ mod tests {
             let request =
                 format!("GET /stream/s HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\n\r\n");
             let id = stage.client(&request);
-            let connection = stage.relay.clients.connections.get(id).expect("it waits");
+            let connection = connection(&stage, id);
             let entry = connection.access.as_ref().expect("an entry");
             let least = size_of::<Entry>() + FRONT.len() + agent_bytes;
             let held = entry.held_bytes();

@@ -329,6 +329,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
 
@@ -518,15 +519,7 @@ mod tests {
     /// What arrives is kept as far as it cannot be read, and answers until they have gone.
     #[test]
     fn what_a_connection_has_to_read_and_to_be_told_is_counted_in_bytes() {
-        let held = |stage: &Stage, id| {
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
-            connection.held_bytes()
-        };
+        let held = |stage: &Stage, id| connection(stage, id).held_bytes();
         let padded = format!(
             "GET /healthz HTTP/1.1\r\nHost: h\r\nX: {}",
             "x".repeat(5_000)
@@ -574,15 +567,7 @@ mod tests {
         assert!(of_forwarder >= size_of::<SocketAddr>() && of_forwarder < 100);
         stage.relay.served(id, Outcome::Blocked, stage.now);
         stage.send(id, &format!("{HEALTH}{padded}"));
-        let text = {
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
-            connection.output.rest().len()
-        };
+        let text = connection(&stage, id).output.rest().len();
         let bytes = held(&stage, id) - of_forwarder;
         assert!(text > 100 && bytes >= text + 5_000, "{bytes}");
         assert!(bytes <= 2 * text + 16 * 1024 + 1, "{bytes}");

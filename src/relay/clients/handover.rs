@@ -286,6 +286,7 @@ mod tests {
     use super::*;
     use crate::config::{self, Command};
     use crate::moment::Moment;
+    use crate::relay::clients::tests::connection;
     use crate::relay::handover::{self, Successor};
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
@@ -732,12 +733,7 @@ mod tests {
             Ok(())
         );
         for id in [source, reader] {
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
+            let connection = connection(&stage, id);
             assert_eq!(
                 (connection.progress, connection.taken),
                 (Moment::START, Moment::START)

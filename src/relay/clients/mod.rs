@@ -459,6 +459,12 @@ mod tests {
     use crate::relay::pass::{Pass, Role};
     use crate::relay::stage::Stage;
 
+    /// What is known of a client's connection, which is there.
+    pub(super) fn connection(stage: &Stage, id: ConnectionId) -> &Connection {
+        let connections = &stage.relay.clients.connections;
+        connections.get(id).expect("it is there")
+    }
+
     fn session(number: usize) -> SessionId {
         SessionId::parse(format!("session {number}").as_bytes()).expect("a good sessionid")
     }

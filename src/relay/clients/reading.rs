@@ -386,6 +386,7 @@ fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::tests::connection;
     use crate::relay::counts::Count;
     use crate::relay::stage::Stage;
     use std::net::SocketAddr;
@@ -621,12 +622,7 @@ mod tests {
         assert!(stage.relay.has_ahead(), "there is more to read");
         stage.settle();
         let waits = |stage: &Stage| {
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
+            let connection = connection(stage, id);
             (connection.output.rest().len(), connection.input.len())
         };
         let (output, input) = waits(&stage);
@@ -702,12 +698,7 @@ mod tests {
             .relay
             .received(id, HEALTH.repeat(102).as_bytes(), stage.now);
         let room = |stage: &Stage| {
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
+            let connection = connection(stage, id);
             (
                 connection.input.len() / HEALTH.len(),
                 connection.input.capacity(),

@@ -425,6 +425,7 @@ fn payload_too_large() -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome as Turn;
 
@@ -478,12 +479,7 @@ mod tests {
             let request =
                 format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n");
             let id = stage.client(&request);
-            let connection = stage
-                .relay
-                .clients
-                .connections
-                .get(id)
-                .expect("it is there");
+            let connection = connection(&stage, id);
             match &connection.phase {
                 Phase::Payload(payload) => payload.held_bytes(),
                 _ => panic!("it waits for no payload"),

@@ -6,6 +6,9 @@ use crate::relay::ConnectionId;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 
+/// A source of more than any of these tests sends.
+const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
+
 fn session() -> SessionId {
     SessionId::parse(b"s").expect("a name")
 }
@@ -29,6 +32,17 @@ fn list(stage: &mut Stage) -> String {
     let text = stage.text(id);
     stage.lose(id);
     text
+}
+
+/// With which segment a playlist begins.
+fn number(text: &str) -> u64 {
+    let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
+    first
+        .lines()
+        .next()
+        .expect("a line")
+        .parse()
+        .expect("a number")
 }
 
 fn hear(stage: &mut Stage, id: ConnectionId, bytes: &[u8]) {
@@ -66,8 +80,7 @@ fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_fo
 #[test]
 fn a_segment_calls_those_alone_who_wait_for_it() {
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     hear(&mut stage, source, &aac(9));
     let text = list(&mut stage);
     let name = text.lines().last().expect("a name");
@@ -104,8 +117,7 @@ fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
         request(&mut stage, &line)
     });
     assert!(waiting.iter().all(|id| stage.text(*id).is_empty()));
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     hear(&mut stage, source, &aac(9));
     for id in waiting {
         let text = stage.text(id);
@@ -118,16 +130,13 @@ fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
 #[test]
 fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     for _ in 0..8 {
         hear(&mut stage, source, &aac(9));
         stage.wait_seconds(9);
     }
     let text = list(&mut stage);
-    let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
-    let (first, _) = first.split_once('\n').expect("a line");
-    let first: u64 = first.parse().expect("a number");
+    let first = number(&text);
     let newest = first + text.matches("#EXTINF").count() as u64 - 1;
     for (number, said) in [
         (first.to_string(), "max-age=12"),
@@ -188,8 +197,7 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
 #[test]
 fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
     let mut stage = Stage::new(&["--hold=3"]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     hear(&mut stage, source, &aac(9));
     stage.wait_seconds(9);
     assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
@@ -212,8 +220,7 @@ fn parted(text: &str) -> (String, &str) {
 #[test]
 fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     hear(&mut stage, source, &aac(9));
     let text = list(&mut stage);
     let segment = text.lines().last().expect("a name").to_owned();
@@ -270,8 +277,7 @@ fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
 #[test]
 fn a_segment_is_what_its_head_says_and_another_may_follow() {
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     let media = aac(9);
     hear(&mut stage, source, &media);
     let text = list(&mut stage);
@@ -316,8 +322,7 @@ fn a_segment_is_what_its_head_says_and_another_may_follow() {
 #[test]
 fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     // So little is no segment yet.
     hear(&mut stage, source, &aac(1));
     let before = stage.relay.desk.counts().of(Count::Playlists);
@@ -352,8 +357,7 @@ fn what_was_asked_for_lasts_longer_than_its_source() {
         (Some("segment"), true),
     ] {
         let mut stage = Stage::new(&[]);
-        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-        let source = stage.client(head);
+        let source = stage.client(PUT);
         hear(&mut stage, source, &aac(9));
         // Nobody is taken to watch any more who asked for this.
         let text = list(&mut stage);
@@ -383,25 +387,15 @@ fn what_was_asked_for_lasts_longer_than_its_source() {
 /// Who plays on finds in the next stream of the session higher numbers than it has had.
 #[test]
 fn the_next_stream_of_a_session_counts_on() {
-    let number = |text: &str| -> u64 {
-        let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
-        first
-            .lines()
-            .next()
-            .expect("a line")
-            .parse()
-            .expect("a number")
-    };
     let mut stage = Stage::new(&[]);
-    let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     for _ in 0..3 {
         hear(&mut stage, source, &aac(9));
     }
     let text = list(&mut stage);
     let last = number(&text) + text.matches("#EXTINF").count() as u64;
     stage.lose(source);
-    let source = stage.client(head);
+    let source = stage.client(PUT);
     hear(&mut stage, source, &aac(9));
     let next = list(&mut stage);
     assert!(!next.contains("ENDLIST"), "{next}");
