@@ -103,8 +103,18 @@ impl Stage {
         self.wait(Duration::from_secs(seconds));
     }
 
-    pub fn send(&mut self, id: ConnectionId, text: &str) {
-        self.relay.received(id, text.as_bytes(), self.now);
+    /// These bytes come from a client, all at once. Says how much work they were.
+    pub fn send(&mut self, id: ConnectionId, bytes: &(impl AsRef<[u8]> + ?Sized)) -> usize {
+        let cost = self.relay.received(id, bytes.as_ref(), self.now);
+        self.settle();
+        cost
+    }
+
+    /// Media come from a source, a piece after the other.
+    pub fn send_media(&mut self, source: ConnectionId, media: &[u8]) {
+        for piece in media.chunks(40_000) {
+            self.relay.received(source, piece, self.now);
+        }
         self.settle();
     }
 

@@ -438,8 +438,7 @@ mod tests {
             let source = publish(&mut stage, name, "video/mp2t");
             let mut packet = [0xff_u8; 188];
             packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
-            stage.relay.received(source, &packet.repeat(7), stage.now);
-            stage.settle();
+            stage.send(source, &packet.repeat(7));
         }
         let own = PIECE_ROWS - 20;
         for number in 0..own {

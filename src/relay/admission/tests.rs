@@ -429,8 +429,7 @@ fn other_source(stage: &mut Stage, name: &str) {
 fn source_of(stage: &mut Stage, media: &[u8]) {
     let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
     let id = connect(stage, OTHER, put).expect("a place");
-    stage.relay.received(id, media, stage.now);
-    stage.settle();
+    stage.send(id, media);
 }
 
 fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {

@@ -535,8 +535,7 @@ mod tests {
             stage.settle();
             rest = behind;
         }
-        stage.relay.received(source, rest, stage.now);
-        stage.settle();
+        stage.send(source, rest);
         stage.assert_status(source, 200);
         let expected: String = (0..9000)
             .map(|n| char::from(b'a' + (n % 26) as u8))
@@ -749,8 +748,7 @@ mod tests {
                 // Its front lies in a buffer until the rest has come.
                 let (first, rest) = ahead.split_at(ahead.len() - 1);
                 for piece in [first, rest] {
-                    stage.relay.received(id, piece.as_bytes(), stage.now);
-                    stage.settle();
+                    stage.send(id, piece);
                 }
                 assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
                 stage.written.clear();

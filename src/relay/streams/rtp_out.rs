@@ -844,10 +844,7 @@ mod tests {
         let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
         let source = stage.client(put);
         let media = second();
-        stage
-            .relay
-            .received(source, &media[..150 * PACKET_BYTES], stage.now);
-        stage.settle();
+        stage.send(source, &media[..150 * PACKET_BYTES]);
         let session = crate::gate::SessionId::parse(b"s").expect("a name");
         let (id, _) = stage
             .relay

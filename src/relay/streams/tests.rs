@@ -44,15 +44,8 @@ fn put(stage: &mut Stage, session: &str, media: &[u8]) -> ConnectionId {
         "PUT /stream/{session} HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 99999999\r\n\r\n"
     );
     let source = stage.client(&head);
-    hear(stage, source, media);
+    stage.send_media(source, media);
     source
-}
-
-fn hear(stage: &mut Stage, source: ConnectionId, media: &[u8]) {
-    for piece in media.chunks(40_000) {
-        stage.relay.received(source, piece, stage.now);
-    }
-    stage.settle();
 }
 
 fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
@@ -138,7 +131,7 @@ fn a_source_over_http_that_waits_for_its_tokens_rate_is_told_of_once() {
     let events = request(&mut stage, "GET /api/events");
     let source = put(&mut stage, "s", &[7; 300_000]);
     stage.wait_seconds(3);
-    hear(&mut stage, source, &[7; 300_000]);
+    stage.send_media(source, &[7; 300_000]);
     let text = stage.text(events);
     assert_eq!(text.matches("source-too-fast").count(), 1, "{text}");
     assert!(text.contains("\"what\":\"waits\""), "{text}");
@@ -293,7 +286,7 @@ fn sums_are_of_what_runs_and_of_what_is_over() {
         for (session, bytes) in [("s", 1_000), ("t", 300 * round)] {
             let source = put(&mut stage, session, &[]);
             let viewers: Vec<_> = (0..round + 1).map(|_| stage.viewer(session)).collect();
-            hear(&mut stage, source, &vec![7; bytes]);
+            stage.send_media(source, &vec![7; bytes]);
             received += bytes as u64;
             sent += (bytes * viewers.len()) as u64;
             sources.push(source);
@@ -323,7 +316,7 @@ fn who_falls_out_of_the_buffer_is_counted_in_sums_and_rows() {
         stage.relay.served(id, Outcome::Blocked, now);
     }
     for _ in 0..10 {
-        hear(&mut stage, source, &[7; 30_000]);
+        stage.send_media(source, &[7; 30_000]);
     }
     slow.iter().for_each(|id| stage.relay.unblocked(*id));
     stage.settle();
@@ -350,7 +343,7 @@ fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
     let plain: Vec<_> = (0..2).map(|_| stage.viewer("s")).collect();
     let made: Vec<_> = (0..3).map(|_| stage.viewer("s/live.ts")).collect();
     stage.settle();
-    hear(&mut stage, source, &FILE[FILE.len() / 2..]);
+    stage.send_media(source, &FILE[FILE.len() / 2..]);
     stage.wait_seconds(1);
     post(&mut stage, |_| Vec::new());
     let streams = &stage.relay.streams;
@@ -408,7 +401,7 @@ fn an_abort_says_how_many_viewers_there_were_in_all_containers() {
             let (id, now) = (*id, stage.now);
             stage.relay.served(id, Outcome::Blocked, now);
         }
-        hear(&mut stage, source, &FILE[13..]);
+        stage.send_media(source, &FILE[13..]);
         if drains {
             stage.lose(source);
             assert_eq!(stage.relay.streams.running(), 0);
@@ -431,7 +424,7 @@ fn a_stream_that_drains_is_cut_for_a_stream_and_not_beside_a_shadow() {
         let viewer = stage.viewer("drains");
         let now = stage.now;
         stage.relay.served(viewer, Outcome::Blocked, now);
-        hear(&mut stage, source, &[7; 1000]);
+        stage.send_media(source, &[7; 1000]);
         stage.lose(source);
         put(&mut stage, "s", FILE);
         stage.viewer("s/live.ts");
@@ -703,7 +696,7 @@ fn a_stream_is_known_while_it_is_there() {
     let viewer = stage.viewer("s");
     assert_eq!(seen(&stage, id), ((1, 1), true, Some(id), true));
     stage.relay.served(viewer, Outcome::Blocked, stage.now);
-    hear(&mut stage, source, &[7; 1_000]);
+    stage.send_media(source, &[7; 1_000]);
     stage.lose(source);
     assert_eq!(seen(&stage, id), ((1, 0), true, None, false), "it drains");
     let figures = |stage: &Stage| {

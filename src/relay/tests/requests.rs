@@ -270,8 +270,7 @@ fn the_figures_cost_what_is_looked_at_for_them() {
     let cost = |stage: &mut Stage| {
         let caller = stage.client("");
         let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let cost = stage.relay.received(caller, request.as_bytes(), stage.now);
-        stage.settle();
+        let cost = stage.send(caller, request);
         cost - stage.text(caller).len()
     };
     for streams in [1, 5] {

@@ -69,8 +69,7 @@ fn put(stage: &mut Stage, media: &[u8]) {
     let length = media.len();
     let head = format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
     let id = stage.client(&head);
-    stage.relay.received(id, media, stage.now);
-    stage.settle();
+    stage.send(id, media);
     stage.assert_status(id, 200);
 }
 
@@ -110,8 +109,7 @@ fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
     stage.relay.received(source, &ebml, stage.now);
     for packet in slow(5).chunks(PACKET_BYTES) {
         stage.wait(Duration::from_millis(40));
-        stage.relay.received(source, packet, stage.now);
-        stage.settle();
+        stage.send(source, packet);
     }
     stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
     let until = stage.now + Duration::from_secs(5);
@@ -135,8 +133,7 @@ fn what_comes_before_it_is_known_goes_out_too() {
     let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
     let source = stage.client(put);
     for piece in media.chunks(50) {
-        stage.relay.received(source, piece, stage.now);
-        stage.settle();
+        stage.send(source, piece);
     }
     stage.lose(source);
     // RTP puts twelve bytes in front of seven packets at the most; two clients have it.

@@ -505,8 +505,7 @@ fn a_shadow_that_is_behind_has_its_place_within_what_is_kept() {
     let source = put(&mut stage, "flv", 99_999_999, FILE);
     stage.viewer("flv/live.ts");
     for _ in 0..8 {
-        stage.relay.received(source, &FILE[13..], stage.now);
-        stage.settle();
+        stage.send(source, &FILE[13..]);
     }
     let told = stage.tell();
     let original = ids(&told)["flv"];

@@ -45,11 +45,6 @@ fn number(text: &str) -> u64 {
         .expect("a number")
 }
 
-fn hear(stage: &mut Stage, id: ConnectionId, bytes: &[u8]) {
-    stage.relay.received(id, bytes, stage.now);
-    stage.settle();
-}
-
 /// The target is two seconds.
 #[test]
 fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_for() {
@@ -61,11 +56,11 @@ fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_fo
         media.len()
     );
     let source = stage.client(&head);
-    hear(&mut stage, source, first);
+    stage.send(source, first);
     stage.wait_seconds(9);
     assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
     stage.wait_seconds(3);
-    hear(&mut stage, source, last);
+    stage.send(source, last);
     for _ in 0..8 {
         assert!(list(&mut stage).contains("#EXT-X-ENDLIST"));
         stage.wait_seconds(1);
@@ -81,7 +76,7 @@ fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_fo
 fn a_segment_calls_those_alone_who_wait_for_it() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
-    hear(&mut stage, source, &aac(9));
+    stage.send(source, &aac(9));
     let text = list(&mut stage);
     let name = text.lines().last().expect("a name");
     let number = name.split(['-', '.']).nth(1).expect("a number");
@@ -118,7 +113,7 @@ fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
     });
     assert!(waiting.iter().all(|id| stage.text(*id).is_empty()));
     let source = stage.client(PUT);
-    hear(&mut stage, source, &aac(9));
+    stage.send(source, &aac(9));
     for id in waiting {
         let text = stage.text(id);
         assert!(text.starts_with("HTTP/1.1 400"), "{text}");
@@ -132,7 +127,7 @@ fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     for _ in 0..8 {
-        hear(&mut stage, source, &aac(9));
+        stage.send(source, &aac(9));
         stage.wait_seconds(9);
     }
     let text = list(&mut stage);
@@ -169,7 +164,7 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
         let origin = stage.answer(&format!(
             "HTTP/1.1 200 OK\r\nContent-Type: audio/aac\r\nContent-Length: {length}\r\n\r\n"
         ));
-        hear(&mut stage, origin, &media[..length - 256]);
+        stage.send(origin, &media[..length - 256]);
         assert!(
             stage.text(viewer).contains("#EXTINF"),
             "{}",
@@ -186,7 +181,7 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
             stage.text(id).starts_with("HTTP/1.1 200")
         };
         assert!(fetch(&mut stage));
-        hear(&mut stage, origin, &media[length - 256..]);
+        stage.send(origin, &media[length - 256..]);
         assert_eq!(list(&mut stage).contains("#EXT-X-ENDLIST"), is_given);
         assert_eq!(fetch(&mut stage), is_given);
     }
@@ -198,7 +193,7 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
 fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
     let mut stage = Stage::new(&["--hold=3"]);
     let source = stage.client(PUT);
-    hear(&mut stage, source, &aac(9));
+    stage.send(source, &aac(9));
     stage.wait_seconds(9);
     assert!(list(&mut stage).starts_with("HTTP/1.1 200"));
     stage.lose(source);
@@ -221,7 +216,7 @@ fn parted(text: &str) -> (String, &str) {
 fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
-    hear(&mut stage, source, &aac(9));
+    stage.send(source, &aac(9));
     let text = list(&mut stage);
     let segment = text.lines().last().expect("a name").to_owned();
     let lists = Count::Playlists;
@@ -279,7 +274,7 @@ fn a_segment_is_what_its_head_says_and_another_may_follow() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     let media = aac(9);
-    hear(&mut stage, source, &media);
+    stage.send(source, &media);
     let text = list(&mut stage);
     let names: Vec<&str> = text.lines().filter(|it| it.ends_with(".aac")).collect();
     assert!(names.len() > 1, "{text}");
@@ -324,7 +319,7 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     // So little is no segment yet.
-    hear(&mut stage, source, &aac(1));
+    stage.send(source, &aac(1));
     let before = stage.relay.desk.counts().of(Count::Playlists);
     let head = request(&mut stage, "HEAD /stream/s/index.m3u8");
     assert!(
@@ -358,7 +353,7 @@ fn what_was_asked_for_lasts_longer_than_its_source() {
     ] {
         let mut stage = Stage::new(&[]);
         let source = stage.client(PUT);
-        hear(&mut stage, source, &aac(9));
+        stage.send(source, &aac(9));
         // Nobody is taken to watch any more who asked for this.
         let text = list(&mut stage);
         let segment = text.lines().last().expect("a name").to_owned();
@@ -390,13 +385,13 @@ fn the_next_stream_of_a_session_counts_on() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     for _ in 0..3 {
-        hear(&mut stage, source, &aac(9));
+        stage.send(source, &aac(9));
     }
     let text = list(&mut stage);
     let last = number(&text) + text.matches("#EXTINF").count() as u64;
     stage.lose(source);
     let source = stage.client(PUT);
-    hear(&mut stage, source, &aac(9));
+    stage.send(source, &aac(9));
     let next = list(&mut stage);
     assert!(!next.contains("ENDLIST"), "{next}");
     assert!(number(&next) >= last, "{} after {last}", number(&next));

@@ -359,8 +359,7 @@ fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let head = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let id = stage.client(head);
     for piece in media.chunks(30_000) {
-        stage.relay.received(id, &chunked(piece), stage.now);
-        stage.settle();
+        stage.send(id, &chunked(piece));
     }
     id
 }
@@ -479,8 +478,7 @@ fn a_unit_of_half_of_the_buffer_is_held_and_none_that_is_longer() {
         let head = [&[9], &length[1..], &last[4..11], &[0x27, 1, 0, 0, 0]].concat();
         let begins = [head, vec![2; bytes / 2]].concat();
         for piece in begins.chunks(30_000) {
-            stage.relay.received(source, &chunked(piece), stage.now);
-            stage.settle();
+            stage.send(source, &chunked(piece));
         }
         let more = stage.media(viewer).0.len() - before;
         assert_eq!(more == 0, is_held, "{more} of {bytes}");
@@ -538,8 +536,7 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
         assert!(begun > 0, "{by_rtp}");
         if let Some(second) = second {
             for piece in rest.chunks(30_000) {
-                stage.relay.received(second, &chunked(piece), stage.now);
-                stage.settle();
+                stage.send(second, &chunked(piece));
             }
         } else {
             by_datagrams(&mut stage, rest);
@@ -586,8 +583,7 @@ fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
     for session in ["a", "b", "c"] {
         let head = format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\n");
         let source = stage.client(&format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
-        stage.relay.received(source, &chunked(FILE), stage.now);
-        stage.settle();
+        stage.send(source, &chunked(FILE));
         viewers.push(stage.viewer(session));
         // Who asks for its playlist watches it for a while.
         let line = format!("GET /stream/{session}/index.m3u8 HTTP/1.1");

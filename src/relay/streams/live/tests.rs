@@ -269,8 +269,7 @@ fn actions(stage: &mut Stage) -> (Vec<ConnectionId>, Vec<String>) {
 fn put(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
     let source = stage.client(head);
-    stage.relay.received(source, media, stage.now);
-    stage.settle();
+    stage.send(source, media);
     source
 }
 
@@ -556,8 +555,7 @@ fn another_source_takes_over_where_it_may() {
         assert_eq!(stage.closed.contains(&viewer), takes_over);
         assert_eq!(stage.relay.streams.running(), 1);
         let source = if takes_over { second } else { first };
-        stage.relay.received(source, b"and more", stage.now);
-        stage.settle();
+        stage.send(source, b"and more");
         assert!(stage.media(after).0.ends_with(b"and more"));
         assert_eq!(
             stage.relay.desk.counts().of(Count::Streams),

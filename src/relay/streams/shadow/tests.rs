@@ -72,15 +72,8 @@ fn pictures(format: Format, media: &[u8]) -> usize {
 /// A source has sent this.
 fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let source = stage.client(PUT);
-    send(stage, source, media);
+    stage.send_media(source, media);
     source
-}
-
-fn send(stage: &mut Stage, source: ConnectionId, media: &[u8]) {
-    for piece in media.chunks(40_000) {
-        stage.relay.received(source, piece, stage.now);
-    }
-    stage.settle();
 }
 
 /// Frames of a byte become packets: a source has that done, and it is its work.
@@ -103,8 +96,7 @@ fn what_comes_of_little_counts_by_how_much_it_is() {
     };
     let media: Vec<u8> = (1..200).flat_map(tag).collect();
     let before = stage.written[&viewer].len();
-    let cost = stage.relay.received(source, &media, stage.now);
-    stage.settle();
+    let cost = stage.send(source, &media);
     let made = stage.written[&viewer].len() - before;
     assert!(made > 8 * media.len(), "{made} of {}", media.len());
     assert!(cost > made, "{cost} for {made}");
@@ -163,11 +155,7 @@ fn what_is_made_of_it_is_a_sources_work() {
     let mut stage = Stage::new(&[]);
     let source = source(&mut stage, &[&head[..], &group(0, 9_000).0].concat());
     let media = group(9_000, 90_000).0;
-    let cost = |stage: &mut Stage| {
-        let cost = stage.relay.received(source, &media, stage.now);
-        stage.settle();
-        cost
-    };
+    let cost = |stage: &mut Stage| stage.send(source, &media);
     let alone = cost(&mut stage);
     for (port, path) in [(1, "live.ts"), (2, "live.mp4")] {
         ask(&mut stage, port, path);
@@ -221,7 +209,7 @@ fn a_stream_may_end_before_its_shadow_has_caught_up() {
             media.len()
         );
         let source = stage.client(&put);
-        send(&mut stage, source, &media[..media.len() - 1]);
+        stage.send_media(source, &media[..media.len() - 1]);
         let (viewer, _) = ask(&mut stage, 1, "live.ts");
         let (list, _) = ask(&mut stage, 2, "index.m3u8");
         if is_aborted {
@@ -264,15 +252,15 @@ fn each_shadow_has_its_buffer_from_its_beginning_on() {
     }
     assert_eq!(pool_bytes(&stage), before + (2 << 20));
     let mut other = stage.client(&PUT.replace("/s ", "/t "));
-    send(&mut stage, other, &media);
+    stage.send_media(other, &media);
     let refused = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
     stage.assert_status(refused, 503);
     // Streams have what is left, and no more.
-    send(&mut stage, other, &group(9_000, 3_000_000).0);
+    stage.send_media(other, &group(9_000, 3_000_000).0);
     assert!(pool_bytes(&stage) <= 4 << 20);
     stage.lose(other);
     other = stage.client(&PUT.replace("/s ", "/t "));
-    send(&mut stage, other, &media);
+    stage.send_media(other, &media);
     assert!(pool_bytes(&stage) <= 4 << 20);
 }
 
@@ -292,7 +280,7 @@ fn what_is_left_of_one_makes_room_for_another() {
     stage.lose(first);
     assert_eq!(stage.relay.streams.shadows().count(), 1);
     let other = stage.client(&PUT.replace("/s ", "/t "));
-    send(&mut stage, other, &media);
+    stage.send_media(other, &media);
     for status in [503, 200] {
         let id = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
         stage.assert_status(id, status);
@@ -325,17 +313,17 @@ fn udp_clients_are_thought_of_again() {
     let (first, _) = ask(&mut stage, 1, "live.ts");
     stage.settle();
     let other = stage.client(&PUT.replace("/s ", "/t "));
-    send(&mut stage, other, &media);
+    stage.send_media(other, &media);
     stage.wait_seconds(6);
     assert_eq!(faults(&stage).len(), 1);
     assert!(faults(&stage)[0].contains("takes one more --buffer"));
     stage.lose(first);
     assert_eq!(stage.relay.streams.shadows().count(), 0);
-    send(&mut stage, other, &group(9_000, 9_000).0);
+    stage.send_media(other, &group(9_000, 9_000).0);
     stage.wait_seconds(6);
     assert_eq!(faults(&stage), [""; 0]);
     assert_eq!(stage.relay.streams.shadows().count(), 1);
-    send(&mut stage, other, &group(18_000, 90_000).0);
+    stage.send_media(other, &group(18_000, 90_000).0);
     stage.wait(Duration::from_secs(1));
     let to: SocketAddr = CLIENT.parse().expect("an address");
     let datagrams = stage.relay.next_datagrams(stage.now, &[]);
@@ -355,7 +343,7 @@ fn a_shadow_has_no_shadow() {
     let source = source(&mut stage, &head);
     ask(&mut stage, 1, "live.mp4");
     stage.settle();
-    send(&mut stage, source, &group(0, 90_000).0);
+    stage.send_media(source, &group(0, 90_000).0);
     assert_eq!(stage.relay.streams.shadows().count(), 2);
     stage.lose(source);
 }
@@ -474,11 +462,11 @@ fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
         // A byte now and then: it is not silent.
         for byte in &FILE[1..3] {
             stage.wait_seconds(3);
-            send(&mut stage, source, &[*byte]);
+            stage.send_media(source, &[*byte]);
             assert_eq!(stage.text(waits), "");
         }
         if shows {
-            send(&mut stage, source, &known()[3..]);
+            stage.send_media(source, &known()[3..]);
             stage.assert_status(waits, 200);
         } else {
             stage.wait_seconds(2);
@@ -550,7 +538,7 @@ fn a_shadow_that_fails_ends_alone() {
     streams.let_shadow_go(shadow, "a unit is too long", &mut stage.relay.desk);
     stage.settle();
     let mut lines = Vec::new();
-    send(&mut stage, source, &group(9_000, 9_000).0);
+    stage.send_media(source, &group(9_000, 9_000).0);
     stage.wait_seconds(3);
     assert!(stage.closed.contains(&first) && !stage.media(first).1);
     assert!(!stage.closed.contains(&second) && !stage.closed.contains(&plain));
@@ -606,7 +594,7 @@ fn there_are_as_many_shadows_as_have_room() {
     let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
     for name in ["a", "b", "c"] {
         let other = stage.client(&PUT.replace("/s ", &format!("/{name} ")));
-        send(&mut stage, other, &vec![7; 1 << 20]);
+        stage.send_media(other, &vec![7; 1 << 20]);
     }
     source(&mut stage, &known());
     assert!(stage.relay.streams.pool.bytes_left < 1 << 20);
@@ -629,7 +617,7 @@ fn there_are_as_many_shadows_as_have_room() {
         let again = head(&mut stage, "s/live.ts");
         stage.assert_status(again, 200);
         let other = stage.client(&PUT.replace("/s ", &format!("/{name} ")));
-        send(&mut stage, other, &known());
+        stage.send_media(other, &known());
         let made = stage.viewer(&format!("{name}/live.ts"));
         stage.assert_status(made, 200);
         assert_eq!(stage.relay.streams.shadows().count(), number + 1);
@@ -865,7 +853,7 @@ fn skips_are_counted_in_all_containers() {
         stage.relay.served(id, Outcome::Blocked, now);
     }
     for number in 1..9 {
-        send(&mut stage, source, &group(number * 9_000, 90_000).0);
+        stage.send_media(source, &group(number * 9_000, 90_000).0);
     }
     slow.into_iter().for_each(|id| stage.relay.unblocked(id));
     stage.settle();

@@ -259,8 +259,7 @@ fn who_watches_is_told_of_when_it_goes_and_who_fetches_a_segment_is_not() {
         &[0x11; 249],
     ]
     .concat();
-    stage.relay.received(source, &frame.repeat(420), stage.now);
-    stage.settle();
+    stage.send(source, &frame.repeat(420));
     let count = |stage: &mut Stage| {
         stage.settle();
         stage.text(events).matches("event: viewer-goes").count()
